@@ -111,8 +111,8 @@ class Broker:
         self.metrics: MetricsServer | None = None
         security = {"PLAINTEXT": Plaintext(make_socket)}
         self.listeners = Listeners(config, loop, self.stats, raise_descriptor_limit(), security)
-        manager = self.log_manager = LogManager(config, self.clock, activity=self._writing)
         self.slices = Slices(loop)
+        manager = self.log_manager = LogManager(config, self.clock, activity=self._writing, slices=self.slices)
         self.membership = make_membership(
             BrokerParts(config, loop, self.clock, self.slices, self.stopping, self._halt, manager, Outbound(loop))
         )

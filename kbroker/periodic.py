@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
@@ -30,25 +29,6 @@ class PeriodicTask(NamedTuple):
     interval_ms: Interval
     run: Callable[[], object]
     initial_delay_ms: int | None = None
-
-
-class Pieces:
-    """Long work on the loop, cut into pieces: `if pieces.due(): await pieces.rest()` between any two steps of it."""
-
-    __slots__ = ("_end", "_seconds")
-
-    def __init__(self, seconds: float = 0.005) -> None:
-        self._seconds = seconds
-        self._end = time.monotonic() + seconds
-
-    def due(self) -> bool:
-        """Whether the loop should have its turn."""
-        return time.monotonic() >= self._end
-
-    async def rest(self) -> None:
-        """Let the loop do what waits."""
-        await asyncio.sleep(0)
-        self._end = time.monotonic() + self._seconds
 
 
 class PeriodicTasks:

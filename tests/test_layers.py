@@ -375,6 +375,34 @@ def test_sentences_name_their_subject() -> None:
     assert not found, "\n".join(found)
 
 
+# Slices of another kind: the budget itself; what the kernel gives a thread; a mirror's turns between messages.
+TIME_SLICES = {
+    "kbroker/_fast/base/slices.pxd",
+    "kbroker/scheduling.py",
+    "kbroker/replay/player/column_sender.py",
+}
+OTHER_YIELD = re.compile(
+    r"\bsleep\(0(?:\.0)?\)|^ *(?:_?[A-Z]+_)*(?:SLICE|WORK|PIECE)S?(?:_[A-Z]+)*_(?:S|SECONDS|MS|US|NS)\b.*=",
+    re.MULTILINE,
+)
+
+
+def test_there_is_one_way_to_yield() -> None:
+    """Each further one has a budget of its own, and takes the loop beside the others' turns: a client waits for all."""
+    paths = [path for path in sources(".py", ".pyx", ".pxd") if name_of(path) not in TIME_SLICES]
+    found = [
+        f"{name_of(path)}: {line}" for path in paths for line in OTHER_YIELD.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "\n".join(found)
+    for other in (
+        "    await asyncio.sleep(0)",
+        "SLICE_SECONDS = 0.01",
+        "    SLICE_NS = 2000000",
+        "WORK_SECONDS: float = 1",
+    ):
+        assert OTHER_YIELD.search(other), other
+
+
 def test_functions_are_short() -> None:
     """A reader would have to keep too much in mind at once."""
     long = [

@@ -7,8 +7,9 @@ from typing import Any
 
 from kbroker._fast.base.slices import Slices
 
-# A slice of an hour: nothing that awaits its pace ever waits.
-UNBROKEN = Slices(None, 3_600_000_000)
+# Nothing that awaits its pace ever waits.
+HOUR_US = 3_600_000_000
+UNBROKEN = Slices(None, HOUR_US)
 
 
 def finished(answer: Any) -> Any:

@@ -29,7 +29,7 @@ class Coordinators:
         config, settings, clock, cache = basis.config, basis.settings, basis.clock, basis.cache
         background = self._background = Threads(basis.loop, config.get("group.coordinator.background.threads"))
         self.state_log = basis.state_log(GROUP_METADATA_TOPIC)
-        groups = self.groups = GroupCoordinator(config, clock, basis.loop, self.state_log, cache)
+        groups = self.groups = GroupCoordinator(config, clock, basis.loop, self.state_log, cache, basis.slices)
         of_consumers = GroupSettings(config, cache)
         settings.subscribe(of_consumers.follow)
         self.consumer_groups = ConsumerGroups(groups, of_consumers, clock, cache, background)
@@ -50,6 +50,7 @@ class Coordinators:
             basis.producer_ids,
             basis.make_markers(self.markers),
             basis.max_batch_bytes,
+            basis.slices,
         )
 
     def start(self) -> None:

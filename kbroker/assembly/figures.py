@@ -27,6 +27,7 @@ from kbroker.storage.reports.maintenance_figures import maintenance_figures, rec
 
 if TYPE_CHECKING:
     from kbroker._fast.base.counters import RequestStats
+    from kbroker._fast.base.slices import Pace
     from kbroker.assembly.listening import Listeners
     from kbroker.assembly.membership.cluster_membership import ClusterMembership
     from kbroker.clock import Clock
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from kbroker.metrics.loop_delay import LoopDelaySampler
     from kbroker.metrics.readiness import Readiness
     from kbroker.metrics.sources import ClientSample
-    from kbroker.periodic import Pieces
     from kbroker.storage.manager.log_manager import LogManager
 
 
@@ -83,6 +83,7 @@ class BrokerFigures:
             expired_offsets=lambda: self.services.group_coordinator.expired_offset_count if self._ready else 0,
             maintenance=self._maintenance,
             cluster=self._cluster,
+            slices=self._logs.slices,
             max_partitions=self._config.get("kbroker.metrics.max.partitions"),
             groups=self._group_summaries,
             quotas=self._quota_rows,
@@ -130,17 +131,17 @@ class BrokerFigures:
             for guard in self._logs.space_guards
         ]
 
-    async def _maintenance(self, pieces: Pieces) -> Values:
+    async def _maintenance(self, pace: Pace) -> Values:
         if not self.logs_loaded:
             return recovery_figures(self._logs)
         most = self._config.get("kbroker.metrics.max.partitions")
-        return await maintenance_figures(self._logs, self._clock, most, pieces)
+        return await maintenance_figures(self._logs, self._clock, most, pace)
 
-    async def _cluster(self, pieces: Pieces) -> Values:
+    async def _cluster(self, pace: Pace) -> Values:
         if not self._ready:
             return {}
-        replicas = await replica_figures(self.services.replica_manager, pieces)
-        return {**replicas, **await self._membership.figures(pieces)}
+        replicas = await replica_figures(self.services.replica_manager, pace)
+        return {**replicas, **await self._membership.figures(pace)}
 
     def _commit_totals(self) -> CommitTotals:
         commits = self._logs.commits

@@ -9,29 +9,29 @@ from kbroker.cluster.reassignments import is_reassigning, target_replicas
 from kbroker.metadata.image import NO_LEADER
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker.assembly.membership.replication_parts import ReplicationParts
     from kbroker.cluster.controller_stats import ControllerStats
     from kbroker.metadata.image import ClusterImage, PartitionImage
     from kbroker.metrics.maintenance import Values
-    from kbroker.periodic import Pieces
     from kbroker.replication.replica_manager import ReplicaManager
 
 STATES = ("none", "taking_over", "active")
 
 
-async def own_controller_figures(image: ClusterImage, pieces: Pieces) -> Values:
+async def own_controller_figures(image: ClusterImage, pace: Pace) -> Values:
     """Of a broker that is its own controller; `image` has the topics of the cluster."""
     values: dict[str, float] = {}
     states = dict.fromkeys(STATES[:2], 0.0) | {"active": 1.0}
-    await _add_cluster(values, (each for topic in image.topics.values() for each in topic.partitions), pieces)
+    await _add_cluster(values, (each for topic in image.topics.values() for each in topic.partitions), pace)
     return {**values, "kbroker_controller_active": 1, "kbroker_controller_state": _by_label(states)}
 
 
-async def member_figures(replication: ReplicationParts, stats: ControllerStats, pieces: Pieces) -> Values:
+async def member_figures(replication: ReplicationParts, stats: ControllerStats, pace: Pace) -> Values:
     """Of a broker with others; `stats`: of the controller that this broker is at times."""
     values: dict[str, float] = {}
     if stats.partitions is not None:
-        await _add_cluster(values, stats.partitions(), pieces)
+        await _add_cluster(values, stats.partitions(), pace)
     traffic, fetchers, isr = replication.traffic, replication.fetchers.figures(), replication.isr
     return {
         **values,
@@ -55,12 +55,11 @@ async def member_figures(replication: ReplicationParts, stats: ControllerStats, 
     }
 
 
-async def replica_figures(replicas: ReplicaManager, pieces: Pieces) -> Values:
+async def replica_figures(replicas: ReplicaManager, pace: Pace) -> Values:
     """What this broker leads and follows."""
     leaders = under_replicated = under_min = at_min = moving = 0
     for partition in list(replicas):
-        if pieces.due():
-            await pieces.rest()
+        await pace
         in_sync = len(partition.isr)
         leaders += 1
         under_replicated += in_sync < len(partition.replicas) - len(partition.adding_replicas)
@@ -82,11 +81,10 @@ def _by_label(values: dict[str, float]) -> dict[tuple[str, ...], float]:
     return {(label,): value for label, value in values.items()}
 
 
-async def _add_cluster(values: dict[str, float], partitions: Iterable[PartitionImage], pieces: Pieces) -> None:
+async def _add_cluster(values: dict[str, float], partitions: Iterable[PartitionImage], pace: Pace) -> None:
     offline = elsewhere = moving = 0
     for partition in list(partitions):
-        if pieces.due():
-            await pieces.rest()
+        await pace
         offline += partition.leader == NO_LEADER
         elsewhere += partition.leader != target_replicas(partition)[0]
         moving += is_reassigning(partition)

@@ -38,6 +38,7 @@ class ShareParts:
             basis.loop.call_later,
             cache,
             lambda index, offset: replicas.partition(SHARE_GROUP_STATE_TOPIC, index).log.delete_records_before(offset),
+            basis.slices,
         )
         self.states = ShareStates(self.coordinator, cache, config.node_id, basis.elsewhere)
         self.partitions = SharePartitions(

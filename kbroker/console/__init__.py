@@ -5,5 +5,5 @@ tell they ask of the parts that the handlers and the metrics ask, too.  `site.py
 what is served, `guard.py` says whose requests are answered.  The console reads; it changes nothing.
 
 It costs what is asked of it: nothing runs while there is no viewer, no figures are kept on the server, and what takes
-long to gather is gathered once for all viewers (`shared_values.py`), in pieces of the loop's time.
+long to gather is gathered once for all viewers (`shared_values.py`), in slices of the loop's time.
 """

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kbroker._fast.base.slices import Pace
 from kbroker.handlers.client_software import client_software
-from kbroker.periodic import Pieces
 
 if TYPE_CHECKING:
     from kbroker._fast.net.connection import Connection
@@ -32,14 +32,12 @@ class ConnectionLine:
     is_throttled: bool
 
 
-async def connection_lines(listeners: Sequence[Listener]) -> list[ConnectionLine]:
+async def connection_lines(listeners: Sequence[Listener], pace: Pace) -> list[ConnectionLine]:
     """All connections of all listeners."""
-    pieces = Pieces()
     lines = []
     for listener in listeners:
         for connection in list(listener.endpoint.connections):
-            if pieces.due():
-                await pieces.rest()
+            await pace
             if not connection.closed:
                 lines.append(_line(connection, time.monotonic()))
     return lines

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbroker.periodic import Pieces
+from kbroker._fast.base.slices import Pace
 
 if TYPE_CHECKING:
     from kbroker.coordinator.classic.messages import ListedGroup
@@ -27,13 +27,11 @@ class GroupLine:
     lag: int | None
 
 
-async def group_lines(groups: Iterable[ListedGroup], rows: Mapping[str, GroupRow]) -> list[GroupLine]:
+async def group_lines(groups: Iterable[ListedGroup], rows: Mapping[str, GroupRow], pace: Pace) -> list[GroupLine]:
     """A line for each group.  Where a share group stands is known to its share coordinator alone, so it has no lag."""
-    pieces = Pieces()
     lines = []
     for group_id, protocol_type, state, group_type in groups:
-        if pieces.due():
-            await pieces.rest()
+        await pace
         row = rows.get(group_id)
         count, lag = (0, None) if row is None else (row.member_count, row.lag)
         lines.append(GroupLine(group_id, group_type, protocol_type, state, count, None if group_type == SHARE else lag))

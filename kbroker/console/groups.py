@@ -16,7 +16,6 @@ from kbroker.coordinator.modern.group import ModernGroup
 from kbroker.coordinator.share.group import ShareGroup
 from kbroker.errors import KafkaError
 from kbroker.handlers.share_offsets import UNKNOWN_LAG, share_position
-from kbroker.periodic import Pieces
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -136,11 +135,10 @@ async def _offsets(
 ) -> tuple[int, int, list[OffsetLine]]:
     """How many there are, the lag of all, and a page of them by topic and partition."""
     ends = (await parts.logs.get()).ends
-    pieces = Pieces()
+    pace = parts.sources.slices.pace()
     keys, lag = [], 0
     for topic, index, committed in list(found.offsets):
-        if pieces.due():
-            await pieces.rest()
+        await pace
         end = ends.get((topic, index))
         lag += 0 if end is None else max(0, end - committed.offset)
         keys.append((topic, index))

@@ -14,7 +14,6 @@ from kbroker.console.reader import Reader
 from kbroker.console.shared_values import SharedValue
 from kbroker.console.topic_lines import TopicLine, topic_lines
 from kbroker.metrics.snapshot import GroupRow, LagRow, LogRows, group_rows, log_rows
-from kbroker.periodic import Pieces
 
 if TYPE_CHECKING:
     from kbroker.handlers.services import Services
@@ -60,11 +59,11 @@ class Parts:
         return self._services()
 
     async def _gather_logs(self) -> LogRows:
-        return await log_rows(list(self.sources.logs()), True, Pieces())
+        return await log_rows(list(self.sources.logs()), True, self.sources.slices.pace())
 
     async def _gather_groups(self) -> GroupRows:
         logs = await self.logs.get()
-        return GroupRows(*await group_rows(self.sources, logs.ends, Pieces()))
+        return GroupRows(*await group_rows(self.sources, logs.ends, self.sources.slices.pace()))
 
     async def _gather_topics(self) -> list[TopicLine]:
         logs = await self.logs.get()
@@ -74,10 +73,10 @@ class Parts:
 
     async def _gather_group_lines(self) -> list[GroupLine]:
         rows = {row.group_id: row for row in (await self.groups.get()).groups}
-        return await group_lines(self.services.group_coordinator.list_groups((), ()), rows)
+        return await group_lines(self.services.group_coordinator.list_groups((), ()), rows, self.sources.slices.pace())
 
     async def _gather_connections(self) -> list[ConnectionLine]:
-        return await connection_lines(self.listeners)
+        return await connection_lines(self.listeners, self.sources.slices.pace())
 
 
 Value = Callable[[], object]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from kbroker.console.parameters import NotThereError, page_of, view_of
 from kbroker.console.topic_lines import TopicLine
 from kbroker.handlers.config_entries import topic_entries
-from kbroker.periodic import Pieces
 from kbroker.storage.reports.log_description import description, summary
 from kbroker.types import TopicPartition, uuid_to_text
 
@@ -89,11 +88,10 @@ async def topic(parts: Parts, parameters: Parameters) -> Value:
     image = _topic_image(parts, parameters)
     start = parameters.number("start", 0, 0, 1 << 31)
     shown = image.partitions[start : start + parameters.number("count", 50, 1, 200)]
-    pieces = Pieces()
+    pace = parts.sources.slices.pace()
     lines = []
     for each in shown:
-        if pieces.due():
-            await pieces.rest()
+        await pace
         lines.append(_partition_line(parts, image.name, each))
     rows = await parts.logs.get()
     own = [row for row in rows.partitions if row.topic == image.name]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from kbroker.console.parameters import PageOf, page_of, view_of
 from kbroker.coordinator.transactions.transaction_records import by_topic
-from kbroker.periodic import Pieces
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Key, Parameters, View
@@ -82,16 +81,14 @@ async def transactions(parts: Parts, parameters: Parameters) -> Value:
     """GET /console/api/transactions?q=&sort=&start=&count="""
     view = view_of(parameters, _KEYS)
     services = parts.services
-    pieces = Pieces()
+    pace = parts.sources.slices.pace()
     known = []
     for metadata in services.transaction_coordinator.all_transactions():
-        if pieces.due():
-            await pieces.rest()
+        await pace
         known.append(metadata)
     holders = []
     for row in islice(parts.sources.stable_offset_holders(), MOST_HOLDERS):
-        if pieces.due():
-            await pieces.rest()
+        await pace
         holders.append(Holder(*row))
     totals = parts.sources.transactions()
     return partial(_value, services.clock.now_ms(), dict(totals.states), totals.timed_out, holders, known, view)

@@ -15,7 +15,7 @@ INTRODUCTION = """# Metrics
 Written by `make docs` from what the broker itself serves; do not edit.
 
 `http://127.0.0.1:9644/metrics` (`metrics.listener`) answers in the text formats of Prometheus and OpenMetrics. A scrape
-copies what it needs on the event loop, in pieces of a few milliseconds, and is rendered by a thread.
+copies what it needs on the event loop, in slices of its time, and is rendered by a thread.
 
 - Counters count from the start of the process; sizes are bytes, times seconds.
 - Series with the labels `topic` and `partition` are there up to `kbroker.metrics.max.partitions` (2,000) partitions;

@@ -1,6 +1,6 @@
 """A copy of everything that one scrape reports, taken on the event loop.
 
-Reading very many partitions or groups is done in pieces, between which the loop goes on; figures of one partition are
+Reading very many partitions or groups awaits a pace, so that the loop goes on; figures of one partition are
 of one moment, those of two may be a few milliseconds apart.
 
 Values only: nothing in a snapshot refers to a live object, so a thread may render it while the loop goes on.
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
+from kbroker._fast.base.slices import Pace
 from kbroker.metrics.maintenance import Values
 from kbroker.metrics.sources import (
     STARTED_AT,
@@ -30,7 +31,6 @@ from kbroker.metrics.sources import (
     StorageTotals,
     TransactionTotals,
 )
-from kbroker.periodic import Pieces
 
 
 class RequestRow(NamedTuple):
@@ -134,14 +134,14 @@ class Snapshot:
 
 async def take(sources: Sources) -> Snapshot:
     """Read all sources.  Run it on the event loop."""
-    pieces = Pieces()
+    pace = sources.slices.pace()
     logs = list(sources.logs())
-    rows = await log_rows(logs, len(logs) <= sources.max_partitions, pieces)
+    rows = await log_rows(logs, len(logs) <= sources.max_partitions, pace)
     topics = rows.topics
-    groups, lags = await group_rows(sources, rows.ends, pieces)
-    maintenance = await sources.maintenance(pieces)
-    cluster = await sources.cluster(pieces)
-    samples = await _client_samples(sources, pieces)
+    groups, lags = await group_rows(sources, rows.ends, pace)
+    maintenance = await sources.maintenance(pace)
+    cluster = await sources.cluster(pace)
+    samples = await _client_samples(sources, pace)
     delay = sources.loop_delay
     delay_sum, delay_buckets = delay.histogram.snapshot() if delay is not None else (0, ())
     totals = sources.connections()
@@ -201,15 +201,14 @@ class LogRows(NamedTuple):
     partitions: tuple[PartitionRow, ...]
 
 
-async def log_rows(logs: Collection[LogView], detailed: bool, pieces: Pieces) -> LogRows:
+async def log_rows(logs: Collection[LogView], detailed: bool, pace: Pace) -> LogRows:
     """Sums by topic and by directory, the end of each partition, and, where asked for, a row for each."""
     sums: dict[str, list[int]] = {}
     used: dict[str, list[int]] = {}
     ends: dict[tuple[str, int], int] = {}
     rows: list[PartitionRow] = []
     for log in logs:
-        if pieces.due():
-            await pieces.rest()
+        await pace
         tp = log.topic_partition
         size_bytes, segment_count, high_watermark = log.size_bytes, log.segment_count, log.high_watermark
         row = sums.get(tp.topic) or sums.setdefault(tp.topic, [0, 0, 0])
@@ -242,28 +241,25 @@ async def log_rows(logs: Collection[LogView], detailed: bool, pieces: Pieces) ->
     )
 
 
-async def _client_samples(sources: Sources, pieces: Pieces) -> tuple[ClientSample, ...]:
+async def _client_samples(sources: Sources, pace: Pace) -> tuple[ClientSample, ...]:
     samples = []
     for sample in sources.client_samples():
         samples.append(sample)
-        if pieces.due():
-            await pieces.rest()
+        await pace
     return tuple(samples)
 
 
 async def group_rows(
-    sources: Sources, ends: Mapping[tuple[str, int], int], pieces: Pieces
+    sources: Sources, ends: Mapping[tuple[str, int], int], pace: Pace
 ) -> tuple[tuple[GroupRow, ...], tuple[LagRow, ...]]:
     """All groups, and how far each is behind by partition; of the latter none where there are too many."""
     groups: list[GroupRow] = []
     lags: list[LagRow] = []
     for group in sources.groups():
-        if pieces.due():
-            await pieces.rest()
+        await pace
         total = 0
         for topic, partition, committed in group.committed:
-            if pieces.due():
-                await pieces.rest()
+            await pace
             end = ends.get((topic, partition))
             if end is None:  # the topic is gone, its offsets have not expired yet
                 continue

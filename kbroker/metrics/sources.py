@@ -1,7 +1,7 @@
 """What metrics reads, as Protocols and plain values: the broker passes its live parts in, metrics imports none.
 
 Every callable here is called on the event loop at scrape time and must only read, without waiting; one that has a lot
-to read is a coroutine function, which gives the loop back in between (`Pieces`).
+to read is a coroutine function, which gives the loop back in between (`Pace`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kbroker._fast.base.slices import Pace, Slices
 from kbroker.metrics.maintenance import Values
-from kbroker.periodic import Pieces
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _nothing() -> int:
     return 0
 
 
-async def _no_values(_: Pieces) -> Values:
+async def _no_values(_: Pace) -> Values:
     return {}
 
 
@@ -260,7 +260,8 @@ class Sources:
     offline: Callable[[], OfflineTotals] = OfflineTotals
     rebalances: Callable[[], int] = _nothing
     expired_offsets: Callable[[], int] = _nothing
-    maintenance: Callable[[Pieces], Awaitable[Values]] = _no_values
-    cluster: Callable[[Pieces], Awaitable[Values]] = _no_values
+    maintenance: Callable[[Pace], Awaitable[Values]] = _no_values
+    cluster: Callable[[Pace], Awaitable[Values]] = _no_values
     client_samples: Callable[[], Iterable[ClientSample]] = _no_samples
     max_partitions: int = 2_000
+    slices: Slices = field(default_factory=Slices)

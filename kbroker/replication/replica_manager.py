@@ -1,11 +1,11 @@
 """The partitions that this broker leads or follows, and the only way to append to them and read from them.
 
 Follows the metadata: `apply` is a subscriber of the metadata cache, so a topic is usable the moment that it is visible.
-New logs cost several files each, and a topic may have thousands: those that do not fit into WORK_SECONDS are made when
-they are first asked for, or between other work, whichever comes first (`_pending_logs`).  A log that cannot be made
-leaves its partition without one; such a partition answers KAFKA_STORAGE_ERROR.  Deleted ones are gone for all clients
-at once, and their directories are renamed likewise (`_dying`): before one of the same name is made, before the broker
-stops.
+New logs cost several files each, and a topic may have thousands: those that do not fit into a slice of the loop's time
+are made when they are first asked for, or between other work, whichever comes first (`_pending_logs`).  A log that
+cannot be made leaves its partition without one; such a partition answers KAFKA_STORAGE_ERROR.  Deleted ones are gone
+for all clients at once, and their directories are renamed likewise (`_dying`): before one of the same name is made,
+before the broker stops.
 
 Among the workers of a host it follows the metadata, too: `fetchers` copy what others lead.  In a cluster that ZooKeeper
 keeps `apply` is not subscribed: what this broker leads and follows say the controller's requests (`leader_and_isr`),
@@ -17,9 +17,8 @@ Everything here runs on the event loop and nothing awaits between reading and wr
 from __future__ import annotations
 
 import logging
-import math
-import time
 from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.errors import (
@@ -40,6 +39,7 @@ from kbroker.types import TopicPartition
 if TYPE_CHECKING:
     import asyncio
 
+    from kbroker._fast.base.slices import Pace
     from kbroker.config import LogConfig
     from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicImage
     from kbroker.replication.fetchers import Fetchers
@@ -53,9 +53,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.replication")
 
-# Making and deleting logs takes so much of the loop's time at once, with pauses for all else in between.
-WORK_SECONDS = 0.002
-PAUSE_SECONDS = 0.002
 NAMED_PROBLEMS = 5
 
 
@@ -80,7 +77,6 @@ class ReplicaManager:
         self._pending_logs: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
         self._dying: dict[TopicPartition, None] = {}
         self._working = False
-        self._loop = loop
         self._closed = False
         self.purgatory = FetchPurgatory(loop)
         self.isr_changes: IsrChanges | None = None
@@ -96,37 +92,37 @@ class ReplicaManager:
 
     def apply(self, old: ClusterImage, new: ClusterImage, delta: MetadataDelta) -> None:
         """Bring partitions and logs in line with a new image."""
-        deadline = time.monotonic() + WORK_SECONDS
+        pace = self.log_manager.slices.pace()
         for topic in delta.deleted:
             self._forget(topic)
         for topic in delta.created:
-            self._lead(topic, deadline)
+            self._lead(topic, pace)
         for change in delta.changed:
-            self._lead(change.new, deadline)
-        self._work(deadline)
+            self._lead(change.new, pace)
+        self._work(pace)
 
     def apply_image(self, image: ClusterImage) -> None:
         """Lead what the image at start-up says, each partition with the log that was loaded for it."""
-        deadline = time.monotonic() + WORK_SECONDS
+        pace = self.log_manager.slices.pace()
         for topic in image.topics.values():
-            self._lead(topic, deadline)
-        self._work(deadline)
+            self._lead(topic, pace)
+        self._work(pace)
 
-    def _lead(self, topic: TopicImage, deadline: float) -> None:
+    def _lead(self, topic: TopicImage, pace: Pace) -> None:
         self.topics.setdefault(topic.name, {})
         note_id(self.names, topic)
         for image in topic.partitions:
-            self._lead_one(topic, image, deadline)
+            self._lead_one(topic, image, pace)
 
-    def _lead_one(self, topic: TopicImage, image: PartitionImage, deadline: float = math.inf) -> None:
+    def _lead_one(self, topic: TopicImage, image: PartitionImage, pace: Pace | None = None) -> None:
         config = self._log_config(topic.configs)
         if self.fetchers is None:
-            self._take(topic, image, config, deadline)
+            self._take(topic, image, config, pace)
         else:
-            self._take_or_copy(topic, image, config, deadline, self.fetchers)
+            self._take_or_copy(topic, image, config, pace, self.fetchers)
 
     def _take_or_copy(
-        self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float, fetchers: Fetchers
+        self, topic: TopicImage, image: PartitionImage, config: LogConfig, pace: Pace | None, fetchers: Fetchers
     ) -> None:
         """`_take` where others lead, too: a follower copies, and a replica that is elsewhere by now is deleted."""
         topic_partition = TopicPartition(topic.name, image.partition)
@@ -139,7 +135,7 @@ class ReplicaManager:
         if is_lost and self._node_id in image.replicas:
             # The controller may not have heard of it yet.  Made anew the log would be empty, and might lead.
             return
-        self._take(topic, image, config, deadline)
+        self._take(topic, image, config, pace)
         if self._node_id not in image.replicas:
             if self.log_manager.get_log(topic_partition) is not None:
                 self.drop(topic_partition, delete=True)
@@ -156,10 +152,10 @@ class ReplicaManager:
         """Whether this broker leads the partition, with a log or with one that is still to be made."""
         return index in self.topics.get(topic, ()) or self.is_log_pending(topic, index)
 
-    def _take(self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float) -> None:
+    def _take(self, topic: TopicImage, image: PartitionImage, config: LogConfig, pace: Pace | None) -> None:
         """Lead or follow one partition, or do neither, as its image says."""
         led = self.leads(topic.name, image.partition)
-        self._change(topic, image, config, deadline)
+        self._change(topic, image, config, pace)
         self._tell_leadership(topic.name, image.partition, led)
 
     def _tell_leadership(self, topic: str, index: int, led: bool) -> None:
@@ -168,7 +164,7 @@ class ReplicaManager:
         if watching is not None and led != self.leads(topic, index):
             watching(index)
 
-    def _change(self, topic: TopicImage, image: PartitionImage, config: LogConfig, deadline: float) -> None:
+    def _change(self, topic: TopicImage, image: PartitionImage, config: LogConfig, pace: Pace | None) -> None:
         known = self.topics[topic.name]
         topic_partition = TopicPartition(topic.name, image.partition)
         is_offline = self._node_id in image.offline_replicas
@@ -192,7 +188,7 @@ class ReplicaManager:
                 self.purgatory.mark(partition)
             return
         found = topic_partition not in self._dying and self.log_manager.get_log(topic_partition) is not None
-        if found or time.monotonic() < deadline:
+        if found or pace is None or not pace.due():
             self._create(topic, image, config)
             return
         self._pending_logs[topic_partition] = (topic, image)
@@ -223,7 +219,7 @@ class ReplicaManager:
         topic_partition = TopicPartition(topic.name, image.partition)
         self.topics.setdefault(topic.name, {})
         note_id(self.names, topic)
-        self._take(topic, image, self._log_config(topic.configs), math.inf)
+        self._take(topic, image, self._log_config(topic.configs), None)
         if image.leader < 0:
             self._follow(topic, image, self._log_config(topic.configs), self.followed.get(topic_partition))
         partition = self.hosted(topic_partition)
@@ -319,20 +315,20 @@ class ReplicaManager:
             self.purgatory.mark(partition)
         self.followed[topic_partition] = partition
 
-    def _work(self, deadline: float) -> None:
+    def _work(self, pace: Pace) -> None:
         """Delete logs, then make those that no request has asked for yet, a few at a time."""
-        while self._dying and time.monotonic() < deadline:
+        while self._dying and not pace.due():
             self._delete(next(iter(self._dying)))
-        while self._pending_logs and time.monotonic() < deadline:
+        while self._pending_logs and not pace.due():
             topic, image = next(iter(self._pending_logs.values()))
             self._create(topic, image, self._log_config(topic.configs))
         if (self._dying or self._pending_logs) and not self._working:
             self._working = True
-            self._loop.call_later(PAUSE_SECONDS, self._go_on)
+            pace.then(partial(self._go_on, pace))
 
-    def _go_on(self) -> None:
+    def _go_on(self, pace: Pace) -> None:
         self._working = False
-        self._work(time.monotonic() + WORK_SECONDS)
+        self._work(pace)
 
     def _delete(self, topic_partition: TopicPartition) -> None:
         """Take a log away whose topic was deleted; nothing where there is none."""

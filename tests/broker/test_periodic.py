@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kbroker.periodic import PeriodicTasks, Pieces
+from kbroker.periodic import PeriodicTasks
 
 HOUR_MS = 3_600_000
 
@@ -73,27 +73,6 @@ def test_a_task_that_runs_is_not_run_twice_for_another_interval() -> None:
         await asyncio.wait_for(started.wait(), 10)
         assert (most, runs >= 2) == (1, True)
         tasks.stop()
-
-    asyncio.run(main())
-
-
-def test_work_in_pieces_lets_others_have_their_turn() -> None:
-    """A scrape of very many partitions would hold up every request."""
-
-    async def main() -> None:
-        pieces = Pieces(0.0)
-        turns = 0
-
-        def other() -> None:
-            nonlocal turns
-            turns += 1
-
-        for _ in range(5):
-            asyncio.get_running_loop().call_soon(other)
-            assert pieces.due()
-            await pieces.rest()
-        assert turns == 5
-        assert not Pieces(3600.0).due()
 
     asyncio.run(main())
 

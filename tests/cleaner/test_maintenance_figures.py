@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kbroker._fast.base.slices import Slices
 from kbroker.metrics.maintenance import FAMILIES, Values
-from kbroker.periodic import Pieces
 from kbroker.storage.manager.log_manager import LogManager
 from kbroker.storage.reports.maintenance_figures import maintenance_figures
 from kbroker.types import TopicPartition
@@ -22,7 +22,7 @@ LABEL = (TP.topic, str(TP.partition))
 
 
 def figures(broker: Brokerless, most: int = 100) -> Values:
-    return asyncio.run(maintenance_figures(broker.manager, broker.clock, most, Pieces()))
+    return asyncio.run(maintenance_figures(broker.manager, broker.clock, most, Slices().pace()))
 
 
 def labelled(values: Values, name: str) -> dict[tuple[str, ...], float]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from kbroker._fast.base.slices import Slices
 from kbroker.config import BrokerConfig
-from kbroker.periodic import Pieces
 from kbroker.storage.cleaner.cleaner_queue import PATIENCE_SECONDS, DueLogs
 from kbroker.storage.cleaner.cleaner_settings import MOST_MAP_BYTES, CleanerSettings
 from kbroker.storage.log.unified_log import UnifiedLog
@@ -172,7 +172,9 @@ def test_a_worker_that_an_error_ends_is_counted_and_replaced(tmp_path: Path, mon
     fill(log, 20)
 
     async def dead_threads() -> object:
-        return (await maintenance_figures(broker.manager, broker.clock, 10, Pieces()))["kbroker_cleaner_dead_threads"]
+        return (await maintenance_figures(broker.manager, broker.clock, 10, Slices().pace()))[
+            "kbroker_cleaner_dead_threads"
+        ]
 
     async def fail() -> None:
         raise RuntimeError("not what was expected")

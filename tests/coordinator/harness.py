@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
+from kbroker._fast.base.slices import Slices
 from kbroker._fast.records.record_batch import iterate_batches, stamp
 from kbroker.config import BrokerConfig
 from kbroker.coordinator.classic.group import Group
@@ -30,6 +31,7 @@ from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint, MetadataDelta, PartitionImage, TopicImage
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.schemas import message
+from tests.unbroken import HOUR_US
 
 T1_ID = bytes(range(16))
 T2_ID = bytes(range(16, 32))
@@ -185,8 +187,10 @@ class World:
         start: float = 1_000.0,
         *,
         with_topic: bool = True,
+        slice_us: int = HOUR_US,
     ) -> None:
         self.loop = ManualLoop(start)
+        self.slices = Slices(self.loop, slice_us)
         self.cache = make_cache()
         self.log = log or MemoryLog(self.cache)
         self.log.cache = self.cache
@@ -194,7 +198,7 @@ class World:
             create_topics(self.cache, topic_image(GROUP_METADATA_TOPIC, STATE_ID, len(self.log.partitions)))
         values = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4} | (settings or {})
         self.config = BrokerConfig.from_mapping(values)
-        self.coordinator = GroupCoordinator(self.config, self.loop, self.loop, self.log, self.cache)
+        self.coordinator = GroupCoordinator(self.config, self.loop, self.loop, self.log, self.cache, self.slices)
         self.consumer_groups = ConsumerGroups(
             self.coordinator,
             GroupSettings(self.config, self.cache),

@@ -300,12 +300,11 @@ def test_unstable_offsets_are_held_back_on_request() -> None:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.OFFSET_FETCH))
-def test_while_loading_offset_fetch_asks_for_patience(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_loading_offset_fetch_asks_for_patience(version: int) -> None:
     """A consumer would take the offsets of a group that is still loading for missing, and start anew."""
     world = World()
     world.commit("g", 1)
-    monkeypatch.setattr("kbroker.coordinator.runtime.shard.SLICE_SECONDS", -1.0)
-    client = Client(World(log=world.log))
+    client = Client(World(log=world.log, slice_us=0))
     answer = client.call("OffsetFetch", version, **fetch_request(version, "g", [("t1", 0)]))
     if version >= 8:
         code = answer.groups[0].error_code

@@ -74,7 +74,7 @@ def test_a_broker_that_no_controller_has_told_anything_does_not_say_that_nothing
     the start of everything."""
     cache = MetadataCache(ClusterImage.of("cluster"))
     world = World(with_topic=False)
-    coordinator = GroupCoordinator(world.config, world.loop, world.loop, MemoryLog(cache), cache)
+    coordinator = GroupCoordinator(world.config, world.loop, world.loop, MemoryLog(cache), cache, world.slices)
     coordinator.start()
     with pytest.raises(CoordinatorNotAvailableError):
         coordinator.offsets_of("g")
@@ -132,17 +132,16 @@ def test_a_generation_that_was_not_stored_is_gone() -> None:
     assert again.state() == "Stable"
 
 
-def slow_world(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> World:
+def slow_world(log: MemoryLog) -> World:
     """A world whose loop gets its turn at every chance while partitions load."""
-    monkeypatch.setattr(shard_module, "SLICE_SECONDS", 0.0)
-    return World(log=log)
+    return World(log=log, slice_us=0)
 
 
-def test_while_a_partition_loads_clients_are_told_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_a_partition_loads_clients_are_told_to_wait() -> None:
     """A consumer would take a group that is still loading for a new one, and start anew."""
     world = busy_world()
     joined = world.group("group-1").leader_id or ""
-    loading = slow_world(world.log, monkeypatch)
+    loading = slow_world(world.log)
     coordinator = loading.coordinator
     with pytest.raises(CoordinatorLoadInProgressError):
         coordinator.list_groups((), ())
@@ -166,7 +165,7 @@ def test_while_a_partition_loads_clients_are_told_to_wait(monkeypatch: pytest.Mo
     assert loading.loop.scheduled > 4 + len(world.log.partitions)
 
 
-def test_a_topic_that_is_deleted_while_offsets_load_takes_them_along(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_deleted_while_offsets_load_takes_them_along() -> None:
     """A topic made anew would be read from the middle, as the coordinator was looking elsewhere when it was deleted."""
     world = World()
     for number in range(20):
@@ -175,13 +174,12 @@ def test_a_topic_that_is_deleted_while_offsets_load_takes_them_along(monkeypatch
     staged = [PartitionCommit("t1", 1, 9)]
     producer = TransactionalProducer(7, 0)
     world.coordinator.commit_transactional_offsets(Committer("g"), staged, producer, 3)
-    loading = slow_world(world.log, monkeypatch)
+    loading = slow_world(world.log)
     assert "g" not in loading.coordinator.registry.groups
     delete_topic(loading.cache, "t1")
     loading.loop.advance(1)
     assert (loading.committed("g"), loading.committed("g", "t2")) == (None, 19)
     assert not loading.group().offsets.pending
-    monkeypatch.undo()
     assert World(log=world.log).committed("g") is None
 
 
@@ -233,10 +231,10 @@ def test_a_damaged_batch_does_not_stop_the_others() -> None:
     assert again.committed("b") == 1
 
 
-def test_stopping_ends_timers_and_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_ends_timers_and_loading() -> None:
     """A stopped coordinator would go on writing to logs that are closed."""
     world = busy_world()
-    loading = slow_world(world.log, monkeypatch)
+    loading = slow_world(world.log)
     loading.coordinator.stop()
     world.coordinator.stop()
     appended = sum(len(partition) for partition in world.log.partitions)

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from kbroker._fast.base.slices import Slices
 from kbroker.coordinator.runtime import shard as shard_module
 from kbroker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kbroker.coordinator.runtime.plan import KeyValue, Outcome, Plan, TransactionalProducer
@@ -26,6 +27,7 @@ from kbroker.errors import (
 from kbroker.metadata.image import MetadataDelta, TopicChange
 from kbroker.records.batch import RecordBatchBuilder
 from tests.coordinator.harness import STATE_ID, ManualLoop, MemoryLog, create_topics, make_cache, topic_image
+from tests.unbroken import HOUR_US
 
 TOPIC = "__toy"
 PARTITIONS = 3
@@ -110,12 +112,12 @@ def increment(name: bytes) -> Callable[[Counters, int], Plan[int]]:
 class Toy:
     """A runtime of counters with everything around it."""
 
-    def __init__(self) -> None:
+    def __init__(self, slice_us: int = HOUR_US) -> None:
         self.loop = ManualLoop()
         self.log = CommittingLog(self.loop)
         self.cache = make_cache()
         self.runtime: CoordinatorRuntime[Counters] = CoordinatorRuntime(
-            TOPIC, NODE, self.log, self.loop, self.loop.call_later, Counters
+            TOPIC, NODE, self.log, self.loop, self.loop.call_later, Slices(self.loop, slice_us), Counters
         )
         create_topics(self.cache, topic_image(TOPIC, STATE_ID, PARTITIONS))
         self.runtime.start(self.cache)
@@ -317,10 +319,10 @@ def test_a_wait_for_the_commit_ends_with_its_time_and_settles_once() -> None:
     assert settled == [RequestTimedOutError, type(None)]
 
 
-def test_periodic_work_leaves_the_loop_its_turns_and_ends_with_the_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_periodic_work_leaves_the_loop_its_turns_and_ends_with_the_shard() -> None:
     """Looking through very many groups would stop the loop, or go on with those of another broker."""
-    monkeypatch.setattr("kbroker.coordinator.runtime.coordinator_runtime.SLICE_SECONDS", 0.0)
-    toy = Toy()
+    toy = Toy(0)
+    toy.loop.advance(1)
     seen: list[int] = []
 
     def work(counters: Counters, now_ms: int) -> Iterator[None]:
@@ -340,13 +342,12 @@ def test_periodic_work_leaves_the_loop_its_turns_and_ends_with_the_shard(monkeyp
     assert seen[7:] == [1, 1, 1, 2, 2, 2]
 
 
-def test_a_partition_that_loads_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_that_loads_is_not_served() -> None:
     """Half of a state would be taken for the whole."""
-    toy = Toy()
+    toy = Toy(0)
     for _ in range(3):
         toy.runtime.write(0, increment(b"a"))
     toy.lead(0, 2)
-    monkeypatch.setattr(shard_module, "SLICE_SECONDS", 0.0)
     toy.lead(0, NODE)
     with pytest.raises(CoordinatorLoadInProgressError):
         toy.runtime.write(0, increment(b"a"))

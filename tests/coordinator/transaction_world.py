@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from kbroker._fast.base.slices import Slices
 from kbroker.config import BrokerConfig
 from kbroker.coordinator.runtime.plan import Outcome
 from kbroker.coordinator.transactions.transaction_coordinator import ProducerRequest, TransactionCoordinator
@@ -14,6 +15,7 @@ from kbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from kbroker.replication.transaction_markers import Marker
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from tests.coordinator.harness import STATE_ID, ManualLoop, MemoryLog, create_topics, make_cache, topic_image
+from tests.unbroken import HOUR_US
 
 T = TypeVar("T")
 PARTITIONS = (TopicPartition("t1", 0), TopicPartition("t1", 1), TopicPartition("t2", 0))
@@ -100,7 +102,15 @@ class TransactionWorld:
         create_topics(self.cache, topic_image(TRANSACTION_STATE_TOPIC, STATE_ID, len(self.log.partitions)))
         config = BrokerConfig.from_mapping(self.settings)
         self.coordinator = TransactionCoordinator(
-            config, self.loop, self.loop.call_later, self.log, self.cache, self.ids, self.markers, lambda: 2
+            config,
+            self.loop,
+            self.loop.call_later,
+            self.log,
+            self.cache,
+            self.ids,
+            self.markers,
+            lambda: 2,
+            Slices(self.loop, HOUR_US),
         )
         self.coordinator.start()
         self.abort_timed_out, self.forget_expired = (task.run for task in self.coordinator.periodic_tasks())

@@ -93,6 +93,87 @@ def test_work_that_is_cancelled_leaves_its_place() -> None:
     uvloop.run(main())
 
 
+def test_what_cannot_await_goes_on_in_its_turn() -> None:
+    """Loading of coordinators and making of logs would have the loop beside all that awaits its pace."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        slices = Slices(loop, 0)
+        turn = 0
+        turns: list[int] = []
+        over = asyncio.Event()
+
+        def count() -> None:
+            nonlocal turn
+            turn += 1
+            if not over.is_set():
+                loop.call_soon(count)
+
+        def call(left: int) -> None:
+            turns.append(turn)
+            assert pace.due()
+            if left:
+                pace.then(lambda: call(left - 1))
+            else:
+                over.set()
+
+        async def work() -> None:
+            own = slices.pace()
+            for _ in range(20):
+                await own
+                turns.append(turn)
+
+        pace = slices.pace()
+        loop.call_soon(count)
+        pace.then(lambda: call(20))
+        await work()
+        await over.wait()
+        assert len(turns) == 41
+        assert max(map(turns.count, turns)) == 1
+        assert not slices.busy
+
+    uvloop.run(main())
+
+
+def test_a_call_has_a_whole_slice_when_its_turn_comes() -> None:
+    """It would yield after each step, though nothing else waits."""
+
+    async def main() -> None:
+        slices = Slices(asyncio.get_running_loop(), 3_600_000_000)
+        pace = slices.pace()
+        due: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        pace.then(lambda: due.set_result(pace.due()))
+        assert not await due
+
+    uvloop.run(main())
+
+
+def test_a_call_that_is_cancelled_never_comes_and_one_that_fails_holds_no_other_up() -> None:
+    """A partition that was given up would go on loading, or one that cannot be loaded would stop all large requests."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        failures: list[object] = []
+        loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+        slices = Slices(None, 0)
+        called: list[str] = []
+        over = asyncio.Event()
+
+        def fail() -> None:
+            called.append("failed")
+            raise ValueError("a call")
+
+        pace = slices.pace()
+        pace.then(lambda: called.append("cancelled")).cancel()
+        pace.then(fail)
+        pace.then(over.set)
+        await over.wait()
+        assert called == ["failed"]
+        assert [type(failure) for failure in failures] == [ValueError]
+
+    uvloop.run(main())
+
+
 def test_a_task_goes_on_where_the_first_wait_was() -> None:
     """Failures and cancellations during a handler's first wait would pass it by."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kbroker._fast.base.slices import Slices
 from kbroker.assembly.replication_figures import own_controller_figures, replica_figures
 from kbroker.metrics.cluster import FAMILIES
-from kbroker.periodic import Pieces
 from tests.replication.test_commit import OURS, THEIRS, Cluster, run
 
 PREFIX = "kbroker_"
@@ -21,8 +21,8 @@ def test_replicas_out_of_sync_are_counted_as_kafka_counts_them(tmp_path: Path) -
         async def figures() -> dict[str, object]:
             image = services.metadata_cache.image
             found = {
-                **await replica_figures(services.replica_manager, Pieces()),
-                **await own_controller_figures(image, Pieces()),
+                **await replica_figures(services.replica_manager, Slices().pace()),
+                **await own_controller_figures(image, Slices().pace()),
             }
             assert found.keys() <= {family.name for family in FAMILIES}
             return {name.removeprefix(PREFIX): value for name, value in found.items()}

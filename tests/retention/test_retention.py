@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kbroker._fast.base.slices import Slices
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.storage.manager.log_manager import LogManager
@@ -233,7 +234,8 @@ def test_very_many_segments_of_one_log_go_in_portions(tmp_path: Path) -> None:
     segments = log.segment_count
     assert segments > 3 * MOST_AT_ONCE
     clock.now += 10_000
-    run = retention(log, clock).run()
+    loop = asyncio.new_event_loop()
+    run = Retention({log.topic_partition: log}, clock, slices=Slices(loop, 0)).run()
     most, before = 0, segments
     while True:
         try:
@@ -241,6 +243,7 @@ def test_very_many_segments_of_one_log_go_in_portions(tmp_path: Path) -> None:
         except StopIteration:
             break
         most, before = max(most, before - log.segment_count), log.segment_count
+    loop.close()
     assert 0 < most <= MOST_AT_ONCE
     assert (log.segment_count, log.size_bytes) == (1, 0)
     assert log.log_start_offset == log.log_end_offset

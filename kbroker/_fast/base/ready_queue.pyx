@@ -16,10 +16,7 @@ from collections import deque
 from libc.stdint cimport uint64_t
 
 from kbroker._fast.base.monotonic cimport now_ns
-
-cdef enum:
-    # After so long the loop looks at its sockets before it goes on.
-    SLICE_NS = 2000000
+from kbroker._fast.base.slices cimport SLICE_NS
 
 
 cdef class ReadyQueue:
@@ -73,6 +70,7 @@ cdef class ReadyQueue:
         cdef uint64_t until
         if self.serving or self.draining or not self.calls:
             return 0
+        # Then the loop looks at its sockets before it goes on.
         until = now_ns() + SLICE_NS
         self.draining = True
         try:

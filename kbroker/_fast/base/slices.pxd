@@ -1,6 +1,11 @@
 from libc.stdint cimport uint64_t
 
 
+cdef enum:
+    # The one budget: so long work may keep the loop before it yields.
+    SLICE_NS = 2000000
+
+
 cdef class Slices:
     cdef object loop
     cdef object waiting
@@ -9,7 +14,14 @@ cdef class Slices:
     cdef readonly uint64_t first_slice_ns
     cdef readonly Py_ssize_t count
 
-    cdef object queue(self)
+    cdef object queue(self, object turn)
+    cdef object own_loop(self)
+    cdef int _schedule(self) except -1
+
+
+cdef class Turn:
+    cdef Pace pace
+    cdef object call
 
 
 cdef class Pace:
@@ -18,4 +30,5 @@ cdef class Pace:
     cdef uint64_t began
     cdef uint64_t limit
 
-    cdef bint due(self) noexcept
+    cpdef bint due(self) noexcept
+    cdef void begin_slice(self) noexcept

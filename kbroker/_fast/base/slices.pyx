@@ -1,27 +1,33 @@
-"""Slices of the event loop's time: how long work yields to everybody else.
+"""Slices of the event loop's time: the one way in which long work yields to everybody else.
 
 Work that grows with what a client sends awaits a `Pace` at each step (`await pace`).  That costs tens of nanoseconds
 and goes on at once until the slice is used up; then the work waits in one queue of the broker, from which each turn of
 the loop lets one go on: however many large requests are under way, others wait for one slice of 2 ms and one step.  The
 first slice of a request is shorter, because those of several requests may fall into one turn.
 
+What cannot await asks `pace.due()` between two steps, and leaves the rest to `pace.then(call)`, which waits in the same
+queue.  What runs to its end in C looks at the clock for as long (SLICE_NS).
+
 Invariant: between two `await pace` nothing else runs; behind each the world may have changed.
 """
 
+import asyncio
 from collections import deque
 
 from kbroker._fast.base.monotonic cimport now_ns
 
 cdef enum:
-    SLICE_US = 2000
     # The first slice is so many times shorter.
     FIRST_SLICE_SHARE = 4
 
 
 cdef class Slices:
-    """The queue of one loop.  `slice_us` 0 ends the slice at every step: tests see all interleavings then."""
+    """The queue of one loop, of which it needs `call_soon` and `create_future`; None: the loop that is running.
 
-    def __init__(self, loop, long slice_us=SLICE_US):
+    `slice_us` 0 ends the slice at every step: tests see all interleavings then.
+    """
+
+    def __init__(self, loop=None, long slice_us=SLICE_NS // 1000):
         self.loop = loop
         self.waiting = deque()
         self.slice_ns = slice_us * 1000
@@ -40,14 +46,21 @@ cdef class Slices:
         """Whether work that took longer than a slice waits for its next one."""
         return self.scheduled
 
-    cdef object queue(self):
-        cdef object turn = self.loop.create_future()
+    cdef object queue(self, object turn):
+        """Puts what has `done()` behind what waits: a future, or a `Turn`."""
         self.count += 1
         self.waiting.append(turn)
-        if not self.scheduled:
-            self.scheduled = True
-            self.loop.call_soon(self._let_one_go)
+        self._schedule()
         return turn
+
+    cdef object own_loop(self):
+        return asyncio.get_running_loop() if self.loop is None else self.loop
+
+    cdef int _schedule(self) except -1:
+        if self.waiting and not self.scheduled:
+            self.own_loop().call_soon(self._let_one_go)
+            self.scheduled = True
+        return 0
 
     def _let_one_go(self) -> None:
         self.scheduled = False
@@ -56,16 +69,48 @@ cdef class Slices:
             if not turn.done():
                 turn.set_result(None)
                 break
-        if self.waiting:
-            self.scheduled = True
-            self.loop.call_soon(self._let_one_go)
+        self._schedule()
+
+
+cdef class Turn:
+    """A call that waits in the queue; see `Pace.then`."""
+
+    def done(self) -> bool:
+        """Whether it was cancelled."""
+        return self.call is None
+
+    def cancel(self) -> None:
+        """Has the call never come."""
+        self.call = None
+
+    def set_result(self, _) -> None:
+        """The turn has come; as with a future, what waits for it runs in the loop's next one."""
+        self.pace.slices.own_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        call, self.call = self.call, None
+        if call is not None:
+            self.pace.begin_slice()
+            call()
 
 
 cdef class Pace:
     """Awaited between two steps of long work; its own iterator, so that a step within the slice makes no object."""
 
-    cdef bint due(self) noexcept:
+    cpdef bint due(self) noexcept:
+        """Whether the slice is used up."""
         return now_ns() - self.began >= self.limit
+
+    def then(self, call) -> Turn:
+        """Has `call()` go on with the work when its turn comes; what this returns can be cancelled."""
+        cdef Turn turn = Turn.__new__(Turn)
+        turn.pace = self
+        turn.call = call
+        return self.slices.queue(turn)
+
+    cdef void begin_slice(self) noexcept:
+        self.began = now_ns()
+        self.limit = self.slices.slice_ns
 
     def __await__(self):
         return self
@@ -77,10 +122,9 @@ cdef class Pace:
         if self.resting is None:
             if not self.due():
                 raise StopIteration
-            self.resting = self.slices.queue()
+            self.resting = self.slices.queue(self.slices.own_loop().create_future())
             self.resting._asyncio_future_blocking = True
             return self.resting
         self.resting = None
-        self.began = now_ns()
-        self.limit = self.slices.slice_ns
+        self.begin_slice()
         raise StopIteration

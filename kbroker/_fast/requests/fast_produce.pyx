@@ -21,6 +21,7 @@ from kbroker._fast.net.direct cimport (
 from kbroker._fast.base.growable cimport Growable, growable_free, growable_reserve
 from kbroker._fast.log.log_fields cimport PartitionFields, after_append, is_acknowledged
 from kbroker._fast.base.monotonic cimport now_ns, wall_ms
+from kbroker._fast.base.slices cimport SLICE_NS
 from kbroker._fast.log.fast_append cimport append_at
 from kbroker._fast.net.pending cimport Pending
 from kbroker._fast.requests.produce_rows cimport ProduceLayout, ProduceRows, begin_rows, next_row
@@ -37,8 +38,6 @@ cdef enum:
     ROW_BYTES = 40
     # A request of more partitions is served in slices, by the handler.
     MOST_ROWS = 512
-    # What is left of the rows after so long is left to the handler.
-    SLICE_NS = 2000000
 
 cdef object _NO_RESPONSE = NO_RESPONSE
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from kbroker._fast.base.slices import Slices
+    from kbroker._fast.base.slices import Pace, Slices
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
     from kbroker.cluster.member import ZooKeeperOffsets
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kbroker.metrics.maintenance import Values
     from kbroker.metrics.readiness import Problem
     from kbroker.network.listener import Listener
-    from kbroker.periodic import PeriodicTask, Pieces
+    from kbroker.periodic import PeriodicTask
     from kbroker.quotas.host_names import HostNames
     from kbroker.replication.leader_and_isr import ControllerRequests
     from kbroker.replication.replica_manager import ReplicaManager
@@ -145,7 +145,7 @@ class ClusterMembership(ABC):
         return ()
 
     @abstractmethod
-    async def figures(self, pieces: Pieces) -> Values:
+    async def figures(self, pace: Pace) -> Values:
         """What metrics say of the controller and of replication."""
 
     @property

@@ -16,6 +16,7 @@ from kbroker.handlers.endpoints import local_broker
 from kbroker.metadata.image import Endpoint
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker.cluster.controller_stats import ControllerStats
     from kbroker.cluster.node_clients import NodeClients
     from kbroker.cluster.requests import BrokerEpoch
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from kbroker.metrics.maintenance import Values
     from kbroker.metrics.readiness import Problem
     from kbroker.network.listener import Listener
-    from kbroker.periodic import PeriodicTask, Pieces
+    from kbroker.periodic import PeriodicTask
     from kbroker.replication.marker_sender import MarkerSender
     from kbroker.replication.transaction_markers import MarkerWriter
     from kbroker.types import TopicPartition
@@ -105,8 +106,8 @@ class ReplicatedMembership(ClusterMembership):
     def problems(self) -> Iterable[Problem]:
         return self._registered.problems()
 
-    async def figures(self, pieces: Pieces) -> Values:
-        return await member_figures(self._replication, self._registered.controller_stats, pieces)
+    async def figures(self, pace: Pace) -> Values:
+        return await member_figures(self._replication, self._registered.controller_stats, pace)
 
     async def leave(self) -> None:
         await move_leaders(self._broker.config, self.controller, self.broker(), self._parts.cache)

@@ -18,11 +18,12 @@ from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.directories.log_placement import all_cordoned
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker.cluster.requests import BrokerEpoch
     from kbroker.config import BrokerConfig
     from kbroker.metadata.image import ClusterImage
     from kbroker.metrics.maintenance import Values
-    from kbroker.periodic import PeriodicTask, Pieces
+    from kbroker.periodic import PeriodicTask
     from kbroker.storage.directories.log_dirs import OpenedDirs
 
 
@@ -85,8 +86,8 @@ class SingleNode(ClusterMembership):
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
         return self._metadata.periodic_tasks()
 
-    async def figures(self, pieces: Pieces) -> Values:
-        return await own_controller_figures(self._parts.cache.image, pieces)
+    async def figures(self, pace: Pace) -> Values:
+        return await own_controller_figures(self._parts.cache.image, pace)
 
     def release(self) -> None:
         self._metadata.close()

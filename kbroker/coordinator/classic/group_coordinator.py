@@ -41,7 +41,7 @@ from kbroker.coordinator.classic.offset_commits import Committer, OffsetCommits
 from kbroker.coordinator.classic.offsets import OffsetTable
 from kbroker.coordinator.classic.rebalance import GroupLimits, Rebalances
 from kbroker.coordinator.runtime.plan import TransactionalProducer
-from kbroker.coordinator.runtime.shard import SLICE_SECONDS, StateLog
+from kbroker.coordinator.runtime.shard import StateLog
 from kbroker.coordinator.runtime.timers import TimerHandle
 from kbroker.errors import (
     CoordinatorLoadInProgressError,
@@ -55,6 +55,7 @@ from kbroker.metrics.sources import GroupSummary
 from kbroker.periodic import PeriodicTask
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace, Slices
     from kbroker.config import BrokerConfig
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import ClusterImage, MetadataDelta
@@ -84,6 +85,7 @@ class GroupCoordinator:
         loop: EventLoop,
         state_log: StateLog,
         metadata_cache: MetadataCache,
+        slices: Slices,
     ) -> None:
         self._limits = GroupLimits(
             config.get("group.min.session.timeout.ms"),
@@ -93,8 +95,7 @@ class GroupCoordinator:
         )
         self._check_interval_ms: int = config.get("offsets.retention.check.interval.ms")
         self._metadata_cache = metadata_cache
-        self._clock = clock
-        self._call_later = loop.call_later
+        self._slices = slices
         self._running = False
         self._kinds: dict[str, KindServer] = {}
         self.registry = GroupRegistry(
@@ -102,6 +103,7 @@ class GroupCoordinator:
             state_log,
             clock,
             loop.call_later,
+            slices,
             config.get("offsets.load.buffer.size"),
             config.get("offsets.topic.compression.codec"),
             self._on_group_loaded,
@@ -297,17 +299,16 @@ class GroupCoordinator:
     def expire_offsets(self) -> None:
         """Forget offsets and groups that have outlived `offsets.retention.minutes`, with the loop's other work in
         between when there are many."""
-        self._expire_slice(iter(list(self.registry.groups.values())))
+        self._expire_slice(iter(list(self.registry.groups.values())), self._slices.pace())
 
-    def _expire_slice(self, groups: Iterator[Group]) -> None:
-        end = self._clock.monotonic() + SLICE_SECONDS
+    def _expire_slice(self, groups: Iterator[Group], pace: Pace) -> None:
         while self._running:
             portion = list(islice(groups, _EXPIRY_PORTION))
             if not portion:
                 return
             self._commits.expire(portion)
-            if self._clock.monotonic() >= end:
-                self._call_later(0.0, partial(self._expire_slice, groups))
+            if pace.due():
+                pace.then(partial(self._expire_slice, groups, pace))
                 return
 
     # Administration

@@ -31,6 +31,7 @@ from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Slices
     from kbroker.metadata.cache import MetadataCache
 
 logger = logging.getLogger("kbroker.groups")
@@ -147,6 +148,7 @@ class GroupRegistry:
         state_log: StateLog,
         clock: Clock,
         call_later: CallLater,
+        slices: Slices,
         load_buffer_bytes: int,
         compression: int,
         on_loaded: Callable[[Group], None],
@@ -164,6 +166,7 @@ class GroupRegistry:
             state_log,
             clock,
             call_later,
+            slices,
             partial(GroupPartition, self),
             load_buffer_bytes,
             compression,

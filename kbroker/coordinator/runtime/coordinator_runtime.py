@@ -29,7 +29,7 @@ Example: counters by name.
             return Plan(value, [(name, b"%d" % value)])
         return operation
 
-    runtime = CoordinatorRuntime("__counters", node_id, state_log, clock, call_later, Counters)
+    runtime = CoordinatorRuntime("__counters", node_id, state_log, clock, call_later, slices, Counters)
     runtime.start(metadata_cache)
     outcome = runtime.write(runtime.partition_of("visits"), increment(b"visits"))
     outcome.when_committed(lambda error: reply(outcome.answer if error is None else write_error(error)))
@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from kbroker.clock import Clock
 from kbroker.coordinator.runtime.partitioner import partition_for
 from kbroker.coordinator.runtime.plan import KeyValue, Outcome, Plan
-from kbroker.coordinator.runtime.shard import SLICE_SECONDS, CoordinatorState, Shard, ShardState, StateLog
+from kbroker.coordinator.runtime.shard import CoordinatorState, Shard, ShardState, StateLog
 from kbroker.coordinator.runtime.timers import CallLater
 from kbroker.errors import CoordinatorNotAvailableError
 from kbroker.periodic import PeriodicTask
@@ -59,6 +59,7 @@ from kbroker.records.compression import Codec
 from kbroker.types import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace, Slices
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicImage
 
@@ -80,6 +81,7 @@ class CoordinatorRuntime(Generic[S]):
         state_log: StateLog,
         clock: Clock,
         call_later: CallLater,
+        slices: Slices,
         build: Callable[[Shard[S]], S],
         load_buffer_bytes: int = LOAD_BUFFER_BYTES,
         compression: int = Codec.NONE,
@@ -90,6 +92,7 @@ class CoordinatorRuntime(Generic[S]):
         self._node_id = node_id
         self._clock = clock
         self._call_later = call_later
+        self._slices = slices
         self._build = build
         self._load_buffer_bytes = load_buffer_bytes
         self._compression = compression
@@ -135,6 +138,7 @@ class CoordinatorRuntime(Generic[S]):
                         self._build,
                         self._clock,
                         self._call_later,
+                        self._slices,
                         self._load_buffer_bytes,
                         self._compression,
                         self._last_superseding_type,
@@ -249,15 +253,14 @@ class CoordinatorRuntime(Generic[S]):
             nonlocal running
             if not running:
                 running = True
-                go_on(self._steps(work))
+                go_on(self._steps(work), self._slices.pace())
 
-        def go_on(steps: Iterator[None]) -> None:
+        def go_on(steps: Iterator[None], pace: Pace) -> None:
             nonlocal running
-            end = self._clock.monotonic() + SLICE_SECONDS
             try:
                 for _ in steps:
-                    if self._clock.monotonic() >= end and self._running:
-                        self._call_later(0.0, partial(go_on, steps))
+                    if pace.due() and self._running:
+                        pace.then(partial(go_on, steps, pace))
                         return
             except Exception:
                 running = False

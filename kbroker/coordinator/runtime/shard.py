@@ -10,7 +10,7 @@ What the records mean is the state's business (`CoordinatorState`).  A state obj
 that follows; the next load makes a new one.
 
 Writes: `append` makes the records durable as one batch or raises; the state changes only after that, so it never runs
-ahead of the log.  Reads: in chunks, a slice of at most `SLICE_SECONDS` at a time, with the loop's other work between.
+ahead of the log.  Reads: in chunks, in slices of the loop's time.
 Loading ends at the log's end of the moment: nothing appends to a partition that loads.  Records that do no more than
 replace those of the same key (types up to `last_superseding_type`, outside of transactions) are gathered, and only
 the newest of each key is replayed, before anything of another kind: a log of commits that was not compacted has many.
@@ -21,7 +21,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchError, BatchInfo
 from kbroker._fast.records.record_codec import gather_newest
@@ -35,9 +36,11 @@ from kbroker.records.control import ControlType, read_end_transaction
 from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records
 from kbroker.types import NO_LEADER_EPOCH, NO_PRODUCER_ID
 
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace, Slices
+
 logger = logging.getLogger("kbroker.coordinator")
 
-SLICE_SECONDS = 0.01
 RETRY_SECONDS = 30.0
 _RECORDS_BETWEEN_CLOCKS = 64
 # Records that are held back while loading: some 40 MB.
@@ -117,6 +120,7 @@ class Shard(Generic[S]):
         "_clock",
         "_compression",
         "_log",
+        "_slices",
         "_started",
         "_steps",
         "_timer",
@@ -129,6 +133,7 @@ class Shard(Generic[S]):
         build: Callable[[Shard[S]], S],
         clock: Clock,
         call_later: CallLater,
+        slices: Slices,
         buffer_bytes: int,
         compression: int = Codec.NONE,
         last_superseding_type: int = -1,
@@ -143,6 +148,7 @@ class Shard(Generic[S]):
         self._build = build
         self._clock = clock
         self._call_later = call_later
+        self._slices = slices
         self._buffer_bytes = buffer_bytes
         self._compression = compression
         self._last_superseding_type = last_superseding_type
@@ -182,7 +188,7 @@ class Shard(Generic[S]):
         self.record_count = 0
         self._started = self._clock.monotonic()
         self._steps = self._replay_all(self.coordinator)
-        self._run_slice()
+        self._run_slice(self._slices.pace())
 
     def unload(self, state: ShardState = ShardState.UNLOADED) -> None:
         """Stop loading and serving."""
@@ -196,13 +202,12 @@ class Shard(Generic[S]):
         if coordinator is not None:
             coordinator.unloaded()
 
-    def _run_slice(self) -> None:
+    def _run_slice(self, pace: Pace) -> None:
         self._timer = None
-        end = self._clock.monotonic() + SLICE_SECONDS
         try:
             for _ in self._steps:
-                if self._clock.monotonic() >= end:
-                    self._timer = self._call_later(0.0, self._run_slice)
+                if pace.due():
+                    self._timer = pace.then(partial(self._run_slice, pace))
                     return
         except (KafkaError, BatchError, CompressionError, OSError) as error:
             logger.exception("partition %d of the state topic cannot be loaded: %s", self.index, error)

@@ -26,6 +26,7 @@ from kbroker.periodic import PeriodicTask
 from kbroker.replication.share.persister import SharePartitionKey, StateUpdate, StoredState
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.runtime.shard import StateLog
@@ -70,6 +71,7 @@ class ShareCoordinator:
         call_later: CallLater,
         metadata_cache: MetadataCache,
         delete_before: DeleteBefore,
+        slices: Slices,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -85,6 +87,7 @@ class ShareCoordinator:
             state_log,
             clock,
             call_later,
+            slices,
             lambda shard: ShareStateShard(shard.index, updates),
             config.get("share.coordinator.load.buffer.size"),
             config.get("share.coordinator.state.topic.compression.codec"),

@@ -13,6 +13,7 @@ from kbroker.replication.state_log import PartitionStateLog
 if TYPE_CHECKING:
     import asyncio
 
+    from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.transactions.completion import Markers
@@ -30,6 +31,7 @@ def transaction_coordinator(
     producer_ids: ProducerIds,
     markers: Markers,
     max_batch_bytes: Callable[[TopicImage | None], int],
+    slices: Slices,
 ) -> TransactionCoordinator:
     """A coordinator over this broker's partitions of `__transaction_state`; `max_batch_bytes` is a topic's."""
     state_log = PartitionStateLog(
@@ -47,4 +49,5 @@ def transaction_coordinator(
         producer_ids,
         markers,
         lambda: cache.image.features.level(TRANSACTION_VERSION),
+        slices,
     )

@@ -12,9 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kbroker.clock import Clock
 from kbroker.coordinator.runtime.plan import Outcome
-from kbroker.coordinator.runtime.shard import SLICE_SECONDS
 from kbroker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from kbroker.coordinator.transactions.transaction_partition import TransactionPartition
 from kbroker.coordinator.transactions.transaction_state import PREPARED, TransactionState
@@ -23,6 +21,7 @@ from kbroker.replication.transaction_markers import Marker
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace, Slices
     from kbroker.metadata.cache import MetadataCache
     from kbroker.replication.partition import Settled
 
@@ -47,12 +46,12 @@ class Completion:
         self,
         markers: Markers,
         metadata_cache: MetadataCache,
-        clock: Clock,
+        slices: Slices,
         write_complete: Callable[[str], Outcome[TransactionMetadata]],
     ) -> None:
         self._markers = markers
         self._metadata_cache = metadata_cache
-        self._clock = clock
+        self._slices = slices
         self._write_complete = write_complete
         self._failures: dict[str, int] = {}
 
@@ -73,12 +72,19 @@ class Completion:
             state.coordinator_epoch,
             metadata.client_version,
         )
-        self._write_some(state, metadata, marker, sorted(state.unmarked[metadata.transactional_id], reverse=True))
+        left = sorted(state.unmarked[metadata.transactional_id], reverse=True)
+        self._write_some(state, metadata, marker, left, self._slices.pace())
 
     def _write_some(
-        self, state: TransactionPartition, metadata: TransactionMetadata, marker: Marker, left: list[TopicPartition]
+        self,
+        state: TransactionPartition,
+        metadata: TransactionMetadata,
+        marker: Marker,
+        left: list[TopicPartition],
+        pace: Pace,
     ) -> None:
-        end = self._clock.monotonic() + SLICE_SECONDS
+        if not state.is_served:
+            return
         is_retried = False
         while left:
             topic_partition = left.pop()
@@ -90,9 +96,8 @@ class Completion:
                     is_retried = True
                 else:
                     _forget(state, metadata, topic_partition)
-            if left and self._clock.monotonic() >= end:
-                key = ("markers", metadata.transactional_id)
-                state.timers.set(key, 0.0, partial(self._write_some, state, metadata, marker, left))
+            if left and pace.due():
+                pace.then(partial(self._write_some, state, metadata, marker, left, pace))
                 break
         if is_retried:
             self._retry_later(state, metadata)

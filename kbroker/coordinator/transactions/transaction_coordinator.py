@@ -41,6 +41,7 @@ from kbroker.metrics.sources import TransactionTotals
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Slices
     from kbroker.config import BrokerConfig
     from kbroker.metadata.cache import MetadataCache
     from kbroker.periodic import PeriodicTask
@@ -85,6 +86,7 @@ class TransactionCoordinator:
         producer_ids: ProducerIds,
         markers: Markers,
         transaction_version: Callable[[], int],
+        slices: Slices,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -95,7 +97,7 @@ class TransactionCoordinator:
         self._max_timeout_ms: int = config.get("transaction.max.timeout.ms")
         self._expiration_ms: int = config.get("transactional.id.expiration.ms")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._completion = Completion(markers, metadata_cache, clock, lambda each: self._write_now(each, _complete))
+        self._completion = Completion(markers, metadata_cache, slices, lambda each: self._write_now(each, _complete))
         self.aborted_for_time = 0
         self.runtime: CoordinatorRuntime[TransactionPartition] = CoordinatorRuntime(
             TRANSACTION_STATE_TOPIC,
@@ -103,6 +105,7 @@ class TransactionCoordinator:
             state_log,
             clock,
             call_later,
+            slices,
             partial(TransactionPartition, self._completion.begin),
             config.get("transaction.state.log.load.buffer.size"),
         )

@@ -25,9 +25,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
+from kbroker._fast.base.slices import Slices
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
-from kbroker.periodic import Pieces
 from kbroker.scheduling import CLEANER_SLICE_NS, ask_for_short_slices
 from kbroker.storage.cleaner.cleaner import Cleaner, CleaningAbortedError, CleanSummary, Ticket
 from kbroker.storage.cleaner.cleaner_plan import NO_LAG_LIMIT, Candidate, assess
@@ -92,8 +92,10 @@ class CleanerManager:
         clock: Clock,
         files: FileSystem,
         failures: LogDirFailureChannel | None = None,
+        slices: Slices | None = None,
     ) -> None:
         self._failures = failures or LogDirFailureChannel(files)
+        self._slices = slices or Slices()
         self.settings = CleanerSettings.of(config)
         self.states = CleaningStates()
         self.uncleanable: dict[TopicPartition, CleaningFailure] = {}
@@ -290,14 +292,13 @@ class CleanerManager:
 
     async def _survey(self) -> None:
         """Finds the logs that are due."""
-        waiting, pieces = self._waiting, Pieces()
+        waiting, pace = self._waiting, self._slices.pace()
         waiting.restart()
         for tp in list(self._logs):
             log = self._logs.get(tp)
             if log is None or not log.config.compact:
                 continue
-            if pieces.due():
-                await pieces.rest()
+            await pace
             self._offer(tp)
         self._next_survey = time.monotonic() + self.settings.interval_ms / 1000
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, wait
 from typing import NamedTuple
 
+from kbroker._fast.base.slices import Slices
 from kbroker.errors import KafkaError
-from kbroker.periodic import Pieces
 from kbroker.storage.directories.future_log import FutureLog
 from kbroker.storage.files.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -77,7 +77,17 @@ def _high_watermarks(logs: Iterable[UnifiedLog]) -> Offsets:
 class LogCheckpoints:
     """The checkpoints of one broker."""
 
-    __slots__ = ("_contents", "_directories", "_executor", "_failures", "_files", "_futures", "_logs", "_writing")
+    __slots__ = (
+        "_contents",
+        "_directories",
+        "_executor",
+        "_failures",
+        "_files",
+        "_futures",
+        "_logs",
+        "_slices",
+        "_writing",
+    )
 
     def __init__(
         self,
@@ -86,7 +96,9 @@ class LogCheckpoints:
         executor: Executor,
         failures: LogDirFailureChannel,
         futures: Mapping[TopicPartition, FutureLog] | None = None,
+        slices: Slices | None = None,
     ) -> None:
+        self._slices = slices or Slices()
         self._failures = failures
         self._files = files
         self._logs = logs
@@ -122,7 +134,7 @@ class LogCheckpoints:
 
     async def move_recovery_points(self) -> None:
         """Flushes what group commits made durable, indexes included, so that recovery points move; writes them then."""
-        pieces = Pieces()
+        pace = self._slices.pace()
         flushed = []
         for log in list(self._logs.values()):
             committer = log.committer
@@ -132,8 +144,7 @@ class LogCheckpoints:
                 except KafkaError as error:
                     logger.error("Flushing %s could not be started: %s", log.topic_partition, error)
                 flushed += [asyncio.wrap_future(flush) for flush in log.local.flushes_under_way]
-            if pieces.due():
-                await pieces.rest()
+            await pace
         # What became of them each log sees when its recovery point is asked for.
         await asyncio.gather(*flushed, return_exceptions=True)
         self.start_recovery_points()

@@ -14,10 +14,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
+from kbroker._fast.base.slices import Slices
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import KafkaError
-from kbroker.periodic import PeriodicTask, Pieces
+from kbroker.periodic import PeriodicTask
 from kbroker.storage.log.group_commit import FsyncMode
 from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
@@ -39,9 +40,22 @@ class LogFlusher:
 
     TASK = "flush logs"
 
-    __slots__ = ("_clock", "_every_ms", "_flushed", "_logs", "_look_ms", "_next_due", "_shortest_ms", "hasten")
+    __slots__ = (
+        "_clock",
+        "_every_ms",
+        "_flushed",
+        "_logs",
+        "_look_ms",
+        "_next_due",
+        "_shortest_ms",
+        "_slices",
+        "hasten",
+    )
 
-    def __init__(self, logs: Mapping[TopicPartition, UnifiedLog], clock: Clock, config: BrokerConfig) -> None:
+    def __init__(
+        self, logs: Mapping[TopicPartition, UnifiedLog], clock: Clock, config: BrokerConfig, slices: Slices
+    ) -> None:
+        self._slices = slices
         self._logs = logs
         self._clock = clock
         # The limit of all logs, where their own is longer.
@@ -72,10 +86,9 @@ class LogFlusher:
 
     async def run(self) -> None:
         """Looks at every log, giving the loop back in between."""
-        pieces = Pieces()
+        pace = self._slices.pace()
         for _ in self._look_at_all():
-            if pieces.due():
-                await pieces.rest()
+            await pace
 
     def run_now(self) -> None:
         """The same in one go."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 
+from kbroker._fast.base.slices import Slices
 from kbroker._fast.log.producer_table import ProducerBudget
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig, LogConfig, log_config
@@ -88,7 +89,9 @@ class LogManager:
         filesystem: FileSystem = SYSTEM_FILES,
         executor: Executor | None = None,
         activity: Callable[[], int] | None = None,
+        slices: Slices | None = None,
     ) -> None:
+        self.slices = slices or Slices()
         self._config = config
         self._clock = clock
         self._files = filesystem
@@ -117,14 +120,16 @@ class LogManager:
         self._unopened: dict[TopicPartition, LoadRequest] = {}
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.plans = DirectoryPlans(config)
-        self.cleaner = CleanerManager(config, self.logs, clock, filesystem, self.failures)
-        self.retention = Retention(self.logs, clock, self.cleaner.is_busy)
+        self.cleaner = CleanerManager(config, self.logs, clock, filesystem, self.failures, self.slices)
+        self.retention = Retention(self.logs, clock, self.cleaner.is_busy, self.slices)
         self.directories: list[LogDir] = []
         self.watch = DirectoryWatch(self, self._make_room, activity)
         self.progress = RecoveryProgress()
         self.broker_epoch = NO_EPOCH
-        self.checkpoints = LogCheckpoints(filesystem, self.logs, self._executor, self.failures, self.plans.futures)
-        self.flusher = LogFlusher(self.logs, clock, config)
+        self.checkpoints = LogCheckpoints(
+            filesystem, self.logs, self._executor, self.failures, self.plans.futures, self.slices
+        )
+        self.flusher = LogFlusher(self.logs, clock, config, self.slices)
 
     # -- start --------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ changed.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from kbroker._fast.base.slices import Slices
 from kbroker.clock import Clock
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
@@ -37,7 +37,6 @@ from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.retention")
 
-SLICE_SECONDS = 0.003
 MOST_AT_ONCE = 40
 FUTURE_REPORT_MS = 3_600_000
 NOT_REPORTED = -1 << 63
@@ -247,7 +246,9 @@ class Retention:
         logs: Mapping[TopicPartition, UnifiedLog],
         clock: Clock,
         busy: Callable[[TopicPartition], bool] = lambda _: False,
+        slices: Slices | None = None,
     ) -> None:
+        self._slices = slices or Slices()
         self._logs = logs
         self._clock = clock
         self._busy = busy
@@ -258,21 +259,18 @@ class Retention:
         self.totals = RetentionTotals()
 
     async def run(self) -> None:
-        """Looks at every log, giving the loop back every few milliseconds."""
+        """Looks at every log, giving the loop back in between."""
         started = time.monotonic()
-        slice_end = started + SLICE_SECONDS
+        pace = self._slices.pace()
         for tp in list(self._logs):
-            if time.monotonic() >= slice_end:
-                await asyncio.sleep(0)
-                slice_end = time.monotonic() + SLICE_SECONDS
+            await pace
             log = self._logs.get(tp)
             if log is None:
                 continue
             try:
                 # Names of files are changed here and now: many of them in portions.
                 while self.apply(log) == MOST_AT_ONCE and self._logs.get(tp) is log:
-                    await asyncio.sleep(0)
-                    slice_end = time.monotonic() + SLICE_SECONDS
+                    await pace
             except (OSError, KafkaError) as error:
                 if isinstance(error, OSError):
                     log.storage_error("retention", error)

@@ -4,7 +4,7 @@
     GET /logs/TOPIC               everything about the topic's partitions
     GET /logs/TOPIC/PARTITION     everything about one, with the explanation of what becomes of it
 
-An error is a status (404) and `{"error": "..."}`.  Very many partitions are read in pieces.
+An error is a status (404) and `{"error": "..."}`.  Very many partitions are read in slices of the loop's time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kbroker.periodic import Pieces
+from kbroker._fast.base.slices import Pace
 from kbroker.storage.reports.log_description import Description, description, summary
 from kbroker.types import TopicPartition
 
@@ -35,14 +35,14 @@ class LogPages:
 
     async def __call__(self, parts: Sequence[str]) -> Page:
         if not parts:
-            return OK, {"directories": self._directories(), "partitions": await self._list(Pieces())}
+            return OK, {"directories": self._directories(), "partitions": await self._list(self._manager.slices.pace())}
         if len(parts) > 2:
             return NOT_FOUND, {"error": "there are /logs, /logs/TOPIC and /logs/TOPIC/PARTITION"}
         logs = self._logs_of(parts[0])
         if not logs:
             return NOT_FOUND, {"error": f"there is no topic {parts[0]} with a partition on this broker"}
         if len(parts) == 1:
-            return OK, {"partitions": await self._describe(logs, Pieces())}
+            return OK, {"partitions": await self._describe(logs, self._manager.slices.pace())}
         return self._one(parts[0], parts[1], logs)
 
     def _one(self, topic: str, text: str, logs: Sequence[UnifiedLog]) -> Page:
@@ -75,21 +75,19 @@ class LogPages:
             for directory in manager.directories
         ]
 
-    async def _list(self, pieces: Pieces) -> list[Description]:
+    async def _list(self, pace: Pace) -> list[Description]:
         rows = []
         for tp in sorted(self._manager.logs):
-            if pieces.due():
-                await pieces.rest()
+            await pace
             log = self._manager.logs.get(tp)
             if log is not None:
                 rows.append(summary(self._manager, log))
         return rows
 
-    async def _describe(self, logs: Sequence[UnifiedLog], pieces: Pieces) -> list[Description]:
+    async def _describe(self, logs: Sequence[UnifiedLog], pace: Pace) -> list[Description]:
         rows = []
         for log in logs:
-            if pieces.due():
-                await pieces.rest()
+            await pace
             if self._manager.logs.get(log.topic_partition) is log:
                 rows.append(description(self._manager, log, self._clock))
         return rows

@@ -1,7 +1,7 @@
 """What metrics tell of the upkeep of logs (`kbroker.metrics.maintenance` names it all), gathered at scrape time.
 
 Nothing is counted for it while the broker works but sums; what depends on every log is read in one pass over them, in
-pieces, from what compaction and retention remember of their last look.  Series for each partition only while there
+slices, from what compaction and retention remember of their last look.  Series for each partition only while there
 are few enough of them; partitions that fail to be compacted are always listed one by one, up to that number.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker._fast.base.slices import Pace
 from kbroker.metrics.maintenance import Values
-from kbroker.periodic import Pieces
 from kbroker.storage.log.damages import Kind
 from kbroker.types import TopicPartition
 
@@ -26,17 +26,17 @@ def _label(tp: TopicPartition) -> Label:
     return tp.topic, str(tp.partition)
 
 
-async def maintenance_figures(manager: LogManager, clock: Clock, max_partitions: int, pieces: Pieces) -> Values:
+async def maintenance_figures(manager: LogManager, clock: Clock, max_partitions: int, pace: Pace) -> Values:
     """Values by family."""
     return {
         **recovery_figures(manager),
         **_damages(manager),
         **_moves(manager),
-        **await _dirt(manager, clock, max_partitions, pieces),
-        **await _last_cleans(manager.cleaner, pieces),
+        **await _dirt(manager, clock, max_partitions, pace),
+        **await _last_cleans(manager.cleaner, pace),
         **_failing(manager.cleaner, clock, max_partitions),
         **_cleaner_totals(manager.cleaner),
-        **await _retention(manager, clock, pieces),
+        **await _retention(manager, clock, pace),
         **_flushes(manager),
     }
 
@@ -87,7 +87,7 @@ def recovery_figures(manager: LogManager) -> Values:
     }
 
 
-async def _dirt(manager: LogManager, clock: Clock, max_partitions: int, pieces: Pieces) -> Values:
+async def _dirt(manager: LogManager, clock: Clock, max_partitions: int, pace: Pace) -> Values:
     """How dirty the compacted logs are, as they were last looked at."""
     cleaner = manager.cleaner
     found = list(cleaner.found.items())
@@ -106,8 +106,7 @@ async def _dirt(manager: LogManager, clock: Clock, max_partitions: int, pieces: 
     now_ms = clock.now_ms()
     oldest = now_ms
     for tp, candidate in found:
-        if pieces.due():
-            await pieces.rest()
+        await pace
         log = manager.logs.get(tp)
         if log is None or not log.config.compact:
             continue
@@ -137,13 +136,12 @@ async def _dirt(manager: LogManager, clock: Clock, max_partitions: int, pieces: 
     }
 
 
-async def _last_cleans(cleaner: CleanerManager, pieces: Pieces) -> Values:
+async def _last_cleans(cleaner: CleanerManager, pace: Pace) -> Values:
     read = written = 0
     fullest = longest = 0.0
     latest = 0
     for last in list(cleaner.last_cleans.values()):
-        if pieces.due():
-            await pieces.rest()
+        await pace
         read += last.summary.bytes_read
         written += last.summary.bytes_written
         fullest = max(fullest, last.map_use)
@@ -195,13 +193,12 @@ def _cleaner_totals(cleaner: CleanerManager) -> Values:
     }
 
 
-async def _retention(manager: LogManager, clock: Clock, pieces: Pieces) -> Values:
+async def _retention(manager: LogManager, clock: Clock, pace: Pace) -> Values:
     retention = manager.retention
     totals = retention.totals
     oldest = now_ms = clock.now_ms()
     for tp in retention.overdue_partitions(now_ms):
-        if pieces.due():
-            await pieces.rest()
+        await pace
         timestamp = retention.overdue_timestamp(tp, now_ms)
         if timestamp is not None:
             oldest = min(oldest, timestamp)
