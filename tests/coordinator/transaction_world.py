@@ -88,7 +88,8 @@ class Ids:
 class TransactionWorld:
     """A coordinator with everything around it; `restart` is a crash: only the logs stay."""
 
-    def __init__(self, settings: dict[str, object] | None = None) -> None:
+    def __init__(self, settings: dict[str, object] | None = None, slice_us: int = HOUR_US) -> None:
+        self.slice_us = slice_us
         self.disk = Disk()
         self.log = Log(self.disk)
         self.markers = MarkerLog(self.disk)
@@ -110,7 +111,7 @@ class TransactionWorld:
             self.ids,
             self.markers,
             lambda: 2,
-            Slices(self.loop, HOUR_US),
+            Slices(self.loop, self.slice_us),
         )
         self.coordinator.start()
         self.abort_timed_out, self.forget_expired = (task.run for task in self.coordinator.periodic_tasks())

@@ -21,7 +21,7 @@ from kbroker.replication.transaction_markers import Marker
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker._fast.base.slices import Pace, Slices
+    from kbroker._fast.base.slices import Pace, Slices, Turn
     from kbroker.metadata.cache import MetadataCache
     from kbroker.replication.partition import Settled
 
@@ -54,6 +54,7 @@ class Completion:
         self._slices = slices
         self._write_complete = write_complete
         self._failures: dict[str, int] = {}
+        self._turns: dict[str, Turn] = {}
 
     def begin(self, state: TransactionPartition, transactional_id: str) -> None:
         """The outcome is decided and committed: write the markers, then that they are written."""
@@ -72,6 +73,9 @@ class Completion:
             state.coordinator_epoch,
             metadata.client_version,
         )
+        turn = self._turns.pop(metadata.transactional_id, None)
+        if turn is not None:
+            turn.cancel()  # What it would have written is not marked yet, and is written now.
         left = sorted(state.unmarked[metadata.transactional_id], reverse=True)
         self._write_some(state, metadata, marker, left, self._slices.pace())
 
@@ -83,8 +87,6 @@ class Completion:
         left: list[TopicPartition],
         pace: Pace,
     ) -> None:
-        if not state.is_served:
-            return
         is_retried = False
         while left:
             topic_partition = left.pop()
@@ -97,11 +99,24 @@ class Completion:
                 else:
                     _forget(state, metadata, topic_partition)
             if left and pace.due():
-                pace.then(partial(self._write_some, state, metadata, marker, left, pace))
+                go_on = partial(self._go_on, state, metadata, marker, left, pace)
+                self._turns[metadata.transactional_id] = pace.then(go_on)
                 break
         if is_retried:
             self._retry_later(state, metadata)
         self._finish(state, metadata)
+
+    def _go_on(
+        self,
+        state: TransactionPartition,
+        metadata: TransactionMetadata,
+        marker: Marker,
+        left: list[TopicPartition],
+        pace: Pace,
+    ) -> None:
+        del self._turns[metadata.transactional_id]
+        if state.is_served:
+            self._write_some(state, metadata, marker, left, pace)
 
     def _marked(
         self,
