@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbroker.coordinator.classic.group import Group
     from kbroker.coordinator.classic.messages import DescribedMember
     from kbroker.coordinator.consumer.member import ConsumerMember
-    from kbroker.coordinator.share.group import ShareMember
+    from kbroker.coordinator.share.member import ShareMember
     from kbroker.coordinator.streams.member import StreamsMember
     from kbroker.metadata.cache import MetadataCache
 

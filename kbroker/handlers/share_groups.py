@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from kbroker.coordinator.modern.group import LEAVE_EPOCH
 from kbroker.coordinator.share.assignor import Assignment
-from kbroker.coordinator.share.group import ShareGroup, ShareMember
+from kbroker.coordinator.share.group import ShareGroup
 from kbroker.coordinator.share.group_records import by_topic
 from kbroker.coordinator.share.heartbeat import HeartbeatRequest
+from kbroker.coordinator.share.member import ShareMember
 from kbroker.errors import ErrorCode, InvalidGroupIdError, InvalidRequestError, KafkaError
 from kbroker.gate.access import may_group, may_topic
 from kbroker.gate.authorizer import Operation

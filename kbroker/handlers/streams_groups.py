@@ -290,7 +290,7 @@ async def handle_streams_group_describe(
                 raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             if not group_id:
                 raise KafkaError.of(ErrorCode.INVALID_GROUP_ID)
-            group = ctx.services.streams_groups.describe(group_id)
+            group = ctx.services.streams_groups.described(group_id)
             topics = frozenset() if group.topology is None else group.topology.all_topics()
             if not all(may_topic(ctx, Operation.DESCRIBE, topic) for topic in topics):
                 raise KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from kbroker.coordinator.classic.kind_door import ReplayedKind
+from kbroker.coordinator.classic.kind_groups import ReplayedKind
 from kbroker.coordinator.modern.draft import ModernDraft, TimerChange
 from kbroker.coordinator.modern.kind_records import KindRecord
 from kbroker.coordinator.runtime.plan import KeyValue

@@ -1,10 +1,7 @@
 """Consumer groups of the new protocol (KIP-848) on the coordinator runtime: the one door to them.
 
-Each operation is planned on the group as it is (`heartbeat`, `classic_members`, `departure`), its records are appended
-and replayed into the group, and then what is known to this broker alone follows: timers, and work on other threads,
-which comes back as an operation of its own.
-
-Groups live in the registry of all groups, as the `kind` of theirs.
+Operations are planned by `heartbeat`, `classic_members` and `departure`; regular expressions are resolved on other
+threads.  Groups live in the registry of all groups, as the `kind` of theirs.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbroker._fast.net.answer_memo import AnswerRenewal
 from kbroker.coordinator.classic.group import Group
-from kbroker.coordinator.classic.kind_door import KindDoor
+from kbroker.coordinator.classic.group_kind_service import GroupKindService, KindFormat
 from kbroker.coordinator.classic.messages import (
     JoinReply,
     JoinRequest,
@@ -39,7 +36,7 @@ from kbroker.coordinator.consumer.draft import (
     TimerKind,
 )
 from kbroker.coordinator.consumer.group import GROUP_TYPE, ConsumerGroup
-from kbroker.coordinator.consumer.member import ConsumerMember, MemberState
+from kbroker.coordinator.consumer.member import MemberState
 from kbroker.coordinator.consumer.migration import ClassicState, upgrade
 from kbroker.coordinator.consumer.records import GROUP, RECORD_TYPES, ResolvedRegex, parse
 from kbroker.coordinator.consumer.settings import GroupSettings
@@ -47,7 +44,7 @@ from kbroker.coordinator.consumer.subscriptions import apply_resolved
 from kbroker.coordinator.modern.draft import TimerChange
 from kbroker.coordinator.runtime.plan import Outcome, Plan, write_error
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError, UnknownMemberIdError
-from kbroker.metadata.features import GROUP_VERSION, NO_LEVEL
+from kbroker.metadata.features import GROUP_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,18 +55,17 @@ if TYPE_CHECKING:
     from kbroker.coordinator.runtime.background import Background
     from kbroker.coordinator.runtime.plan import KeyValue
     from kbroker.metadata.cache import MetadataCache
-    from kbroker.metadata.features import Features
     from kbroker.metadata.image import ClusterImage, MetadataDelta
 
 T = TypeVar("T")
 
 logger = logging.getLogger("kbroker.groups")
 
-# A member that could not be removed, as its records could not be written, is tried again.
-RETRY_MS = 1000
+
+FORMAT = KindFormat(ConsumerGroup, GROUP_TYPE, RECORD_TYPES, parse, GROUP, GROUP_VERSION)
 
 
-class ConsumerGroups:
+class ConsumerGroups(GroupKindService[ConsumerGroup, Draft, TargetWork, Assignment]):
     """See the module's docstring."""
 
     def __init__(
@@ -80,48 +76,30 @@ class ConsumerGroups:
         metadata_cache: MetadataCache,
         background: Background,
     ) -> None:
-        self._groups = KindDoor(coordinator.registry, ConsumerGroup, GROUP_TYPE)
+        super().__init__(FORMAT, coordinator, settings, clock, metadata_cache, background)
+        self._settings = settings
         self._registry = coordinator.registry
         self._rebalances = coordinator.rebalances
-        self._settings = settings
-        self._clock = clock
-        self._cache = metadata_cache
-        self._background = background
         self._topics_version = metadata_cache.image.version
-        self._features: Features | None = None
-        self._is_on = False
-        self.rebalance_count = 0
-        for record_type in RECORD_TYPES:
-            self._registry.record_kinds[record_type] = self._replay
         coordinator.serve_kind(GROUP_TYPE, self)
         metadata_cache.subscribe(self._on_metadata)
 
-    # Records
+    def _new_draft(self) -> Draft:
+        return Draft()
 
-    def _replay(self, partition: GroupPartition, key: bytes, value: bytes | None) -> None:
-        self._groups.replay(partition, parse(key, value), GROUP)
-
-    def on_loaded(self, group_id: str) -> None:
-        """Sessions begin anew."""
-        kind = self._groups.find(group_id)
-        if kind is None:
-            return
-        draft = Draft()
-        session_ms = self._settings.of_group(group_id).session_timeout_ms
+    def _begin_sessions(self, kind: ConsumerGroup, draft: Draft) -> None:
+        session_ms = self._settings.of_group(kind.group_id).session_timeout_ms
         for member in kind.members.values():
             draft.set_timer(TimerKind.SESSION, member.member_id, session_ms)
             if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
                 draft.set_timer(TimerKind.REBALANCE, member.member_id, member.rebalance_timeout_ms, member.member_epoch)
-        self._follow(group_id, draft)
 
     # Heartbeats
 
     def heartbeat(self, request: HeartbeatRequest) -> Outcome[HeartbeatAnswer]:
         """ConsumerGroupHeartbeat.  Raises KafkaError."""
         draft = Draft(describes=request.describes)
-        outcome = self._groups.write(request.group_id, partial(self._heartbeat, request, draft))
-        self._follow(request.group_id, draft)
-        return outcome
+        return self._operate(request.group_id, draft, partial(self._heartbeat, request, draft))
 
     def renewal(self, request: HeartbeatRequest, client_id: str | None, client_host: str) -> AnswerRenewal | None:
         """What a heartbeat does that is equal to this one, whose answer `lasts`."""
@@ -184,12 +162,10 @@ class ConsumerGroups:
             return self._plan(result, draft, group, becomes)
 
         try:
-            result = self._groups.write(request.group_id, operation).answer
+            result = self._operate(request.group_id, draft, operation).answer
         except KafkaError as error:
             code = ErrorCode.UNKNOWN_MEMBER_ID if isinstance(error, GroupIdNotFoundError) else write_error(error)
-            reply(JoinResult(code, request.member_id))
-            return
-        self._follow(request.group_id, draft)
+            result = JoinResult(code, request.member_id)
         reply(result)
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
@@ -224,11 +200,9 @@ class ConsumerGroups:
             return self._plan(results, draft, group, becomes)
 
         try:
-            results = self._groups.write(group_id, operation).answer
+            return self._operate(group_id, draft, operation).answer
         except GroupIdNotFoundError as error:
             raise UnknownMemberIdError() from error
-        self._follow(group_id, draft)
-        return results
 
     def _plan(self, answer: T, draft: Draft, group: Group | None, becomes: ClassicState | None) -> Plan[T]:
         if becomes is None or group is None:
@@ -254,67 +228,27 @@ class ConsumerGroups:
         if state.reason is not None:
             self._rebalances.prepare(group, state.reason)
 
-    # Time
+    # What follows
 
-    def _on_timer(self, group_id: str, timer: TimerChange) -> None:
-        draft = Draft()
+    def _expire(self, group: Group, kind: ConsumerGroup, timer: TimerChange, now_ms: int, draft: Draft) -> Plan[bool]:
+        member = departure.expires(kind, timer)
+        if member is None:
+            return Plan(False)
+        becomes = departure.remove(kind, [member], self._context(kind.group_id, now_ms), draft)
+        return self._plan(True, draft, group, becomes)
 
-        def operation(partition: GroupPartition, now_ms: int) -> Plan[ConsumerMember | None]:
-            group = partition.groups.get(group_id)
-            kind = None if group is None else group.kind
-            member = departure.expires(kind, timer) if isinstance(kind, ConsumerGroup) else None
-            if member is None or not isinstance(kind, ConsumerGroup):
-                return Plan(None)
-            becomes = departure.remove(kind, [member], self._context(group_id, now_ms), draft)
-            return self._plan(member, draft, group, becomes)
-
-        try:
-            member = self._groups.write(group_id, operation).answer
-        except KafkaError as error:
-            logger.warning("group %s: member %s cannot be removed: %s", group_id, timer.member_id, error)
-            self._groups.change_timers(group_id, [timer._replace(delay_ms=RETRY_MS)], self._on_timer)
-            return
-        if member is not None:
-            logger.info("group %s: member %s is removed: %s", group_id, timer.member_id, timer.kind.value)
-        self._follow(group_id, draft)
-
-    # What follows from what was written
-
-    def _follow(self, group_id: str, draft: Draft) -> None:
-        if draft.timers:
-            self._groups.change_timers(group_id, draft.timers, self._on_timer)
-        if draft.rebalanced is not None:
-            self.rebalance_count += 1
-            self._groups.rebalanced(group_id, draft.rebalanced, self._clock.now_ms())
-        if draft.image_version is None and draft.work is None and not draft.resolve:
-            return
-        kind = self._groups.find(group_id)
-        if kind is None:
-            return
+    def _note(self, kind: ConsumerGroup, draft: Draft) -> None:
         if draft.image_version is not None:
             kind.image_version = draft.image_version
         if draft.work is not None:
-            self._compute(kind, draft.work)
+            self._compute(kind, draft.work, partial(ASSIGNORS[draft.work.assignor], draft.work.spec))
         if draft.resolve:
             self._resolve(kind, draft.resolve, draft.describes)
 
-    def _compute(self, kind: ConsumerGroup, work: TargetWork) -> None:
-        kind.computing = True
-        self._background.run(partial(ASSIGNORS[work.assignor], work.spec), partial(self._computed, kind, work))
-
-    def _computed(
-        self,
-        kind: ConsumerGroup,
-        work: TargetWork,
-        result: Mapping[str, Assignment] | None,
-        error: Exception | None,
-    ) -> None:
-        kind.computing = False
-        if result is None:
-            logger.error("group %s: no target for epoch %d", kind.group_id, work.epoch, exc_info=error)
-            return
-
-        self._groups.write_found(kind, partial(targets.computed_records, kind, work, result), "its target assignment")
+    def _target_records(
+        self, kind: ConsumerGroup, work: TargetWork, target: Mapping[str, Assignment], now_ms: int
+    ) -> list[KeyValue]:
+        return targets.computed_records(kind, work, target, now_ms)
 
     def _resolve(self, kind: ConsumerGroup, wanted: frozenset[str], describes: Callable[[str], bool] | None) -> None:
         kind.resolving = True
@@ -364,14 +298,6 @@ class ConsumerGroups:
             raise UnknownMemberIdError()
         return kind
 
-    def is_enabled(self) -> bool:
-        """Whether the protocol may be spoken: the feature is on, and the broker's settings allow it."""
-        features = self._cache.image.features
-        if features is not self._features:
-            self._features = features
-            self._is_on = features.level(GROUP_VERSION) > NO_LEVEL
-        return self._is_on and self._settings.serves_consumers
-
     def check_assignor(self, name: str | None) -> None:
         """UNSUPPORTED_ASSIGNOR as a KafkaError for an assignor that `group.consumer.assignors` leaves out."""
         assignors = self._settings.broker.assignors
@@ -384,5 +310,5 @@ class ConsumerGroups:
     def describe(self, group_id: str) -> tuple[ConsumerGroup, str]:
         """A group, to read, and the assignor that it uses.  GroupIdNotFoundError, or a client's error while it is
         not known whether there is such a group."""
-        kind = self._groups.described(group_id)
+        kind = self.described(group_id)
         return kind, targets.preferred_assignor(kind, self._context(group_id))

@@ -50,6 +50,11 @@ class Draft(ModernDraft):
     describes: Callable[[str], bool] | None = None
     work: TargetWork | None = None
 
+    @property
+    def changes_what_is_known(self) -> bool:
+        """See `ModernDraft`."""
+        return self.image_version is not None or self.work is not None or bool(self.resolve)
+
     def cancel_timers(self, member_id: str) -> None:
         """Have all timers of a member cancelled once the records are written."""
         for kind in TimerKind:

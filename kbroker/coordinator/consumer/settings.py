@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kbroker.config.group import GroupConfig, group_config
 from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
-from kbroker.metadata.group_configs import GROUP_RESOURCE
-from kbroker.metadata.image import ConfigResource
+from kbroker.coordinator.modern.kind_settings import KindSettings
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
-    from kbroker.metadata.cache import MetadataCache
+    from kbroker.config.group import GroupConfig
 
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
@@ -84,26 +82,14 @@ class ConsumerSettings:
         )
 
 
-class GroupSettings:
-    """The settings of each group, from the metadata of the moment."""
+class GroupSettings(KindSettings[ConsumerSettings]):
+    """The settings of each consumer group."""
 
-    __slots__ = ("_cache", "_config", "broker", "serves_consumers")
+    __slots__ = ()
+    protocol = "consumer"
 
-    def __init__(self, config: BrokerConfig, cache: MetadataCache) -> None:
-        self.broker = ConsumerSettings.of(config)
-        self._cache = cache
-        self.serves_consumers = "consumer" in config.get("group.coordinator.rebalance.protocols")
-        self._config = config
+    def _of_broker(self, config: BrokerConfig) -> ConsumerSettings:
+        return ConsumerSettings.of(config)
 
-    def follow(self, config: BrokerConfig) -> None:
-        """The broker's settings have changed."""
-        self.broker = ConsumerSettings.of(config)
-        self._config = config
-
-    def of_group(self, group_id: str) -> ConsumerSettings:
-        """What applies to a group."""
-        configs = self._cache.image.configs
-        if not configs:
-            return self.broker
-        own = configs.get(ConfigResource(GROUP_RESOURCE, group_id))
-        return self.broker if own is None else self.broker.with_group(group_config(self._config, own))
+    def _of_own(self, own: GroupConfig) -> ConsumerSettings:
+        return self.broker.with_group(own)

@@ -29,6 +29,11 @@ class ModernDraft:
     timers: list[TimerChange] = field(default_factory=list)
     rebalanced: str | None = None
 
+    @property
+    def changes_what_is_known(self) -> bool:
+        """Whether something follows for what this broker alone knows of the group, besides timers."""
+        return False
+
     def set_timer(self, kind: Enum, member_id: str, delay_ms: int, member_epoch: int = 0) -> None:
         """Have a timer set once the records are written."""
         self.timers.append(TimerChange(kind, member_id, delay_ms, member_epoch))

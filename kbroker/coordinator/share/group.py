@@ -10,106 +10,22 @@ initialized at the share coordinator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from kbroker.coordinator.classic.group_kind import CommitCheck
 from kbroker.coordinator.modern.group import SubscribedGroup
+from kbroker.coordinator.modern.kind_records import KindRecord
 from kbroker.coordinator.runtime.plan import KeyValue
+from kbroker.coordinator.share import group_records as records
 from kbroker.coordinator.share.assignor import Assignment
-from kbroker.coordinator.share.group_keys import group_tombstones
+from kbroker.coordinator.share.member import ShareMember
+from kbroker.coordinator.share.state_partitions import StatePartitions
 from kbroker.errors import GroupIdNotFoundError
+from kbroker.schemas import wire
 
+GROUP_TYPE = "share"
 EMPTY = "Empty"
 STABLE = "Stable"
-
-
-@dataclass(frozen=True, slots=True)
-class ShareMember:
-    """One member; `assigned` is what it was sent last."""
-
-    member_id: str
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    topic_names: frozenset[str] = frozenset()
-    member_epoch: int = 0
-    previous_member_epoch: int = 0
-    assigned: Assignment = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class TopicState:
-    """Partitions of a topic whose state is initialized, or is about to be."""
-
-    name: str
-    partitions: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class StatePartitions:
-    """How far the state of the group's partitions is, by topic id.  What is initializing or deleting may be under way
-    at the share coordinator, or have been left in a crash (`under_way`)."""
-
-    initializing: Mapping[bytes, TopicState] = field(default_factory=dict)
-    initialized: Mapping[bytes, TopicState] = field(default_factory=dict)
-    deleting: Mapping[bytes, str] = field(default_factory=dict)
-
-    def has(self, topic_id: bytes, partition: int) -> bool:
-        """Whether the state of a partition is initialized."""
-        return topic_id in self.initialized and partition in self.initialized[topic_id].partitions
-
-    def is_known(self, topic_id: bytes) -> bool:
-        """Whether anything is noted of a topic."""
-        return any(topic_id in topics for topics in (self.initializing, self.initialized, self.deleting))
-
-    def states(self) -> dict[bytes, TopicState]:
-        """All partitions that may have a state, but for those that are being deleted."""
-        return _joined(self.initialized, self.initializing)
-
-    def began(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
-        """With these under way."""
-        return StatePartitions(_joined(self.initializing, topics), self.initialized, self.deleting)
-
-    def done(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
-        """With these initialized."""
-        return StatePartitions(_without(self.initializing, topics), _joined(self.initialized, topics), self.deleting)
-
-    def gave_up(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
-        """With these to be begun another time."""
-        return StatePartitions(_without(self.initializing, topics), self.initialized, self.deleting)
-
-    def ending(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
-        """With the state of these topics about to be deleted."""
-        left = self.without(topics)
-        names = {topic_id: state.name for topic_id, state in topics.items()}
-        return StatePartitions(left.initializing, left.initialized, {**left.deleting, **names})
-
-    def without(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """Without these topics."""
-        gone = set(topic_ids)
-        return StatePartitions(
-            {topic: state for topic, state in self.initializing.items() if topic not in gone},
-            {topic: state for topic, state in self.initialized.items() if topic not in gone},
-            {topic: name for topic, name in self.deleting.items() if topic not in gone},
-        )
-
-
-def _joined(known: Mapping[bytes, TopicState], more: Mapping[bytes, TopicState]) -> dict[bytes, TopicState]:
-    joined = dict(known)
-    for topic_id, state in more.items():
-        before = joined[topic_id].partitions if topic_id in joined else frozenset()
-        joined[topic_id] = TopicState(state.name, before | state.partitions)
-    return joined
-
-
-def _without(known: Mapping[bytes, TopicState], less: Mapping[bytes, TopicState]) -> dict[bytes, TopicState]:
-    left = {}
-    for topic_id, state in known.items():
-        partitions = state.partitions - less[topic_id].partitions if topic_id in less else state.partitions
-        if partitions:
-            left[topic_id] = TopicState(state.name, partitions)
-    return left
 
 
 class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
@@ -120,7 +36,7 @@ class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
 
     __slots__ = ("changes", "deadlines", "settled", "state_partitions")
 
-    group_type = "share"
+    group_type = GROUP_TYPE
     protocol_type = "share"
 
     def __init__(self, group_id: str) -> None:
@@ -139,7 +55,7 @@ class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
 
     def tombstones(self) -> list[KeyValue]:
         """The records that delete it."""
-        return group_tombstones(self.group_id)
+        return records.group_tombstones(self.group_id)
 
     def check_commit(
         self,
@@ -156,6 +72,65 @@ class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Share groups have no committed offsets.  Raises GroupIdNotFoundError."""
         raise GroupIdNotFoundError(f"Group {self.group_id} is a share group: it has no committed offsets.")
+
+    # Records
+
+    def replay(self, record: KindRecord) -> None:
+        """Apply a record, but for the tombstone of the group itself."""
+        self.changes += 1
+        record_type, key, value = record
+        if record_type == records.EPOCH:
+            if value is not None:
+                self.apply_epoch(value.epoch, value.metadata_hash)
+        elif record_type == records.TARGET_EPOCH:
+            if value is None:
+                self.apply_no_assignment()
+            else:
+                self.apply_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
+        elif record_type == records.STATE_PARTITIONS:
+            self.state_partitions = StatePartitions() if value is None else records.read_state_partitions(value)
+        elif record_type == records.MEMBER:
+            self._replay_member(key.member_id, value)
+        elif record_type == records.TARGET:
+            self.apply_target(key.member_id, None if value is None else records.read_assignment(value.topic_partitions))
+        else:
+            self._replay_current(key.member_id, value)
+
+    def end_validity(self) -> None:
+        """There may be something to do at the next heartbeat."""
+        self.settled = (-1, -1)
+
+    def _replay_member(self, member_id: str, value: wire.ShareGroupMemberMetadataValue | None) -> None:
+        """ShareGroupMemberMetadataValue."""
+        if value is None:
+            self.apply_no_member(member_id)
+            return
+        self.apply_member(
+            replace(
+                self.members.get(member_id) or ShareMember(member_id),
+                rack_id=value.rack_id,
+                client_id=value.client_id,
+                client_host=value.client_host,
+                topic_names=frozenset(value.subscribed_topic_names),
+            )
+        )
+
+    def _replay_current(self, member_id: str, value: wire.ShareGroupCurrentMemberAssignmentValue | None) -> None:
+        """ShareGroupCurrentMemberAssignmentValue."""
+        member = self.members.get(member_id)
+        if member is None:
+            return
+        if value is None:
+            self.apply_member(replace(member, member_epoch=0, previous_member_epoch=0, assigned=frozenset()))
+            return
+        self.apply_member(
+            replace(
+                member,
+                member_epoch=value.member_epoch,
+                previous_member_epoch=value.previous_member_epoch,
+                assigned=records.read_assignment(value.assigned_partitions),
+            )
+        )
 
     def count_member(self, old: ShareMember | None, new: ShareMember | None) -> None:
         """The session of a member ends with it."""

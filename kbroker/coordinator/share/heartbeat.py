@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from kbroker.coordinator.modern.group import JOIN_EPOCH, LEAVE_EPOCH
+from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.coordinator.share import group_records as records
 from kbroker.coordinator.share.assignor import Assignment, assign
-from kbroker.coordinator.share.group import ShareGroup, ShareMember, TopicState
-from kbroker.coordinator.share.group_keys import member_tombstones
+from kbroker.coordinator.share.group import ShareGroup
+from kbroker.coordinator.share.member import ShareMember
+from kbroker.coordinator.share.state_partitions import TopicState
 from kbroker.errors import ErrorCode, GroupMaxSizeReachedError, InvalidRequestError, KafkaError
 
 
@@ -72,7 +74,7 @@ def heartbeat(
     *,
     assignment_interval_ms: int = 0,
     is_under_way: Callable[[tuple[bytes, int]], bool] = lambda _partition: False,
-) -> tuple[HeartbeatAnswer, list[records.Record]]:
+) -> tuple[HeartbeatAnswer, list[KeyValue]]:
     """A member joins or says that it is alive.
 
     Targets that give somebody something stay for `assignment_interval_ms`; until then new members have none.
@@ -87,7 +89,7 @@ def heartbeat(
         client_host=request.client_host,
         topic_names=before.topic_names if request.topics is None else frozenset(request.topics),
     )
-    written: list[records.Record] = []
+    written: list[KeyValue] = []
     members = {**group.members, after.member_id: after}
     subscribed = frozenset(topic for member in members.values() for topic in member.topic_names)
     if after != before or after.member_id not in group.members:
@@ -124,7 +126,7 @@ def heartbeat(
 
 def _target_records(
     group: ShareGroup, targets: Mapping[str, frozenset[tuple[bytes, int]]], epoch: int, now_ms: int
-) -> list[records.Record]:
+) -> list[KeyValue]:
     """Those targets that are other ones than before, and their epoch."""
     changed = [
         records.target_record(group.group_id, member_id, each)
@@ -150,12 +152,12 @@ def sign_of_life(group: ShareGroup, request: HeartbeatRequest) -> HeartbeatAnswe
     return HeartbeatAnswer(member.member_epoch, None, {}, group.epoch)
 
 
-def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[records.Record]:
+def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[KeyValue]:
     """A member goes, or its session has ended."""
     gone = group.member(member_id).topic_names
     left = frozenset(name for name, members in group.names.items() if members > (name in gone))
     return [
-        *member_tombstones(group.group_id, member_id),
+        *records.member_tombstones(group.group_id, member_id),
         records.epoch_record(group.group_id, group.epoch + 1, topics.hash_of(left)),
     ]
 

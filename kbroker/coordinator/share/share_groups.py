@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from kbroker.coordinator.classic.kind_groups import KindGroups
 from kbroker.coordinator.modern.group import JOIN_EPOCH, LEAVE_EPOCH
 from kbroker.coordinator.modern.topic_hash import metadata_hash
 from kbroker.coordinator.runtime.plan import Plan
 from kbroker.coordinator.runtime.waiting import committed
 from kbroker.coordinator.share import group_records as records
-from kbroker.coordinator.share.group import ShareGroup, StatePartitions, TopicState
-from kbroker.coordinator.share.group_keys import TYPES
+from kbroker.coordinator.share.group import GROUP_TYPE, ShareGroup
 from kbroker.coordinator.share.heartbeat import (
     HeartbeatAnswer,
     HeartbeatRequest,
@@ -33,6 +33,7 @@ from kbroker.coordinator.share.heartbeat import (
     leave,
     sign_of_life,
 )
+from kbroker.coordinator.share.state_partitions import StatePartitions, TopicState
 from kbroker.coordinator.share.under_way import Step, UnderWay
 from kbroker.errors import GroupIdNotFoundError, KafkaError, NonEmptyGroupError, UnknownTopicOrPartitionError
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
     from kbroker.coordinator.classic.group_registry import GroupPartition, GroupRegistry
+    from kbroker.coordinator.runtime.plan import KeyValue
     from kbroker.coordinator.share.share_states import ShareStates
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import ClusterImage, MetadataDelta
@@ -71,6 +73,7 @@ class ShareGroups:
         retry_ms: int,
     ) -> None:
         self._registry = registry
+        self._groups = KindGroups(registry, ShareGroup, GROUP_TYPE)
         self._states = states
         self._controller = controller
         self._cache = cache
@@ -80,8 +83,7 @@ class ShareGroups:
         self._slices = slices
         self._under_way = UnderWay(clock, retry_ms)
         self._view = Topics(self._find_topic, partial(metadata_hash, cache))
-        for record_type in TYPES:
-            registry.record_kinds[record_type] = records.replay
+        self._groups.take_records(records.RECORD_TYPES, records.parse, records.EPOCH)
 
     # Members
 
@@ -117,7 +119,7 @@ class ShareGroups:
         settings = self._settings(request.group_id)
         settled: list[tuple[int, int]] = []
 
-        def operation(group: ShareGroup, now_ms: int) -> tuple[HeartbeatAnswer, list[records.Record]]:
+        def operation(group: ShareGroup, now_ms: int) -> tuple[HeartbeatAnswer, list[KeyValue]]:
             interval_ms = settings.assignment_interval_ms
             found = heartbeat(
                 group,
@@ -139,14 +141,14 @@ class ShareGroups:
         def is_under_way(partition: tuple[bytes, int]) -> bool:
             return begun is None or self._under_way.has(group_id, partition)
 
-        group = self._find(request.group_id)
+        group = self._groups.find(request.group_id)
         if group is not None and group.settled == (group.changes, self._cache.image.version):
             known = sign_of_life(group, request)
             if known is not None:
                 group.deadlines[request.member_id] = self._clock.monotonic() + settings.session_timeout_ms / 1000
                 return known
         answer = await self._write(request.group_id, operation, creates=request.member_epoch == JOIN_EPOCH)
-        group = self._find(request.group_id)
+        group = self._groups.find(request.group_id)
         if group is not None and settled:
             # Only now, when all that it tells of is committed.
             group.settled = settled[0]
@@ -176,11 +178,11 @@ class ShareGroups:
         return True
 
     @staticmethod
-    def _done(group: ShareGroup, topics: Mapping[bytes, TopicState]) -> list[records.Record]:
+    def _done(group: ShareGroup, topics: Mapping[bytes, TopicState]) -> list[KeyValue]:
         return [records.state_partitions_record(group.group_id, group.state_partitions.done(topics))]
 
     async def _give_up(self, group_id: str, topics: Mapping[bytes, TopicState]) -> None:
-        def operation(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
+        def operation(group: ShareGroup, _now: int) -> tuple[None, list[KeyValue]]:
             state = group.state_partitions.gave_up(topics)
             return None, [records.state_partitions_record(group_id, state)]
 
@@ -192,12 +194,8 @@ class ShareGroups:
     # Administration
 
     def describe(self, group_id: str) -> ShareGroup:
-        """A group.  GroupIdNotFoundError."""
-        self._registry.find(group_id)
-        group = self._find(group_id)
-        if group is None:
-            raise GroupIdNotFoundError(f"Group {group_id} not found.")
-        return group
+        """A group, to read.  GroupIdNotFoundError, or a client's error while it is not known whether it exists."""
+        return self._groups.described(group_id)
 
     def empty(self, group_id: str) -> ShareGroup:
         """A group without members.  GroupIdNotFoundError, NonEmptyGroupError."""
@@ -224,7 +222,7 @@ class ShareGroups:
         await self._states.initialize(key, state_epoch, start_offset)
         topics = {topic_id: TopicState(name, frozenset({partition}))}
 
-        def operation(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
+        def operation(group: ShareGroup, _now: int) -> tuple[None, list[KeyValue]]:
             epoch = records.epoch_record(group_id, max(group.epoch, state_epoch), group.metadata_hash)
             return None, [epoch, *self._done(group, topics)]
 
@@ -240,7 +238,7 @@ class ShareGroups:
 
     async def delete_state(self, group_id: str) -> bool:
         """Forget the state of a share group's partitions; whether it is one.  NonEmptyGroupError."""
-        if self._find(group_id) is None:
+        if self._groups.find(group_id) is None:
             return False
         state = self.empty(group_id).state_partitions
         await self._delete_states(group_id, {**self._deleting(state), **state.states()})
@@ -249,10 +247,10 @@ class ShareGroups:
     async def _delete_states(self, group_id: str, topics: Mapping[bytes, TopicState]) -> None:
         """Note it, do it, note that it is done; `sweep` goes on with what a crash or a failure has left."""
 
-        def begin(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
+        def begin(group: ShareGroup, _now: int) -> tuple[None, list[KeyValue]]:
             return None, [records.state_partitions_record(group_id, group.state_partitions.ending(topics))]
 
-        def end(group: ShareGroup, _now: int) -> tuple[None, list[records.Record]]:
+        def end(group: ShareGroup, _now: int) -> tuple[None, list[KeyValue]]:
             return None, [records.state_partitions_record(group_id, group.state_partitions.without(topics))]
 
         if not topics:
@@ -297,10 +295,7 @@ class ShareGroups:
     def _expire(self, group: ShareGroup, member_id: str) -> None:
         logger.info("share group %s: member %s has not been heard of and is removed", group.group_id, member_id)
         try:
-            self._registry.runtime.write(
-                self._registry.runtime.partition_of(group.group_id),
-                lambda _partition, _now: Plan(None, leave(group, member_id, self._view)),
-            )
+            self._groups.write(group.group_id, lambda _partition, _now: Plan(None, leave(group, member_id, self._view)))
         except KafkaError as error:
             logger.warning("share group %s: member %s could not be removed: %s", group.group_id, member_id, error)
 
@@ -345,14 +340,10 @@ class ShareGroups:
         topic = self._cache.topic(name)
         return None if topic is None else (topic.topic_id, len(topic.partitions))
 
-    def _find(self, group_id: str) -> ShareGroup | None:
-        group = self._registry.groups.get(group_id)
-        return group.kind if group is not None and isinstance(group.kind, ShareGroup) else None
-
     async def _write(
         self,
         group_id: str,
-        operation: Callable[[ShareGroup, int], tuple[T, list[records.Record]]],
+        operation: Callable[[ShareGroup, int], tuple[T, list[KeyValue]]],
         *,
         creates: bool = False,
     ) -> T:
@@ -360,7 +351,7 @@ class ShareGroups:
 
         def plan(partition: GroupPartition, now_ms: int) -> Plan[T]:
             known = partition.groups.get(group_id)
-            group = records.share_group(partition, group_id)
+            group = None if known is None or not isinstance(known.kind, ShareGroup) else known.kind
             if group is None:
                 unused = known is None or (known.kind is None and not known.members and not known.offsets)
                 if not creates or not unused:
@@ -372,8 +363,7 @@ class ShareGroups:
             answer, written = operation(group, now_ms)
             return Plan(answer, written)
 
-        runtime = self._registry.runtime
-        return await committed(runtime.write(runtime.partition_of(group_id), plan), self._timeout_ms)
+        return await committed(self._groups.write(group_id, plan), self._timeout_ms)
 
 
 def _partitions(topics: Mapping[bytes, TopicState]) -> list[tuple[bytes, int]]:

@@ -47,6 +47,11 @@ class Draft(ModernDraft):
     known: StreamsKnowledge | None = None
     work: TargetWork | None = None
 
+    @property
+    def changes_what_is_known(self) -> bool:
+        """See `ModernDraft`."""
+        return self.known is not None or self.work is not None
+
     def cancel_timers(self, member_id: str) -> None:
         """Have the timers of a member cancelled once the records are written."""
         for kind in (TimerKind.SESSION, TimerKind.REBALANCE):

@@ -51,19 +51,18 @@ class StreamsGroupState(Enum):
 @dataclass(slots=True)
 class StreamsKnowledge:
     """What no record says: the topology over the topics of `image_version`; the epoch of what members know of each
-    other's endpoints; who asked the whole application to shut down; whether an assignment is being computed."""
+    other's endpoints; who asked the whole application to shut down."""
 
     configured: ConfiguredTopology | None = None
     image_version: int = -1
     endpoint_epoch: int = 0
     shutdown_by: str | None = None
-    computing: bool = False
 
 
 class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     """See the module's docstring; a `GroupKind`."""
 
-    __slots__ = ("configs", "known", "topology", "validated_topology_epoch", "_active", "_others")
+    __slots__ = ("computing", "configs", "known", "topology", "validated_topology_epoch", "_active", "_others")
 
     group_type = GROUP_TYPE
     protocol_type = PROTOCOL_TYPE
@@ -77,6 +76,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         self.validated_topology_epoch = 0
         self.configs: Mapping[str, str] = MappingProxyType({})
         self.known = StreamsKnowledge()
+        self.computing = False
         # The process that has an active task; how many members of a process have a task in the other roles.
         self._active: dict[tuple[str, int], str] = {}
         self._others: Counter[tuple[str, int, str]] = Counter()

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbroker.config.group import GroupConfig, group_config
-from kbroker.metadata.group_configs import GROUP_RESOURCE
-from kbroker.metadata.image import ConfigResource
+from kbroker.coordinator.modern.kind_settings import KindSettings
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
-    from kbroker.metadata.cache import MetadataCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +41,14 @@ class StreamsSettings:
         return {"num.standby.replicas": str(self.num_standby_replicas)}
 
 
-class GroupSettings:
-    """The settings of each group, from the metadata of the moment."""
+class GroupSettings(KindSettings[StreamsSettings]):
+    """The settings of each streams group."""
 
-    __slots__ = ("_cache", "_config", "broker", "serves_streams")
+    __slots__ = ()
+    protocol = "streams"
 
-    def __init__(self, config: BrokerConfig, cache: MetadataCache) -> None:
-        self._cache = cache
-        self.serves_streams = "streams" in config.get("group.coordinator.rebalance.protocols")
-        self.follow(config)
+    def _of_broker(self, config: BrokerConfig) -> StreamsSettings:
+        return StreamsSettings.of(group_config(config, {}), config.get("group.streams.max.size"))
 
-    def follow(self, config: BrokerConfig) -> None:
-        """The broker's settings have changed."""
-        self._config = config
-        self.broker = StreamsSettings.of(group_config(config, {}), config.get("group.streams.max.size"))
-
-    def of_group(self, group_id: str) -> StreamsSettings:
-        """What applies to a group."""
-        configs = self._cache.image.configs
-        own = configs.get(ConfigResource(GROUP_RESOURCE, group_id)) if configs else None
-        return self.broker if own is None else StreamsSettings.of(group_config(self._config, own), self.broker.max_size)
+    def _of_own(self, own: GroupConfig) -> StreamsSettings:
+        return StreamsSettings.of(own, self.broker.max_size)

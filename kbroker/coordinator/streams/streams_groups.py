@@ -1,22 +1,18 @@
 """Streams groups (KIP-1071) on the coordinator runtime: the one door to them.
 
-Each operation is planned on the group as it is (`heartbeat`, `targets`), its records are appended and replayed into the
-group, and then what is known to this broker alone follows: timers, the configured topology, and work on other threads,
-which comes back as an operation of its own.
-
+Operations are planned by `heartbeat` and `targets`; what this broker alone knows of a group is its configured topology.
 Groups live in the registry of all groups, as the `kind` of theirs.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kbroker.coordinator.classic import state_records
 from kbroker.coordinator.classic.group import Group
-from kbroker.coordinator.classic.kind_door import KindDoor
+from kbroker.coordinator.classic.group_kind_service import GroupKindService, KindFormat
 from kbroker.coordinator.classic.messages import (
     JoinReply,
     JoinRequest,
@@ -45,25 +41,22 @@ from kbroker.coordinator.streams.member import MemberState
 from kbroker.coordinator.streams.records import GROUP, RECORD_TYPES, parse
 from kbroker.coordinator.streams.settings import GroupSettings
 from kbroker.coordinator.streams.tasks import Tasks
-from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError, UnknownMemberIdError
-from kbroker.metadata.features import NO_LEVEL, STREAMS_VERSION
+from kbroker.errors import ErrorCode, GroupIdNotFoundError, UnknownMemberIdError
+from kbroker.metadata.features import STREAMS_VERSION
 
 if TYPE_CHECKING:
     from kbroker.clock import Clock
     from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
     from kbroker.coordinator.classic.group_registry import GroupPartition
     from kbroker.coordinator.runtime.background import Background
+    from kbroker.coordinator.runtime.plan import KeyValue
     from kbroker.metadata.cache import MetadataCache
 
-T = TypeVar("T")
 
-logger = logging.getLogger("kbroker.groups")
-
-# A member that could not be removed, as its records could not be written, is tried again.
-RETRY_MS = 1000
+FORMAT = KindFormat(StreamsGroup, GROUP_TYPE, RECORD_TYPES, parse, GROUP, STREAMS_VERSION)
 
 
-class StreamsGroups:
+class StreamsGroups(GroupKindService[StreamsGroup, Draft, TargetWork, Tasks]):
     """See the module's docstring."""
 
     def __init__(
@@ -74,42 +67,26 @@ class StreamsGroups:
         metadata_cache: MetadataCache,
         background: Background,
     ) -> None:
-        self._groups = KindDoor(coordinator.registry, StreamsGroup, GROUP_TYPE)
+        super().__init__(FORMAT, coordinator, settings, clock, metadata_cache, background)
         self._settings = settings
-        self._clock = clock
-        self._cache = metadata_cache
-        self._background = background
-        self.rebalance_count = 0
-        for record_type in RECORD_TYPES:
-            coordinator.registry.record_kinds[record_type] = self._replay
         coordinator.serve_kind(GROUP_TYPE, self)
 
-    # Records
+    def _new_draft(self) -> Draft:
+        return Draft()
 
-    def _replay(self, partition: GroupPartition, key: bytes, value: bytes | None) -> None:
-        self._groups.replay(partition, parse(key, value), GROUP)
-
-    def on_loaded(self, group_id: str) -> None:
-        """Sessions begin anew."""
-        kind = self._groups.find(group_id)
-        if kind is None:
-            return
-        draft = Draft()
-        session_ms = self._settings.of_group(group_id).session_timeout_ms
+    def _begin_sessions(self, kind: StreamsGroup, draft: Draft) -> None:
+        session_ms = self._settings.of_group(kind.group_id).session_timeout_ms
         for member in kind.members.values():
             draft.set_timer(TimerKind.SESSION, member.member_id, session_ms)
             if member.state is MemberState.UNREVOKED_TASKS:
                 draft.set_timer(TimerKind.REBALANCE, member.member_id, member.rebalance_timeout_ms, member.member_epoch)
-        self._follow(group_id, draft)
 
     # Heartbeats
 
     def heartbeat(self, request: HeartbeatRequest) -> Outcome[HeartbeatAnswer]:
         """StreamsGroupHeartbeat.  Raises KafkaError."""
         draft = Draft()
-        outcome = self._groups.write(request.group_id, partial(self._heartbeat, request, draft))
-        self._follow(request.group_id, draft)
-        return outcome
+        return self._operate(request.group_id, draft, partial(self._heartbeat, request, draft))
 
     def _heartbeat(
         self, request: HeartbeatRequest, draft: Draft, partition: GroupPartition, now_ms: int
@@ -157,75 +134,29 @@ class StreamsGroups:
         """LeaveGroup of a streams group."""
         return [LeaveResult(each.member_id, each.group_instance_id, ErrorCode.UNKNOWN_MEMBER_ID) for each in leaving]
 
-    # Time
+    # What follows
 
-    def _on_timer(self, group_id: str, timer: TimerChange) -> None:
-        draft = Draft()
+    def _expire(self, group: Group, kind: StreamsGroup, timer: TimerChange, now_ms: int, draft: Draft) -> Plan[bool]:
+        if timer.kind is TimerKind.INITIAL:
+            targets.delayed_target(kind, self._context(kind.group_id, now_ms), draft)
+            return Plan(False, draft.records)
+        member = kind.members.get(timer.member_id)
+        if member is None or (timer.kind is TimerKind.REBALANCE and member.member_epoch != timer.member_epoch):
+            return Plan(False)
+        heartbeat.remove(kind, member, draft)
+        return Plan(True, draft.records)
 
-        def operation(partition: GroupPartition, now_ms: int) -> Plan[bool]:
-            group = partition.groups.get(group_id)
-            kind = None if group is None else group.kind
-            if not isinstance(kind, StreamsGroup):
-                return Plan(False)
-            if timer.kind is TimerKind.INITIAL:
-                targets.delayed_target(kind, self._context(group_id, now_ms), draft)
-                return Plan(False, draft.records)
-            member = kind.members.get(timer.member_id)
-            if member is None or (timer.kind is TimerKind.REBALANCE and member.member_epoch != timer.member_epoch):
-                return Plan(False)
-            heartbeat.remove(kind, member, draft)
-            return Plan(True, draft.records)
-
-        try:
-            is_removed = self._groups.write(group_id, operation).answer
-        except KafkaError as error:
-            logger.warning("group %s: what was due (%s) cannot be stored: %s", group_id, timer.kind.value, error)
-            self._groups.change_timers(group_id, [timer._replace(delay_ms=RETRY_MS)], self._on_timer)
-            return
-        if is_removed:
-            logger.info("group %s: member %s is removed: %s", group_id, timer.member_id, timer.kind.value)
-        self._follow(group_id, draft)
-
-    # What follows from what was written
-
-    def _follow(self, group_id: str, draft: Draft) -> None:
-        self._groups.change_timers(group_id, draft.timers, self._on_timer)
-        if draft.rebalanced is not None:
-            self.rebalance_count += 1
-            self._groups.rebalanced(group_id, draft.rebalanced, self._clock.now_ms())
-        kind = self._groups.find(group_id)
-        if kind is None:
-            return
+    def _note(self, kind: StreamsGroup, draft: Draft) -> None:
         if draft.known is not None:
             kind.know(draft.known)
         if draft.work is not None:
-            self._compute(kind, draft.work)
+            self._compute(kind, draft.work, partial(assign, draft.work.spec))
 
-    def _compute(self, kind: StreamsGroup, work: TargetWork) -> None:
-        kind.known.computing = True
-        self._background.run(partial(assign, work.spec), partial(self._computed, kind, work))
-
-    def _computed(
-        self, kind: StreamsGroup, work: TargetWork, result: Mapping[str, Tasks] | None, error: Exception | None
-    ) -> None:
-        kind.known.computing = False
-        if result is None:
-            logger.error("group %s: no target for epoch %d", kind.group_id, work.epoch, exc_info=error)
-            return
-
-        self._groups.write_found(kind, partial(targets.computed_records, kind, work, result), "its target assignment")
-
-    # What is there
+    def _target_records(
+        self, kind: StreamsGroup, work: TargetWork, target: Mapping[str, Tasks], now_ms: int
+    ) -> list[KeyValue]:
+        return targets.computed_records(kind, work, target, now_ms)
 
     def _context(self, group_id: str, now_ms: int) -> HeartbeatContext:
         is_delayed = (group_id, "", TimerKind.INITIAL) in self._groups.timers(group_id)
         return HeartbeatContext(now_ms, self._cache, self._settings.of_group(group_id), is_delayed)
-
-    def is_enabled(self) -> bool:
-        """Whether the protocol may be spoken: the feature is on, and the broker's settings allow it."""
-        return self._settings.serves_streams and self._cache.image.features.level(STREAMS_VERSION) > NO_LEVEL
-
-    def describe(self, group_id: str) -> StreamsGroup:
-        """A group, to read.  GroupIdNotFoundError, or a client's error while it is not known whether there is such a
-        group."""
-        return self._groups.described(group_id)

@@ -52,7 +52,7 @@ def next_target(
     spec = group_spec(group, members, configured, context.settings.num_standby_replicas)
     if _is_large(spec):
         status.append(_COMPUTING)
-        if not group.known.computing:
+        if not group.computing:
             draft.work = TargetWork(epoch, spec)
         return last
     result = assign(spec)

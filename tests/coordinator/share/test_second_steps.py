@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kbroker.coordinator.share import group_records
-from kbroker.coordinator.share.group import TopicState
 from kbroker.coordinator.share.heartbeat import HeartbeatAnswer, HeartbeatRequest
 from kbroker.coordinator.share.share_groups import ShareGroups
+from kbroker.coordinator.share.state_partitions import TopicState
 from kbroker.errors import CoordinatorNotAvailableError, KafkaError
 from kbroker.replication.share.persister import SharePartitionKey
 from kbroker.replication.share.settings import ShareSettings

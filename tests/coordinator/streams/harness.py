@@ -123,14 +123,14 @@ class PureWorld(ModernWorld[StreamsGroup]):
         if draft.known is not None:
             self.group.know(draft.known)
         if draft.work is not None:
-            self.group.known.computing = True
+            self.group.computing = True
             self.works.append(draft.work)
 
     def compute(self) -> None:
         """Finish a target assignment that another thread has begun."""
         work = self.works.pop(0)
         assert self.group is not None
-        self.group.known.computing = False
+        self.group.computing = False
         self.write(Draft(targets.computed_records(self.group, work, assign(work.spec), self.now_ms)))
 
     # Topics

@@ -79,13 +79,13 @@ def test_a_log_of_kafka_is_loaded_as_kafka_left_it() -> None:
         world.log.load_file(partition, kafka_log(partition))
     create_topics(world.cache, topic_image(GROUP_METADATA_TOPIC, STATE_ID, len(world.log.partitions)))
     script = StreamsScript(Client(world), KAFKA_IDS, lambda: None)
-    group = world.streams_groups.describe("k")
+    group = world.streams_groups.described("k")
     assert group.state_name == "Reconciling"
     epoch = group.epoch
     # Nothing has changed meanwhile: the hash of the topics is Kafka's, so the epoch stays.
     answer = script.beat("beat", "b", group.members["b"].member_epoch, group_id="k")
     assert (answer.error_code, answer.status) == (0, [])
-    assert world.streams_groups.describe("k").epoch == epoch
+    assert world.streams_groups.described("k").epoch == epoch
     script.describe("k: describe", "k")
     assert script.plain()["k: describe"] == json.loads(ANSWERS.read_text())["k: describe"]
 

@@ -1,4 +1,4 @@
-"""What the doors to the groups of each newer kind do alike: find a group, write to its partition, keep its timers.
+"""The groups of one newer kind: find one, write to its partition, keep its timers.
 
 Groups live in the registry of all groups, as the `kind` of theirs.
 """
@@ -47,7 +47,23 @@ KindT = TypeVar("KindT", bound=ReplayedKind)
 logger = logging.getLogger("kbroker.groups")
 
 
-class KindDoor(Generic[KindT]):
+def apply_record(partition: GroupPartition, kind: type[KindT], record: KindRecord, group_record: int) -> None:
+    """Apply a record of a group of `kind`; `group_record` is the type whose tombstone ends the group."""
+    group = partition.groups.get(record.group_id)
+    known = None if group is None else group.kind
+    if not isinstance(known, kind):
+        if record.value is None:
+            return
+        known = kind(record.group_id)
+        partition.group(record.group_id).become(known)
+    if record.value is None and record.record_type == group_record:
+        known.end_validity()
+        partition.end_kind(record.group_id)
+    else:
+        known.replay(record)
+
+
+class KindGroups(Generic[KindT]):
     """See the module's docstring.  `group_type` names the groups in errors."""
 
     def __init__(self, registry: GroupRegistry, kind: type[KindT], group_type: str) -> None:
@@ -73,20 +89,19 @@ class KindDoor(Generic[KindT]):
         """A group, to read.  GroupIdNotFoundError, or a client's error while it is not known whether it exists."""
         return self.of(self._registry.find(group_id), group_id)
 
-    def replay(self, partition: GroupPartition, record: KindRecord, group_record: int) -> None:
-        """Apply a record; `group_record` is the type whose tombstone ends the group."""
-        group = partition.groups.get(record.group_id)
-        kind = None if group is None else group.kind
-        if not isinstance(kind, self._kind):
-            if record.value is None:
-                return
-            kind = self._kind(record.group_id)
-            partition.group(record.group_id).become(kind)
-        if record.value is None and record.record_type == group_record:
-            kind.end_validity()
-            partition.end_kind(record.group_id)
-        else:
-            kind.replay(record)
+    def take_records(
+        self,
+        record_types: Iterable[int],
+        parse: Callable[[bytes, bytes | None], KindRecord],
+        group_record: int,
+    ) -> None:
+        """Apply the kind's records from now on; `group_record` is the type whose tombstone ends a group."""
+
+        def replay(partition: GroupPartition, key: bytes, value: bytes | None) -> None:
+            apply_record(partition, self._kind, parse(key, value), group_record)
+
+        for record_type in record_types:
+            self._registry.record_kinds[record_type] = replay
 
     def rebalanced(self, group_id: str, reason: str, now_ms: int) -> None:
         """The group has a new epoch, for a reason that goes into the log and stays known until the next."""
