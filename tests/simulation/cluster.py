@@ -7,7 +7,7 @@ import asyncio
 import json
 import random
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker._fast.base.slices import Slices
 from kbroker.assembly.membership.zookeeper import ZooKeeperMembership
@@ -19,24 +19,17 @@ from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, ZooKeeperMember
 from kbroker.cluster.zookeeper.session import ConnectionLossError, SessionState, Watch
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
-from kbroker.error_codes import ErrorCode
-from kbroker.schemas import wire
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.extensions.memory_socket import MemorySocket
 from tests.replication.simulation.zookeeper_node import SlowSession
-from tests.simulation.client import IN_DOUBT, NOT_NOW
 from tests.simulation.loop import Process
-from tests.simulation.replica_bytes import compare_bytes
-from tests.simulation.states import States
-from tests.simulation.world import Scale, World
+from tests.simulation.several import InForce, Several
+from tests.simulation.world import Scale
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.simulation.judge import Partition
-
 CLUSTER_SCALE = Scale(nodes=3, requests=600, clients=(20, 110), aborts=0.003, old_formats=0.3)
-START_SECONDS = 60.0
 SESSION_MS = 6_000
 
 
@@ -85,24 +78,15 @@ class ModelSession(SlowSession):
         self._context.run(super()._move, state)
 
 
-class Cluster(World):
+class Cluster(Several):
     """Nodes 1 to `scale.nodes`."""
 
     def __init__(self, seed: int, folder: Path, scale: Scale) -> None:
         super().__init__(seed, folder, scale)
         self.ensemble = FakeEnsemble()
-        self._leaders: dict[Partition, int] = {}
         self.sessions: dict[int, ModelSession] = {}
         self.session_ms = SESSION_MS
-        self.states = States(self)
-        self.loop.look = self.states.look
-
-    def cuts_by_epochs(self, topic: str) -> bool:
-        """Whether followers learn where their log parts from the leader's, so that they keep all that is committed."""
-        return topic not in self.topics or not self.topics[topic].is_old
-
-    def tolerates(self, code: int, partition: Partition | None = None) -> bool:
-        return code in NOT_NOW or code in IN_DOUBT
+        self._contents: dict[tuple[str, int], tuple[bytes, InForce]] = {}
 
     def settings(self, node: int) -> dict[str, str]:
         values = super().settings(node)
@@ -147,12 +131,9 @@ class Cluster(World):
         self.disks.watch(node, self.brokers[node])
 
     async def crash(self, node: int) -> None:
-        self.states.look()
-        self.states.compare(node)
         session = self.sessions.pop(node)
         session.abandon()
         self.loop.call_later(self.session_ms / 1000, session.drop)
-        self._leaders.clear()
         await super().crash(node)
 
     async def fail(self) -> None:
@@ -176,116 +157,23 @@ class Cluster(World):
         states = [json.loads(nodes[path].data or b"{}") for path in kept]
         return [state["isr"] for state in states]
 
+    def in_force(self, topic: str, number: int) -> InForce:
+        node = self.ensemble.nodes.get(paths.state(topic, number))
+        data = b"" if node is None or node.data is None else node.data
+        before = self._contents.get((topic, number))
+        if before is None or before[0] is not data:
+            state = json.loads(data or b"{}")
+            now = InForce(state.get("leader", -1), state.get("leader_epoch", -1), state.get("isr", []))
+            before = self._contents[topic, number] = (data, now)
+        return before[1]
+
     def is_there(self, node: int) -> bool:
         """Whether a broker is there for ZooKeeper, and does something."""
         session = self.sessions.get(node)
         return node in self.brokers and self.processes[node].runs and session is not None and session.is_there
 
-    def bears_loss(self, node: int) -> bool:
-        """What a follower has fetched counts though it has not been synced there: one machine of an ISR may lose that
-        at a time, and another broker of that has to be there."""
-        found = [set(isr) for isr in self.isrs() if node in isr]
-        return all(
-            not (isr - {node}) & self.torn and (len(isr) == 1 or any(self.is_there(each) for each in isr - {node}))
-            for isr in found
-        )
-
-    async def may_return(self, node: int) -> None:
-        """One that has lost what it had fetched is away until no ISR counts on that any more: a controller that has not
-        seen it go would let it lead (Kafka's ISRs in ZooKeeper name no broker epochs)."""
-        until = self.loop.time() + START_SECONDS
-        while node in self.torn and any(node in isr and len(isr) > 1 for isr in self.isrs()):
-            if self.loop.time() > until:
-                self.judge.fail(f"broker {node} is gone, and stays in sync: {self.isrs()}")
-            await asyncio.sleep(0.05)
-        self.torn.discard(node)
-
     def _gave_up(self, why: str) -> None:
         self.judge.fail(f"a broker gives up: {why}")
 
-    async def start_all(self) -> None:
-        nodes = range(1, self.scale.nodes + 1)
-        await asyncio.gather(*(self.loop.create_task(self.start(node)) for node in nodes))
 
-    async def stop_all(self) -> None:
-        """Nothing: a history of a cluster ends with its processes."""
-
-    def inspect(self) -> None:
-        super().inspect()
-        self.states.look()
-        for node in self.brokers:
-            self.states.compare(node)
-        compare_bytes(self)
-
-    # What clients ask
-
-    async def leader(self, partition: Partition) -> int:
-        while (found := await self.find_leader(partition)) is None:
-            await asyncio.sleep(self.rng.uniform(0.05, 0.3))
-        return found
-
-    async def find_leader(self, partition: Partition) -> int | None:
-        if partition not in self._leaders:
-            await self._learn(partition[0])
-        return self._leaders.get(partition)
-
-    def leads(self, node: int, partition: Partition) -> bool:
-        return self._leaders.get(partition) == node
-
-    def is_led_by(self, node: int, partition: Partition) -> bool:
-        broker = self.brokers.get(node)
-        return broker is not None and partition[1] in broker.services.replica_manager.topics.get(partition[0], {})
-
-    def forget_leader(self, partition: Partition) -> None:
-        self._leaders.pop(partition, None)
-
-    async def _learn(self, topic: str) -> None:
-        answer = await self.ask_anyone(
-            wire.MetadataRequest(topics=[wire.MetadataRequest.MetadataRequestTopic(name=topic)]), 9
-        )
-        for found in () if answer is None else answer.topics:
-            for row in found.partitions:
-                if row.leader_id in self.brokers:
-                    self._leaders[found.name, row.partition_index] = row.leader_id
-
-    async def ask_anyone(self, request: Any, version: int) -> Any:
-        """The answer of a broker that is there; None when that goes away."""
-        connection = await self.connect(self.rng.choice(list(self.brokers)), "admin", "admin")
-        if connection is None:
-            return None
-        answer = await connection.answer(request, version)
-        connection.finish(self.rng)
-        return answer
-
-    async def make_topics(self, request: Any) -> Any:
-        """A controller whose session ends says UNKNOWN_SERVER_ERROR, as Kafka's does: the topics may be there then."""
-        until = self.loop.time() + START_SECONDS
-        is_in_doubt = False
-        while True:
-            answer = await self.ask_anyone(request, 7)
-            codes = {ErrorCode.NOT_CONTROLLER} if answer is None else {row.error_code for row in answer.topics}
-            if is_in_doubt and codes <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
-                return await self._with_ids(answer)
-            is_in_doubt = is_in_doubt or answer is None or ErrorCode.UNKNOWN_SERVER_ERROR in codes
-            if not codes & {
-                ErrorCode.NOT_CONTROLLER,
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                ErrorCode.UNKNOWN_SERVER_ERROR,
-            }:
-                return answer
-            if self.loop.time() > until:
-                self.judge.fail(f"no topics can be made: {codes}")
-            await asyncio.sleep(0.05)
-
-    async def _with_ids(self, answer: Any) -> Any:
-        """An answer about topics that are there, as if it had made them."""
-        request = wire.MetadataRequest
-        for row in answer.topics:
-            while row.error_code != 0:
-                asked = request(topics=[request.MetadataRequestTopic(name=row.name)])
-                found = await self.ask_anyone(asked, 12)
-                if found is not None and found.topics[0].error_code == 0:
-                    row.error_code, row.topic_id = 0, found.topics[0].topic_id
-                else:
-                    await asyncio.sleep(0.05)
-        return answer
+__all__ = ["CLUSTER_SCALE", "Cluster"]

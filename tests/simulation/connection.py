@@ -71,6 +71,8 @@ class ModelConnection:
         self.node = 0
         self.may_be_closed = False
         """Whether the broker has a reason to hang up."""
+        self.broker_stops = False
+        """Whether the broker is about to stop in order: what waits is answered before its time."""
         self.oldest_since = 0.0
         self._loop = loop
         self._judge = judge
@@ -145,6 +147,12 @@ class ModelConnection:
         return any(each.late is not None and each.late() for each in self.outstanding)
 
     # For the judge
+
+    def nothing_was_answered(self) -> None:
+        """The broker was held up until now: its answers take so much longer."""
+        self.oldest_since = self._loop.time()
+        for each in self.outstanding:
+            each.late_since = None
 
     def check(self, now: float) -> None:
         """An answer may not be missing; one of which bytes come is not, however slow the network is."""

@@ -21,6 +21,7 @@ from tests.simulation.bad_disks import BadDisks, Wrong
 from tests.simulation.loop import OUTSIDE
 
 if TYPE_CHECKING:
+    from kbroker.types import TopicPartition
     from tests.simulation.judge import Partition
     from tests.simulation.world import World
 
@@ -81,6 +82,14 @@ class DiskFaults:
         watch = OUTSIDE.call(self._world.loop.create_task, self._end_when_halted(node, broker))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
+        manager = broker.log_manager
+        drop = manager.drop_failed
+
+        def drop_failed() -> list[TopicPartition]:
+            self._world.before_loss()
+            return drop()
+
+        manager.drop_failed = drop_failed  # type: ignore[method-assign]
 
     def explain(self, partition: Partition | None, code: int) -> bool:
         """Whether a disk is the reason for an error; None: of what is about no partition."""
@@ -164,6 +173,8 @@ class DiskFaults:
         world = self._world
         process = world.processes[node]
         await broker.stopping.wait()
+        if not broker.failed:
+            return  # It was told to.
         # The folder has another name in each process.
         world.judge.note("broker %d halts: %s", node, broker.readiness.text.replace(str(world.folder), ""))
         if not self.may_hang_up(node):

@@ -49,9 +49,8 @@ def coordinator_settings(rng: random.Random, nodes: int) -> Mapping[str, str]:
 
 
 async def draw_features(world: World) -> None:
-    """Bring features to the levels that the history has.  Only a broker of its own has them; clusters with ZooKeeper
-    are at level 0."""
-    if world.scale.nodes > 1:
+    """Bring features to the levels that the history has.  Clusters with ZooKeeper are at level 0."""
+    if not world.has_features:
         return
     level = world.rng.choice((2, 2, 2, 2, 1, 0))
     world.transaction_version = level

@@ -207,7 +207,7 @@ class Fetcher(FetchLoop):
             in_doubt = world.may_lose_leaders or self._may_hide(world)
             if behind and not in_doubt:
                 judge.fail(f"{name}: nothing from {asked}, where {behind} was committed before it was asked")
-            stops = world.is_stopping or connection.node in world.disks.halting
+            stops = connection.broker_stops or connection.node in world.disks.halting
             if world.loop.time() - sent_at < self.max_wait_ms / 1000 - 0.001 and not stops:
                 judge.fail(
                     f"{name}: an empty answer after {world.loop.time() - sent_at:.6f} s of {self.max_wait_ms} ms"

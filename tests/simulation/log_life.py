@@ -96,7 +96,7 @@ class LogLife(Client):
         request = wire.CreateTopicsRequest
         rows = [request.CreatableTopicConfig(name=name, value=value) for name, value in self.configs().items()]
         topic = request.CreatableTopic(
-            name=self.topic, num_partitions=1, replication_factor=self.world.scale.nodes, configs=rows
+            name=self.topic, num_partitions=1, replication_factor=self.world.replicas, configs=rows
         )
         while True:
             answer = await self.world.make_topics(request(topics=[topic], timeout_ms=10_000))

@@ -52,10 +52,12 @@ class TooManyTurnsError(Exception):
 class Process:
     """What runs as one process: a broker from its start to its end, or the clients."""
 
-    __slots__ = ("alive", "name", "backlog")
+    __slots__ = ("alive", "backlog", "name", "number")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, number: int = 0) -> None:
+        """`number`: its process id, where others ask for that."""
         self.name = name
+        self.number = number
         self.alive = True
         self.backlog: list[asyncio.Handle | _Event] | None = None
         """What has to run once the process goes on; None while it is not held up."""
@@ -279,6 +281,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:  # type: ignore[override]
         return await self.network.connect(protocol_factory, host, port)
+
+    async def create_unix_server(self, protocol_factory: Any, path: Any = None, **options: Any) -> Any:
+        return self.network.local.serve(protocol_factory, options["sock"])
+
+    async def create_unix_connection(self, protocol_factory: Any, path: Any = None, **options: Any) -> Any:
+        return await self.network.local.connect(protocol_factory, options["sock"])
 
 
 def _note_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -37,6 +37,8 @@ class Sent:
     values: list[bytes]
     data: bytes
     floor: int
+    at: float
+    """When it was sent for the first time."""
     again: bool = False
 
 
@@ -166,6 +168,14 @@ class Producer(Client):
         first = next((each for each in self._unsettled if each.partition == sent.partition), sent)
         return self.idempotent and self._is_in_doubt and first is not sent
 
+    def _begin_anew(self, connection: ModelConnection) -> None:
+        """A broker that stops in order keeps of each producer its last batch alone, as Kafka's snapshots do: one before
+        that, of which nobody knows whether it is there, cannot be sent again."""
+        self.producer = (-1, -1)
+        self._states.clear()
+        self._unsettled.clear()
+        connection.abort()
+
     def _batches(self) -> list[Sent]:
         rng = self.rng
         partitions = self._here
@@ -173,8 +183,9 @@ class Producer(Client):
         found = []
         for partition in chosen:
             state = self._states.setdefault(partition, _State())
-            if self.idempotent and state.recent and rng.random() < 0.15:
-                found.append(rng.choice(state.recent))
+            recent = [each for each in state.recent if each.at > self.world.stopped_at]
+            if self.idempotent and recent and rng.random() < 0.15:
+                found.append(rng.choice(recent))
                 found[-1].again = True
                 continue
             values = [self.world.next_value(self.pad) for _ in range(rng.choice((1, 1, 2, 5)))]
@@ -185,7 +196,7 @@ class Producer(Client):
             else:
                 data = encode_batch(values, self.world.now_ms(), codec=self.codec, producer=producer)
             state.sequence += len(values)
-            sent = Sent(partition, values, data, self.judge.sends(self.name, partition, values))
+            sent = Sent(partition, values, data, self.judge.sends(self.name, partition, values), self.world.loop.time())
             state.recent = [*state.recent[-3:], sent]
             self._unsettled[sent] = None
             found.append(sent)
@@ -246,6 +257,8 @@ class Producer(Client):
                 )
             elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_behind(sent):
                 self._is_in_doubt = True
+            elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and sent.at <= self.world.stopped_at:
+                self._begin_anew(connection)
             elif not self.world.tolerates(code, sent.partition):
                 self.judge.fail(f"{connection.name}: {sent.partition} answers {ErrorCode(code).name}")
             elif code in NOT_NOW and not self.idempotent:

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 
 from tests.simulation.cluster import CLUSTER_SCALE, Cluster
 from tests.simulation.turmoil import TURMOIL_SCALE, Turmoil
+from tests.simulation.workers import WORKERS_SCALE, Workers
 from tests.simulation.world import Outcome, Scale, ViolationError, World, play
 
 LIMIT_SECONDS = 300.0
 """Of real time, for one history: many times what the slowest takes on a busy machine."""
-CLUSTERS, TURMOILS = 0.3, 0.2
+CLUSTERS, TURMOILS, WORKERS = 0.3, 0.2, 0.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,10 @@ class Result:
 
 
 def kind_of(seed: int) -> tuple[type[World], Scale]:
-    """What the history of a seed is about: one broker, or a cluster, or one in turmoil."""
+    """What the history of a seed is about: one broker, or a cluster, or one in turmoil, or the workers of a host."""
     kind = random.Random(seed).random()
+    if kind >= 1 - WORKERS:
+        return Workers, WORKERS_SCALE
     if kind < CLUSTERS:
         return Cluster, CLUSTER_SCALE
     return (Turmoil, TURMOIL_SCALE) if kind < CLUSTERS + TURMOILS else (World, Scale())

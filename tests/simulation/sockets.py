@@ -77,6 +77,9 @@ class _Descriptor:
 class End:
     """One end of a connection, a transport."""
 
+    is_local = False
+    """Whether both ends are on one machine by their nature, so that no network is between them."""
+
     def __init__(self, network: Network, number: int, address: Address, process: Process, room: int) -> None:
         self.network = network
         self.number = number
@@ -180,7 +183,7 @@ class End:
         if network.is_cut(self, peer):
             return
         delay = network.latency()
-        if network.delays_ns:
+        if network.delays_ns and not self.is_local:
             delay += network.delays_ns.get((self.process.name, peer.process.name), 0)
         when = peer.last_arrival = max(peer.last_arrival, network.loop.now_ns + delay)
         peer.transit.append((when, what))
@@ -222,6 +225,16 @@ class End:
             self.network.gone(self.descriptor)
             self.descriptor.close()
 
+    def _give(self, protocol: Any) -> None:
+        network = self.network
+        buffer = memoryview(protocol.get_buffer(-1))
+        size = network.piece(min(len(self.inbox), len(buffer)))
+        buffer[:size] = self.inbox[:size]
+        buffer.release()
+        network.loop.note(self.number, size)
+        self._taken(size)
+        protocol.buffer_updated(size)
+
     def _taken(self, size: int) -> None:
         del self.inbox[:size]
         if not self.inbox and (self.over is None or self.told_end):
@@ -238,13 +251,7 @@ class End:
                 network.forget(self)
                 self._lost(ConnectionResetError(104, "Connection reset by peer"))
             elif self.inbox:
-                buffer = memoryview(protocol.get_buffer(-1))
-                size = network.piece(min(len(self.inbox), len(buffer)))
-                buffer[:size] = self.inbox[:size]
-                buffer.release()
-                network.loop.note(self.number, size)
-                self._taken(size)
-                protocol.buffer_updated(size)
+                self._give(protocol)
             elif self.over is not None:
                 network.readable.pop(self, None)
                 network.loop.note(self.number, "end")
@@ -275,6 +282,9 @@ class Server:
         if self.bound is not None:
             self.bound.close()
 
+    async def wait_closed(self) -> None:
+        """It is, at once."""
+
 
 class Network:
     """All connections of a history."""
@@ -294,6 +304,8 @@ class Network:
         self._with_inode: dict[int, End] = {}
         self._fd_inodes: dict[int, int] = {}
         self._number = 0
+        self.local: Any = None
+        """Unix sockets, where there are some (`unix_sockets.py`)."""
         loop.network = self
 
     # For the loop
@@ -323,6 +335,10 @@ class Network:
         self._fd_inodes.pop(fd, None)
         return self._writers.pop(fd, None) is not None
 
+    def writers_of(self, process: Process) -> int:
+        """How many of a process's connections wait for room."""
+        return sum(end.process is process for end in self._waiting_ends())
+
     def _waiting(self) -> list[tuple[End, asyncio.Handle]]:
         return [(end, handle) for inode, handle in self._writers.values() if (end := self._with_inode.get(inode))]
 
@@ -344,7 +360,7 @@ class Network:
         return self.rng.randint(1, size) if size > 1 and self.rng.random() < self.weather.short_read else size
 
     def is_cut(self, one: End, other: End) -> bool:
-        return bool(self.cut) and (one.process.name, other.process.name) in self.cut
+        return bool(self.cut) and not one.is_local and (one.process.name, other.process.name) in self.cut
 
     def separate(self, one: str, other: str, *, both_ways: bool = True) -> None:
         """Nothing that `one` sends gets through to `other` any more; they find out when they wait for it in vain."""
@@ -362,7 +378,7 @@ class Network:
         self.delays_ns.clear()
         for end in list(self.ends):
             here, there = end.process.name, end.peer.process.name
-            if (here, there) in pairs or (there, here) in pairs:
+            if not end.is_local and ((here, there) in pairs or (there, here) in pairs):
                 end.reset()
 
     # Connections
@@ -393,9 +409,9 @@ class Network:
         self.loop.at(self.loop.now_ns + self.latency(), lambda: far.context.run(self._accept, server, far), far.process)
         return near, near.protocol
 
-    def _end(self, address: Address, process: Process) -> End:
+    def _end(self, address: Address, process: Process, kind: type[End] = End) -> End:
         self._number += 1
-        end = End(self, self._number, address, process, self.rng.choice(self.weather.rooms))
+        end = kind(self, self._number, address, process, self.rng.choice(self.weather.rooms))
         self.ends[end] = None
         return end
 

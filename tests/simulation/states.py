@@ -9,18 +9,16 @@ no replica takes for committed what no leader has; what is committed is the same
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kbroker.cluster.zookeeper import paths
 from kbroker.metadata.topic_names import is_internal
 from kbroker.replication.partition import Partition, Role
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import Cluster
+    from tests.simulation.several import Several
 
 MOST_BYTES = 1 << 26
 HEAD, DELTA = struct.Struct(">qi"), struct.Struct(">i")
@@ -54,11 +52,10 @@ class _Compared:
 class States:
     """Of one cluster."""
 
-    def __init__(self, world: Cluster) -> None:
+    def __init__(self, world: Several) -> None:
         self._world = world
         self._known: dict[Name, _Known] = {}
         self._compared: dict[tuple[int, Name], _Compared] = {}
-        self._contents: dict[Name, tuple[bytes, tuple[int, int, list[int]]]] = {}
 
     def look(self) -> None:
         """Hold all replicas against the rules.  ViolationError."""
@@ -71,6 +68,11 @@ class States:
             # A leader that is told to move or to be deleted may have come and gone since the last look.
             if self._stays(partition.topic):
                 self._is_committed(node, partition)
+
+    def committed(self, partition: Partition) -> int:
+        """The highest offset that a leader of it has taken for committed."""
+        known = self._known.get(self._name(partition))
+        return 0 if known is None else known.committed
 
     def compare(self, node: int) -> None:
         """Hold what a broker takes for committed against what others did."""
@@ -117,13 +119,15 @@ class States:
         known.committed = max(known.committed, high)
         if not self._stays(partition.topic):
             return  # What is in force may be about another topic of that name.
-        leader, epoch, isr = self._in_force(name)
+        leader, epoch, isr = self._world.in_force(*name[:2])
         if (leader, epoch) != (node, partition.leader_epoch) or not self._world.cuts_by_epochs(partition.topic):
             return
         for each in isr:
             broker = self._world.brokers.get(each)
             replica = None if broker is None else broker.services.replica_manager.hosted(partition.topic_partition)
-            if replica is not None and replica.log.log_end_offset < high:
+            if broker is None or replica is None or broker.log_manager.failures.is_offline(replica.log.parent):
+                continue  # What a disk has that has failed is cut back, and not served any more.
+            if replica.log.log_end_offset < high:
                 self._fail(
                     node,
                     partition,
@@ -139,17 +143,6 @@ class States:
             known.committed = max(known.committed, high)
         if high > known.committed:
             self._fail(node, partition, f"{high} is committed, and no leader had that")
-
-    def _in_force(self, name: Name) -> tuple[int, int, list[int]]:
-        """Leader, leader epoch and ISR in ZooKeeper."""
-        node = self._world.ensemble.nodes.get(paths.state(*name[:2]))
-        data = b"" if node is None or node.data is None else node.data
-        before = self._contents.get(name)
-        if before is None or before[0] is not data:
-            state = json.loads(data or b"{}")
-            now = (state.get("leader", -1), state.get("leader_epoch", -1), state.get("isr", []))
-            before = self._contents[name] = (data, now)
-        return before[1]
 
     def _compare(self, node: int, partition: Partition) -> None:
         name, log = self._name(partition), partition.log

@@ -32,7 +32,7 @@ async def create_topics(world: World) -> None:
         request.CreatableTopic(
             name=name,
             num_partitions=count,
-            replication_factor=world.scale.nodes,
+            replication_factor=world.replicas,
             configs=[config] if name in old else [],
         )
         for name, count in wanted

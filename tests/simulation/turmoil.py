@@ -216,11 +216,7 @@ class Turmoil(Cluster):
         session = self.sessions.get(node)
         if session is not None:
             self.loop.call_later(self.rng.choice((0.0, 0.001, 0.05)) * self.rng.random(), session.notice)
-        now = self.loop.time()
-        for each in self.connections:
-            if each.node == node:
-                # Nothing was answered meanwhile.
-                each.oldest_since = now
+        self.nothing_was_answered(node)
 
     async def _kill(self) -> None:
         node = self._target()

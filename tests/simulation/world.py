@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import random
 import shutil
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,11 @@ from tests.simulation.defects import Defects
 from tests.simulation.disk_faults import DiskFaults
 from tests.simulation.features import coordinator_settings, draw_features
 from tests.simulation.judge import Judge, Partition, ViolationError
+from tests.simulation.leftovers import leftovers
 from tests.simulation.log_life import LogLife
 from tests.simulation.loop import OUTSIDE, NothingToDoError, Process, SimulatedLoop
 from tests.simulation.reading_back import read_back
+from tests.simulation.scale import Outcome, Scale
 from tests.simulation.sockets import Network
 from tests.simulation.surroundings import surroundings
 from tests.simulation.topics import Topic, create_topics
@@ -45,37 +47,6 @@ SETTLE_SECONDS = 15.0
 LIMIT_SECONDS = 600.0
 CHECK_SECONDS = 1.0
 MOMENT_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How long a history is, and what may happen in it."""
-
-    nodes: int = 1
-    requests: int = 300
-    clients: tuple[int, int] = (3, 40)
-    acks: tuple[int, ...] = (-1, -1, 1, 0)
-    aborts: float = 0.01
-    crashes: float = 0.3
-    """The chance that brokers of a history crash."""
-    only: frozenset[int] | None = None
-    """The numbers of the clients that take part; None: all."""
-    is_focused: bool = False
-    """Whether it is about producers and consumers alone: no topics that change, no transactions, no groups."""
-    share: float = 1.0
-    """How much of its requests each client has."""
-    old_formats: float = 0.0
-    """The chance that a topic is stored in a format from before batches; only clusters with ZooKeeper have those."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a history was like."""
-
-    trace: str
-    answers: int
-    turns: int
-    seconds: float
 
 
 class World:
@@ -120,6 +91,8 @@ class World:
         """What is judged when all clients are through."""
         self.serves_new_groups = scale.nodes == 1
         """Whether there are consumer groups of KIP-848 and share groups, set up as the simulation has them."""
+        self.has_features = scale.nodes == 1
+        """Whether levels of features can be set, as without ZooKeeper."""
         self.has_short_sessions = True
         """Whether members of groups may be taken for dead within a second."""
         self.transaction_version = 0
@@ -129,12 +102,15 @@ class World:
         self.has_zstd = False
         """Whether a producer compresses in a way that old consumers do not know."""
         self.writers_done = False
-        self.is_stopping = False
         self.topic_names: dict[bytes, str] = {}
         self._correlation_ids: set[int] = set()
         self._shared_settings = coordinator_settings(self.rng, scale.nodes)
+        self.replicas = scale.nodes
+        """How many of each partition there are."""
         self._settings: dict[int, dict[str, str]] = {}
         self.crashes: dict[int, int] = {}
+        self.stopped_at = -math.inf
+        """When a broker has stopped in order last."""
         self.crashed_at: dict[int, float] = {}
         """When a broker was lost last."""
         self._value = 0
@@ -191,7 +167,7 @@ class World:
     async def connect(self, node: int, name: str, client_id: str) -> ModelConnection | None:
         made = ModelConnection(name, self.loop, self.judge, client_id, self._next_correlation_id)
         try:
-            await self.network.connect(lambda: made, host_of(node), PORT)
+            await self.network.connect(lambda: made, *self.address(node))
         except ConnectionRefusedError:
             return None
         made.node = node
@@ -200,6 +176,10 @@ class World:
         return made
 
     # Brokers
+
+    def address(self, node: int) -> tuple[str, int]:
+        """Where clients reach a broker."""
+        return host_of(node), PORT
 
     def settings(self, node: int) -> dict[str, str]:
         rng = self.rng
@@ -247,14 +227,17 @@ class World:
 
     async def crash(self, node: int) -> None:
         """End a broker from one moment to the next; where it syncs what it acknowledges, the machine as well."""
-        rng, disk = self.rng, self.loop.disk
-        has_power = not self.syncs_what_it_acknowledges(node) or rng.random() < 0.3 or not self.bears_loss(node)
+        has_power = not self.loses_power(node)
         self.judge.note("broker %d %s", node, "is killed" if has_power else "loses its power")
         for each in self.connections:
             if each.node == node:
                 each.may_be_closed = True
         self.network.end_process(self.processes.pop(node))
-        broker = self.brokers.pop(node)
+        self._throw_away(node, self.brokers.pop(node), has_power=has_power)
+
+    def _throw_away(self, node: int, broker: Broker, *, has_power: bool) -> None:
+        """A broker is no more; the next one finds what is left on its disk."""
+        rng, disk = self.rng, self.loop.disk
         before = self._directory(node)
         self.crashes[node] = self.crashes.get(node, 0) + 1
         self.crashed_at[node] = self.loop.time()
@@ -266,9 +249,16 @@ class World:
         dispose(broker)
         shutil.rmtree(before)
 
+    def loses_power(self, node: int) -> bool:
+        """Whether the machine ends with the broker that crashes now."""
+        return self.syncs_what_it_acknowledges(node) and self.rng.random() >= 0.3 and self.bears_loss(node)
+
     def bears_loss(self, node: int) -> bool:
         """Whether nothing that is acknowledged depends on what a node has not synced."""
         return True
+
+    def before_loss(self) -> None:
+        """A broker is about to lose a directory."""
 
     async def may_return(self, node: int) -> None:
         """Wait until a node that has crashed may start."""
@@ -327,8 +317,10 @@ class World:
         self.judge.note("broker %d stops", node)
         for each in self.connections:
             each.may_be_closed = True
-        process = self.processes.pop(node)
-        await process.call(self.loop.create_task, self.brokers.pop(node).stop())
+        self.stopped_at = self.loop.time()
+        process, broker = self.processes.pop(node), self.brokers.pop(node)
+        broker.stopping.set()
+        await process.call(self.loop.create_task, broker.stop())
         process.alive = False
 
     # The course of a history
@@ -392,20 +384,7 @@ class World:
     def inspect(self) -> None:
         """Nothing that belongs to an ended connection is left in the brokers."""
         for node, broker in self.brokers.items():
-            pool, listener = broker.listeners.pool, broker.listeners.all[0]
-            process = self.processes[node]
-            # Those of other brokers, which each have one fetch that may wait.
-            served = [each for each in self.network.ends if each.process is process and each.descriptor is not None]
-            others = sum(each.protocol is not None for each in served)
-            left = {
-                "connections": len(listener.endpoint.connections) - others,
-                "addresses": len(listener._addresses) - others,
-                "waiting fetches": max(0, len(broker.services.replica_manager.purgatory) - others),
-                "waiting for memory": pool.waiting_count,
-                "bytes in flight": pool.used_bytes,
-                "writers": 0 if others else len(self.network._writers),
-                "tasks": 0 if others else len(listener._tasks),
-            }
+            left = leftovers(broker, self.processes[node], self.network)
             if any(left.values()):
                 self.judge.fail(f"broker {node} keeps what belongs to connections that have ended: {left}")
 
@@ -415,7 +394,9 @@ class World:
     def _check(self) -> None:
         now = self.loop.time()
         for each in self.connections:
-            each.check(now)
+            process = self.processes.get(each.node)
+            if process is None or process.backlog is None:
+                each.check(now)
         self._check_soon()
 
 

@@ -8,12 +8,13 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kbroker._fast.base.slices import Slices
 from kbroker.cluster.member import StartInterruptedError
-from kbroker.cluster.requests import HeldLog, NewTopic, ReplicaReport
+from kbroker.cluster.requests import BrokerEpoch, HeldLog, NewTopic, ReplicaReport
 from kbroker.cluster.stored_image import stored_image
 from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
 from kbroker.cluster.workers.controller_server import ControllerServer
@@ -174,6 +175,44 @@ def test_a_controller_that_is_back_finds_its_workers_and_they_find_what_they_hav
         assert node.cache.image.brokers == office.cache.image.brokers
         (outcome,) = await node.controller.create_topics([NewTopic("u", 1, 2)])
         assert outcome.error is None
+
+    play(tmp_path, story)
+
+
+def test_a_worker_that_is_back_is_not_taken_for_gone_when_its_earlier_connection_is_found_to_have_ended(
+    tmp_path: Path,
+) -> None:
+    """It serves, with the epoch that it had, and nothing would be led by it any more until it is started again."""
+
+    async def story(office: Office, node: Node) -> None:
+        await node.controller.create_topics([NewTopic("t", 1, 2)])
+        calls: list[str] = []
+        entering, losing = office.controller.enter, office.controller.lost
+
+        async def enter(*arguments: Any) -> BrokerEpoch:
+            calls.append("enter")
+            return await entering(*arguments)
+
+        async def lost(*arguments: Any) -> None:
+            await losing(*arguments)
+            calls.append("lost")
+
+        office.controller.enter, office.controller.lost = enter, lost  # type: ignore[method-assign]
+        for _ in range(2):
+            # Each connection waits for its turn to enter, and ends before it has come.
+            writer = node.link._writer
+            assert writer is not None
+            held = office.controller._changing
+            if not held.locked():
+                await held.acquire()
+            before = calls.count("enter")
+            writer.transport.abort()
+            await until(lambda before=before: calls.count("enter") > before)
+        held.release()
+        await until(lambda: calls.count("lost") == 2)
+        assert office.server.present == {2}
+        assert not office.cache.image.brokers[2].is_fenced
+        assert office.cache.image.topics["t"].partitions[0].leader > 0
 
     play(tmp_path, story)
 

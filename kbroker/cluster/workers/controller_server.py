@@ -66,9 +66,15 @@ class ControllerServer:
         """With the process ids of the workers."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._come = asyncio.Event()
-        self.present: set[int] = set()
+        self._entered: dict[int, asyncio.StreamWriter] = {}
+        """By worker, the connection over which it has entered last."""
         self.log_reports = LogReports(controller, loop)
         cache.subscribe(self._publish)
+
+    @property
+    def present(self) -> set[int]:
+        """The workers that are there."""
+        return set(self._entered)
 
     async def listen(self, sock: socket.socket) -> None:
         """Serve the workers that connect to a listening Unix socket."""
@@ -117,7 +123,7 @@ class ControllerServer:
                     answer = await self._answer(call)
                     if isinstance(answer.value, BrokerEpoch):
                         entered = answer.value
-                        self.present.add(node_id)
+                        self._entered[node_id] = writer
                         self.log_reports.arrived(node_id)
                         self._come.set()
                     writer.write(encode(answer))
@@ -133,7 +139,8 @@ class ControllerServer:
             self._writers.pop(writer, None)
             writer.close()
         if entered is not None:
-            self.present.discard(node_id)
+            if self._entered.get(node_id) is writer:
+                del self._entered[node_id]
             await self._lost(entered)
 
     def _cut_off(self, process_id: int) -> None:
@@ -144,7 +151,7 @@ class ControllerServer:
 
     async def _lost(self, broker: BrokerEpoch) -> None:
         try:
-            await self._controller.lost(broker)
+            await self._controller.lost(broker, lambda: broker.node_id in self._entered)
         except KafkaError as error:
             logger.error("worker %d is gone, and it cannot be stored who leads now: %s", broker.node_id, error)
 

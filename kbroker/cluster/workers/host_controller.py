@@ -51,12 +51,15 @@ class HostController(LocalController):
         logger.info("worker %d has come, epoch %d", node_id, epoch)
         return BrokerEpoch(node_id, epoch)
 
-    async def lost(self, broker: BrokerEpoch) -> None:
-        """A worker is gone; nothing where it has come back by now."""
+    async def lost(self, broker: BrokerEpoch, is_back: Callable[[], bool] = lambda: False) -> None:
+        """A worker is gone; nothing where it has come back by now.  `is_back`: over another connection, with the epoch
+        that it had; asked when it is this change's turn."""
         async with self._changing:
             image = self._cache.image
             known = image.brokers.get(broker.node_id)
             if known is None or known.is_fenced or known.epoch != broker.epoch or self.is_stopping():
+                return
+            if is_back():
                 return
             left = {**image.brokers, broker.node_id: replace(known, is_fenced=True)}
             updates = await without_broker(image, self._settings.config, broker.node_id, left, self._slices.pace())

@@ -8,6 +8,7 @@ connections, over TCP on loopback.  A judge sees all rounds of a run; each round
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import socket
 import struct
@@ -159,7 +160,7 @@ class RealWorld:
         # Apache Kafka's answers to Produce have partitions in the order of a hash table.
         self.keeps_order = self.judge.high_is_exact = not is_kafka
         self.writers_done = False
-        self.is_stopping = False
+        self.stopped_at = -math.inf
         self._replicas = replicas
         self.fails = self._may_break = self.may_lose_leaders = may_break
         self.loop.set_exception_handler(self._note_failure)

@@ -206,6 +206,6 @@ class ChangingFetcher(ChangingClient, FetchLoop):
             self.judge.fail(
                 f"{connection.name}: nothing from {asked}, where {behind} was committed before it was asked"
             )
-        stops = self.world.is_stopping or connection.node in self.world.disks.halting
+        stops = connection.broker_stops or connection.node in self.world.disks.halting
         if now - sent_at < self.max_wait_ms / 1000 - 0.001 and not stops:
             self.judge.fail(f"{connection.name}: an empty answer after {now - sent_at:.6f} s of {self.max_wait_ms} ms")

@@ -1,0 +1,32 @@
+"""What a broker has of connections when all of its clients are gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kbroker.broker import Broker
+    from tests.simulation.loop import Process
+    from tests.simulation.sockets import Network
+
+
+def leftovers(broker: Broker, process: Process, network: Network) -> dict[str, int]:
+    """All of it has to be 0."""
+    pool, listener = broker.listeners.pool, broker.listeners.all[0]
+    # Those of other brokers, which each have one fetch that may wait.
+    served = [
+        each for each in network.ends if each.process is process and each.descriptor is not None and not each.is_local
+    ]
+    others = sum(each.protocol is not None for each in served)
+    return {
+        "connections": len(listener.endpoint.connections) - others,
+        "addresses": len(listener._addresses) - others,
+        "waiting fetches": max(0, len(broker.services.replica_manager.purgatory) - others),
+        "waiting for memory": pool.waiting_count,
+        "bytes in flight": pool.used_bytes,
+        "writers": 0 if others else network.writers_of(process),
+        "tasks": 0 if others else len(listener._tasks),
+    }
+
+
+__all__ = ["leftovers"]
