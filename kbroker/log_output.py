@@ -19,9 +19,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Literal, TextIO
-
-Format = Literal["text", "json"]
+from typing import TextIO
 
 ROOT = "kbroker"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
@@ -37,7 +35,7 @@ _AREA_WIDTH = 11
 
 
 def setup(
-    format: Format = "text",  # noqa: A002 - the setting is called log format
+    format: str = "text",  # noqa: A002 - the setting is called log format
     level: str = "info",
     stream: TextIO | None = None,
     worker: int | None = None,

@@ -196,7 +196,7 @@ def show_settings(
 def _value(row: ConfigRow, config: BrokerConfig) -> tuple[str | None, str]:
     if row.scope == "topic":
         return render_value(row.default), "default"
-    value = render_value(config.get(row.name))
+    value = render_value(config.value_of(row.name))
     return ("[hidden]" if row.sensitive and value else value), config.origin_of(row.name)
 
 

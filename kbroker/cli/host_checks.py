@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Final
 
 from kbroker import __version__
 from kbroker.config import EVERY_HOST, BrokerConfig
 
-RESERVE = "kbroker.disk.reserve.bytes"
+RESERVE: Final = "kbroker.disk.reserve.bytes"
 RUNNING = "running broker"
 FEW_DESCRIPTORS = 4096
 FEW_MAPS = 65_530

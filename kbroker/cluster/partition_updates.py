@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kbroker.cluster.partitions import PartitionContext
 from kbroker.config import BrokerConfig
@@ -45,8 +45,8 @@ class PartitionContexts:
         return known
 
 
-MIN_INSYNC = "min.insync.replicas"
-UNCLEAN_ELECTION = "unclean.leader.election.enable"
+MIN_INSYNC: Final = "min.insync.replicas"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 
 class Absence(NamedTuple):

@@ -66,7 +66,7 @@ class ResourceConfigs:
         raise InvalidRequestError(f"Unknown resource type {resource.kind}")
 
     def _broker_default(self, name: str) -> str:
-        return render_value(self._settings.config.get(name)) or ""
+        return render_value(self._settings.config.value_of(name)) or ""
 
     @staticmethod
     def described(resource: ConfigResource) -> str:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from kbroker.config.image_variables import UnprotectedError, unread_variables
 from kbroker.config.judgement import OF_LISTENERS, judge
@@ -30,6 +30,18 @@ from kbroker.config.place_in_cluster import origins_of_surprise, wrong_place
 from kbroker.config.table import BROKER_TABLE
 from kbroker.config.together import contradiction
 from kbroker.nearest import MISSPELT, did_you_mean
+
+if TYPE_CHECKING:
+    from kbroker.config.setting_names import (
+        BoolSetting,
+        FloatSetting,
+        IntSetting,
+        ListSetting,
+        OptionalIntSetting,
+        OptionalListSetting,
+        OptionalStrSetting,
+        StrSetting,
+    )
 
 ENVIRONMENT_PREFIX = "KBROKER_"
 HOME_VARIABLE = "KBROKER_HOME"
@@ -125,8 +137,28 @@ class BrokerConfig:
             [Setting(key, render_value(value) or "", Source.FILE, "given") for key, value in values.items()], os.environ
         )
 
-    def get(self, key: str) -> Any:
+    @overload
+    def get(self, key: BoolSetting) -> bool: ...
+    @overload
+    def get(self, key: FloatSetting) -> float: ...
+    @overload
+    def get(self, key: IntSetting) -> int: ...
+    @overload
+    def get(self, key: OptionalIntSetting) -> int | None: ...
+    @overload
+    def get(self, key: StrSetting) -> str: ...
+    @overload
+    def get(self, key: OptionalStrSetting) -> str | None: ...
+    @overload
+    def get(self, key: ListSetting) -> list[str]: ...
+    @overload
+    def get(self, key: OptionalListSetting) -> list[str] | None: ...
+    def get(self, key: str) -> object:
         """The typed value of a broker setting; its default when it was not set.  KeyError for an unknown name."""
+        return self.value_of(key)
+
+    def value_of(self, key: str) -> Any:
+        """As `get`, for a name that is worked out: the value's type is the caller's business."""
         try:
             return self._values[key]
         except KeyError:
@@ -134,7 +166,7 @@ class BrokerConfig:
 
     def for_listener(self, listener: str, key: str) -> Any:
         """A setting as it is for a listener: `listener.name.<listener>.<key>`, else the broker's own.  KeyError."""
-        return self.own_of_listener(listener, key, self.get(key))
+        return self.own_of_listener(listener, key, self.value_of(key))
 
     def own_of_listener(self, listener: str, key: str, default: object = None) -> Any:
         """What was set for a single listener, as `listener.name.<listener>.<key>`; `default` where nothing was."""
@@ -192,24 +224,26 @@ class BrokerConfig:
             self._of_listeners[judged.listener, judged.row.name] = judged.value
 
     def _fail(self, key: str, reason: str) -> ConfigError:
-        setting = self._settings.get(key) or Setting(key, str(self.get(key)), Source.DEFAULT, str(Source.DEFAULT))
+        setting = self._settings.get(key) or Setting(key, str(self.value_of(key)), Source.DEFAULT, str(Source.DEFAULT))
         return _refuse(setting, f"Invalid value {setting.text} for configuration {key}: {reason}")
 
     def _read_listeners(self) -> tuple[list[Listener], list[Listener]]:
         key = "listener.security.protocol.map"
         try:
-            protocols = parse_protocol_map(self.get(key))
+            protocols = parse_protocol_map(self.value_of(key))
             controllers = {name.upper() for name in self.get("controller.listener.names")}
             for name in controllers:
                 protocols.setdefault(name, "PLAINTEXT")
             key = "listeners"
-            listeners = [each for each in parse_listeners(self.get(key), protocols) if each.name not in controllers]
+            listeners = [
+                each for each in parse_listeners(self.value_of(key), protocols) if each.name not in controllers
+            ]
             if not listeners:
                 raise ListenerError("at least one listener for clients is needed")
             check_ports(listeners)
             key = "advertised.listeners"
             advertised = [
-                each for each in parse_listeners(self.get(key) or [], protocols) if each.name not in controllers
+                each for each in parse_listeners(self.value_of(key) or [], protocols) if each.name not in controllers
             ]
             self._check_advertised(advertised, {each.name for each in listeners})
         except ListenerError as error:
@@ -253,18 +287,18 @@ class BrokerConfig:
             )
         if not 0 <= self.get("offsets.topic.compression.codec") <= 4:
             raise self._fail("offsets.topic.compression.codec", "Value must be between 0 and 4")
-        wrong = contradiction(self.get) or self._wrong_place()
+        wrong = contradiction(self.value_of) or self._wrong_place()
         if wrong is not None:
             raise self._fail(*wrong)
         for key in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
-            if self.get(key) < 1 and self.get(key) != -1:
+            if self.value_of(key) < 1 and self.value_of(key) != -1:
                 raise self._fail(key, "Value must be at least 1, or -1 for the system's default")
 
     def _wrong_place(self) -> tuple[str, str] | None:
         # One that is not advertised answers with the address that was dialled; a member of a cluster needs one that is,
         # as other brokers know of no other (`assembly.membership.settings`).
         names = [each.name for each in self.listeners]
-        return wrong_place(self.get, self._static.keys(), self.node_id, names)
+        return wrong_place(self.value_of, self._static.keys(), self.node_id, names)
 
 
 def default_home(environ: Mapping[str, str]) -> Path:

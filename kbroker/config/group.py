@@ -31,7 +31,7 @@ GroupConfig = Mapping[str, Any]
 def group_value_from_broker(key: str, broker: BrokerConfig) -> object:
     """What setting `key` is for a group that does not set it."""
     row = GROUP_TABLE[key]
-    return broker.get(row.synonyms[0]) if row.synonyms else row.default
+    return broker.value_of(row.synonyms[0]) if row.synonyms else row.default
 
 
 def group_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> GroupConfig:
@@ -47,8 +47,8 @@ def group_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> GroupCon
             continue
         low, high = _bounds(name)
         if low is not None:
-            value = max(value, broker.get(low))
-        values[name] = value if high is None else min(value, broker.get(high))
+            value = max(value, broker.value_of(low))
+        values[name] = value if high is None else min(value, broker.value_of(high))
     return values
 
 
@@ -60,9 +60,9 @@ def validate_group_config(overrides: Mapping[str, str], broker: BrokerConfig) ->
     values = {name: _parse(name, text) for name, text in overrides.items()}
     for name, value in values.items():
         low, high = _bounds(name)
-        if low is not None and value < broker.get(low):
+        if low is not None and value < broker.value_of(low):
             raise InvalidConfigError(f"{name} must be greater than or equal to {low}")
-        if high is not None and value > broker.get(high):
+        if high is not None and value > broker.value_of(high):
             raise InvalidConfigError(f"{name} must be less than or equal to {high}")
     every = {name: values.get(name, group_value_from_broker(name, broker)) for name in GROUP_TABLE}
     for kind in _KINDS:

@@ -107,7 +107,7 @@ def topic_value_from_broker(key: str, broker: BrokerConfig) -> object:
     """What topic setting `key` is on `broker` for a topic that does not set it."""
     row = TOPIC_TABLE[key]
     for synonym in row.synonyms:
-        value = broker.get(synonym)
+        value = broker.value_of(synonym)
         if value is not None:
             unit = _MILLISECONDS.get(synonym.rpartition(".")[2], 1)
             # Kafka reads every negative log.retention.* as no limit; row.default tells whether milliseconds are due.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kbroker._fast.net.pending import Pending
 from kbroker.coordinator.runtime.plan import Outcome, write_error
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TIMEOUT_SETTING = "offsets.commit.timeout.ms"
+TIMEOUT_SETTING: Final = "offsets.commit.timeout.ms"
 
 
 logger = logging.getLogger("kbroker.handlers")

@@ -179,7 +179,7 @@ def _broker_entries(config: BrokerConfig, node_id: int) -> tuple[ConfigEntry, ..
     for row in rows.values():
         if row.internal and row.name not in config.explicit:
             continue
-        value = effective.get(row.name, render_value(config.get(row.name)))
+        value = effective.get(row.name, render_value(config.value_of(row.name)))
         synonyms = _broker_synonyms(config, row.name, rows)
         entry = _entry(row, None if row.sensitive else value, synonyms, read_only=row.read_only)
         if entry.source is ConfigSource.STATIC_BROKER:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kbroker.errors import InvalidRecordError, KafkaError, TelemetryTooLargeError
 from kbroker.handlers.client_software import client_software
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.telemetry")
 complaints = RateLimitedLog(logger)
 
-MAX_BYTES = "telemetry.max.bytes"
+MAX_BYTES: Final = "telemetry.max.bytes"
 # What a push may grow to when it is unpacked; text of metrics shrinks a lot.
 EXPANSION = 16
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kbroker.config import BrokerConfig, ConfigRow, ConfigType, broker_config_rows, topic_config_rows
 from kbroker.config.together import contradiction, local_retention_error
@@ -40,7 +40,7 @@ logger = logging.getLogger("kbroker.metadata")
 ALL_BROKERS = ""
 BROKER_RESOURCE = 4
 PER_BROKER = "broker"
-MIN_INSYNC = "min.insync.replicas"
+MIN_INSYNC: Final = "min.insync.replicas"
 
 
 class BrokerSettings:
@@ -133,15 +133,15 @@ class BrokerSettings:
                 raise InvalidRequestError(f"{row.name} asks for what kbroker cannot do: {row.reason}")
 
     def _judge(self, merged: BrokerConfig) -> None:
-        wrong = contradiction(merged.get)
+        wrong = contradiction(merged.value_of)
         if wrong is not None:
             raise InvalidRequestError(f"requirement failed: {wrong[1]}")
-        kept = local_retention_error(merged.get)
+        kept = local_retention_error(merged.value_of)
         if kept is not None:
             raise InvalidRequestError(kept)
         try:
             for name in STEPWISE:
-                _check_step(name, self.config.get(name), merged.get(name))
+                _check_step(name, self.config.value_of(name), merged.value_of(name))
             for check in self._guards:
                 check(merged)
         except ValueError as error:
@@ -150,7 +150,7 @@ class BrokerSettings:
     def _at_start(self) -> BrokerConfig:
         """What is stored, unless server.properties has been changed so that the two no longer go together."""
         merged = self._merged(self._own)
-        wrong = contradiction(merged.get)
+        wrong = contradiction(merged.value_of)
         if wrong is None:
             return merged
         logger.warning(

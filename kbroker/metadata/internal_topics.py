@@ -38,10 +38,10 @@ def internal_topic(name: str, config: BrokerConfig, most_replicas: int | None) -
     }[name]
 
     def replicas(rest: str) -> int:
-        wanted = config.get(f"{prefix}.{rest}")
+        wanted = config.value_of(f"{prefix}.{rest}")
         return int(wanted if most_replicas is None else max(1, min(wanted, most_replicas)))
 
-    segment_bytes = max(config.get(f"{prefix}.segment.bytes"), LEAST_SEGMENT_BYTES)
+    segment_bytes = max(config.value_of(f"{prefix}.segment.bytes"), LEAST_SEGMENT_BYTES)
     configs = {"cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
     if name == GROUP_METADATA_TOPIC:
         configs["compression.type"] = "producer"
@@ -53,7 +53,7 @@ def internal_topic(name: str, config: BrokerConfig, most_replicas: int | None) -
         configs |= {"cleanup.policy": "delete", "retention.ms": "-1", "compression.type": "producer"}
     return InternalTopic(
         name,
-        config.get(f"{prefix}.num.partitions"),
+        config.value_of(f"{prefix}.num.partitions"),
         replicas("replication.factor"),
         configs,
     )

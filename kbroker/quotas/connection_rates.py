@@ -8,7 +8,7 @@ an answer to anything, and does not count.  One above the rate of the listener o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kbroker.config import BrokerConfig
 from kbroker.network.admission import Admission, Verdict
@@ -16,7 +16,7 @@ from kbroker.quotas.rate import SampledRate, Windows
 from kbroker.quotas.rules import QuotaRules
 
 NO_LIMIT = 2**31 - 1
-RATE_SETTING = "max.connection.creation.rate"
+RATE_SETTING: Final = "max.connection.creation.rate"
 MOST_ADDRESSES = 100_000
 
 

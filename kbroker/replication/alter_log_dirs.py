@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kbroker.errors import (
     ErrorCode,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.moves")
 
-THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
+THROTTLE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 FUTURE_NAME_BYTES = len(".-future") + 32
 LEVEL_BYTES = 4 << 20
 TAKE_OVER_BYTES = 256 << 10

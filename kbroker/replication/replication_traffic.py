@@ -12,7 +12,7 @@ fetches, until the rate over `replication.quota.window.num` windows is within th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kbroker.quotas.rate import SampledRate, Windows
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.replication.partition import Partition
 
-LEADER_RATE = "leader.replication.throttled.rate"
-FOLLOWER_RATE = "follower.replication.throttled.rate"
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 
 
 class Throttle:
