@@ -63,7 +63,7 @@ async def replica_figures(replicas: ReplicaManager, pace: Pace) -> Values:
         in_sync = len(partition.isr)
         leaders += 1
         under_replicated += in_sync < len(partition.replicas) - len(partition.adding_replicas)
-        under_min += in_sync < partition.min_in_sync
+        under_min += not partition.has_min_isr
         at_min += in_sync == partition.min_in_sync
         moving += partition.is_reassigning
     return {

@@ -31,7 +31,6 @@ from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import parse_versions
 from kbroker.schemas import wire
 from kbroker.storage.log.log_validator import (
-    FIRST_PRODUCE_VERSION_WITH_ZSTD,
     AnalyzedBatch,
     AppendOrigin,
     RecordValidationError,
@@ -383,7 +382,6 @@ def versions() -> ProduceVersions:
         since["log_append_time_ms"],
         since["log_start_offset"],
         since["record_errors"],
-        FIRST_PRODUCE_VERSION_WITH_ZSTD,
     )
 
 

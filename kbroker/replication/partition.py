@@ -1,7 +1,8 @@
 """One partition that this broker has a replica of: who is in sync, what is committed, and who waits for that.
 
 An append is not a commit.  The log knows where it ends; a partition knows which replicas have that, and it alone moves
-the high watermark and says what may be acknowledged.
+the high watermark up and says what may be acknowledged.  The rules of that stand in `_fast/log/log_fields`, for the
+fast path as well.
 
     committed      below the high watermark: every in-sync replica has it, this one durably where the settings ask
                    (`kbroker.fsync=commit`, `flush.messages`), and there are `min.insync.replicas` of them (KIP-966)
@@ -202,7 +203,7 @@ class Partition(PartitionFields):
         self.leader_throttled = self._is_named(config.leader_replication_throttled_replicas)
         self.follower_throttled = self._is_named(config.follower_replication_throttled_replicas)
         is_alone = isr == (self.node_id,) and (self.isr_changes is None or len(self.replicas) == 1)
-        self.commits_alone = self.role is Role.LEADER and is_alone and self.min_in_sync <= 1
+        self.commits_alone = self.role is Role.LEADER and is_alone and self.has_min_isr
 
     def _is_named(self, throttled: Sequence[str]) -> bool:
         """Whether this replica is among `partition:broker` pairs, or all are."""
@@ -216,12 +217,6 @@ class Partition(PartitionFields):
 
     # -- committing, as the leader ------------------------------------------------------------------------------------
 
-    def appended(self) -> None:
-        """The log is longer: commits what can be, and wakes the followers that wait for records."""
-        self.advance()
-        if self.waiting and not self.commits_alone:
-            self.purgatory.mark(self)
-
     def advance(self) -> None:
         """Moves the high watermark to what is committed now, and settles what waited for that: behind the request that
         is being served, which may be amid an append."""
@@ -229,8 +224,7 @@ class Partition(PartitionFields):
         self._settle()
 
     def _move_high_watermark(self) -> None:
-        enough = len(self.isr) >= self.min_in_sync
-        if enough and self.log.maybe_increment_high_watermark(self._in_sync_end()) and self.waiting:
+        if self.has_min_isr and self.log.maybe_increment_high_watermark(self._in_sync_end()) and self.waiting:
             self.purgatory.mark(self)
 
     def _in_sync_end(self) -> int:
@@ -261,12 +255,6 @@ class Partition(PartitionFields):
         changes = self.isr_changes
         return changes is not None and replica_id not in self.offline and changes.is_eligible(replica_id)
 
-    def is_acknowledged(self, last_offset: int, *, by_all: bool) -> bool:
-        """Whether the batch that ends with `last_offset` may be acknowledged; `by_all`: to acks=all."""
-        if by_all:
-            return self.log.high_watermark > last_offset
-        return self.log.committer is None or not self.log.committer.holds(last_offset)
-
     def wait(self, last_offset: int, by_all: bool, settled: Settled) -> None:
         """Call `settled` once when the batch that ends with `last_offset` may be acknowledged (None), or with why it
         may not: NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.  Before this returns
@@ -280,7 +268,7 @@ class Partition(PartitionFields):
 
     def _refusal(self) -> KafkaError | None:
         """What acks=all gets for a batch that is committed."""
-        return NotEnoughReplicasAfterAppendError() if len(self.isr) < self.min_in_sync else None
+        return None if self.has_min_isr else NotEnoughReplicasAfterAppendError()
 
     def _settle(self) -> None:
         for by_all, waits in self._waits.items():
@@ -464,7 +452,7 @@ class Partition(PartitionFields):
         """Refuse acks=all when fewer replicas are in sync than `min.insync.replicas` asks for.
 
         Raises NotEnoughReplicasError."""
-        if len(self.isr) < self.min_in_sync:
+        if not self.has_min_isr:
             raise NotEnoughReplicasError(
                 f"The size of the current ISR : {len(self.isr)} is insufficient to satisfy the min.isr requirement "
                 f"of {self.min_in_sync} for partition {self}"

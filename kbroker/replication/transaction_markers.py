@@ -70,7 +70,7 @@ class MarkerWriter:
         if coordinator is not None:
             coordinator.check_partition(index)
         log = partition.log
-        log.producer_state.check_final_epoch(
+        log.producer_state.validate_final_epoch(
             marker.producer_id, marker.producer_epoch, marker.transaction_version, log.log_end_offset
         )
         control_type = ControlType.COMMIT if marker.is_commit else ControlType.ABORT

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.records.record_batch import check_crc, iterate_batches
+from kbroker._fast.records.record_batch import iterate_batches, validate_crc
 from kbroker.config import LogConfig
 from kbroker.records.batch import Record, iterate_records
 from kbroker.storage.files.filesystem import SYSTEM_FILES
@@ -106,7 +106,7 @@ def batches_below(paths: list[Path], end: int) -> Held:
         for info in iterate_batches(data):
             if info.base_offset >= end:
                 return found
-            check_crc(data, info)
+            validate_crc(data, info)
             header = (
                 info.base_offset,
                 info.last_offset,

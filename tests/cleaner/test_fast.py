@@ -13,7 +13,7 @@ from kbroker._fast.base.md5 import md5, md5_many
 from kbroker._fast.clean.clean import END, FULL, OVERFLOW, SPECIAL, Compaction
 from kbroker._fast.clean.offset_map import OffsetMap
 from kbroker._fast.records.batch_info import BatchError, CorruptBatchError
-from kbroker._fast.records.record_batch import check_crc, iterate_batches, read_header, seal
+from kbroker._fast.records.record_batch import iterate_batches, read_header, seal, validate_crc
 from kbroker.records.batch import HEADER, Record, RecordBatchBuilder, iterate_records
 from tests.storage.batches import START_MS
 
@@ -123,7 +123,7 @@ def records_in(data: bytes | bytearray | memoryview) -> list[Record]:
     found: list[Record] = []
     data = bytes(data)
     for info in iterate_batches(data):
-        check_crc(data, info)
+        validate_crc(data, info)
         found += iterate_records(data, info)
     return found
 

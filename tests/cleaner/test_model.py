@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from kbroker._fast.records.record_batch import BatchInfo, check_crc, iterate_batches
+from kbroker._fast.records.record_batch import BatchInfo, iterate_batches, validate_crc
 from kbroker.records.batch import Record, iterate_records
 from kbroker.records.compression import Codec
 from kbroker.records.control import ControlType, read_end_transaction
@@ -43,7 +43,7 @@ def batches_of(log: UnifiedLog) -> list[tuple[BatchInfo, list[Record], bytes]]:
         data = Path(segment.path).read_bytes()[: segment.size]
         end = 0
         for info in iterate_batches(data):
-            check_crc(data, info)
+            validate_crc(data, info)
             found.append(
                 (info, list(iterate_records(data, info)), data[info.position : info.position + info.size_in_bytes])
             )

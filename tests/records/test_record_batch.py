@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.log.batch_rules import is_stored_as_sent
+from kbroker._fast.log.batch_rules import check_stored_as_sent
 from kbroker._fast.log.log_fields import AppendRules
 from kbroker._fast.records.record_batch import (
     BatchError,
@@ -17,13 +17,13 @@ from kbroker._fast.records.record_batch import (
     InvalidRecordsError,
     OldMagicError,
     TruncatedBatchError,
-    check_crc,
     iterate_batches,
     read_header,
     seal,
     stamp,
     stamp_timestamps,
     validate,
+    validate_crc,
 )
 from tests.records import reference
 from tests.records.reference import encode_batch, simple_records
@@ -214,7 +214,7 @@ def test_seal_makes_a_batch_of_header_and_payload() -> None:
     info = validate(batch)
     seal(batch, 3, info)
     assert (info.compression, info.size_in_bytes) == (3, len(batch))
-    check_crc(batch, read_header(batch))
+    validate_crc(batch, read_header(batch))
 
 
 def test_batches_in_a_row() -> None:
@@ -230,7 +230,7 @@ def test_check_crc_needs_the_whole_batch() -> None:
     """A checksum would be taken over memory behind the buffer."""
     batch = good_batch()
     with pytest.raises(TruncatedBatchError):
-        check_crc(batch[:-1], read_header(batch))
+        validate_crc(batch[:-1], read_header(batch))
 
 
 LONG = st.integers(-(2**63), 2**63 - 1) | st.integers(-1000, 1000)
@@ -243,7 +243,7 @@ def test_time_bounds_at_the_edges_of_64_bits(timestamp: int, now_ms: int, before
     batch = encode_batch(simple_records([b"v"]), 1, base_timestamp=timestamp, max_timestamp=timestamp)
     expected = timestamp == -1 or (timestamp > -1 and now_ms - before_ms <= timestamp <= now_ms + after_ms)
     rules = AppendRules(len(batch), before_ms, after_ms, 2**31 - 1, False, 0, 0)
-    assert is_stored_as_sent(rules, validate(batch), len(batch), now_ms) == expected
+    assert check_stored_as_sent(rules, validate(batch), len(batch), now_ms) == expected
 
 
 @pytest.mark.parametrize(
@@ -254,11 +254,11 @@ def test_what_is_not_plain(fields: dict[str, int]) -> None:
     times = {"base_timestamp": 5, "max_timestamp": 5}
     payload = simple_records([b"v"])
     rules = AppendRules(1_000, 0, 0, 2**31 - 1, False, 0, 0)
-    assert is_stored_as_sent(rules, validate(encode_batch(payload, 1, **times)), 1_000, 5)
-    assert is_stored_as_sent(rules, validate(encode_batch(payload, 1, attributes=0x10, **times)), 1_000, 5)
-    assert not is_stored_as_sent(rules, validate(encode_batch(payload, 1, **{**times, **fields})), 1_000, 5)
-    assert not is_stored_as_sent(rules, read_header(encode_batch(payload, 1, **times)), 1_000, 5)
-    assert not is_stored_as_sent(rules, validate(encode_batch(payload, 1, **times)), 1_001, 5)
+    assert check_stored_as_sent(rules, validate(encode_batch(payload, 1, **times)), 1_000, 5)
+    assert check_stored_as_sent(rules, validate(encode_batch(payload, 1, attributes=0x10, **times)), 1_000, 5)
+    assert not check_stored_as_sent(rules, validate(encode_batch(payload, 1, **{**times, **fields})), 1_000, 5)
+    assert not check_stored_as_sent(rules, read_header(encode_batch(payload, 1, **times)), 1_000, 5)
+    assert not check_stored_as_sent(rules, validate(encode_batch(payload, 1, **times)), 1_001, 5)
     keys = AppendRules(1_000, 0, 0, 2**31 - 1, True, 0, 0)
     keyless = validate(encode_batch(payload, 1, **times))
-    assert is_stored_as_sent(keys, keyless, 1_000, 5) == (not keyless.keyless_count)
+    assert check_stored_as_sent(keys, keyless, 1_000, 5) == (not keyless.keyless_count)

@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-from kbroker._fast.records.record_batch import check_crc, iterate_batches, stamp, validate
+from kbroker._fast.records.record_batch import iterate_batches, stamp, validate, validate_crc
 from kbroker._fast.records.record_stream import walk_decompressed
 from kbroker.records.batch import Headers, Record, RecordBatchBuilder, iterate_records
 from kbroker.records.compression import Codec, iter_decompress
@@ -53,7 +53,7 @@ def read_segment(segment: bytes, codec: int) -> list[Record]:
     """Every record, after every check that the broker makes."""
     records: list[Record] = []
     for info in iterate_batches(segment):
-        check_crc(segment, info)
+        validate_crc(segment, info)
         assert info.compression == codec
         batch = bytearray(segment[info.position : info.position + info.size_in_bytes])
         # The walk wants a batch as a producer sends it; what the leader stamped does not matter to it.

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from kbroker._fast.log.batch_rules import roll_cause
+from kbroker._fast.log.log_fields import SegmentFields
 from kbroker.config import LogConfig
 from kbroker.errors import CorruptMessageError, OffsetOutOfRangeError, RecordListTooLargeError
 from kbroker.storage.log.log_values import FetchIsolation
-from kbroker.storage.log.roll import RollReason, RollState, roll_reason
+from kbroker.storage.log.roll import RollReason, roll_reason
 from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import (
     START_MS,
@@ -164,29 +166,49 @@ def test_tiny_index_makes_an_empty_segment_anew(tmp_path: Path) -> None:
     assert read_all(log) == [(i, b"%05d" % i) for i in range(3)]
 
 
-BASE_STATE = RollState(100, 500, START_MS, START_MS, 0, False, 100, 120, START_MS, START_MS)
+class _Segment(SegmentFields):
+    """A segment from offset 100 on with 500 bytes, of which the first batch has the time START_MS."""
+
+    size, created_ms, first, roll_jitter_ms = 500, START_MS, START_MS, 0
+
+    def __init__(self) -> None:
+        self.base_offset = 100
+
+    def first_timestamp(self) -> int:
+        return self.first if self.size else -1
+
+
+BATCH = {"size": 100, "last_offset": 120, "max_timestamp": START_MS, "now_ms": START_MS}
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("segment_change", "batch_change", "expected"),
     [
-        ({}, None),
-        ({"batch_size": 501}, RollReason.SIZE),
-        ({"batch_size": 500}, None),
-        ({"batch_max_timestamp": START_MS + 1000}, None),
-        ({"batch_max_timestamp": START_MS + 1001}, RollReason.TIME),
-        ({"batch_max_timestamp": START_MS + 991, "jitter_ms": 10}, RollReason.TIME),
-        ({"batch_max_timestamp": START_MS + 5000, "size": 0}, None),
-        ({"first_timestamp": -1, "now_ms": START_MS + 1001}, RollReason.TIME),
-        ({"first_timestamp": -1, "now_ms": START_MS + 1000}, None),
-        ({"indexes_full": True}, RollReason.INDEX_FULL),
-        ({"batch_last_offset": 100 + (1 << 31)}, RollReason.OFFSET_OVERFLOW),
-        ({"batch_last_offset": 100 + (1 << 31) - 1}, None),
+        ({}, {}, None),
+        ({}, {"size": 501}, RollReason.SIZE),
+        ({}, {"size": 500}, None),
+        ({}, {"max_timestamp": START_MS + 1000}, None),
+        ({}, {"max_timestamp": START_MS + 1001}, RollReason.TIME),
+        ({"roll_jitter_ms": 10}, {"max_timestamp": START_MS + 991}, RollReason.TIME),
+        ({"size": 0}, {"max_timestamp": START_MS + 5000}, None),
+        ({"first": -1}, {"now_ms": START_MS + 1001}, RollReason.TIME),
+        ({"first": -1}, {"now_ms": START_MS + 1000}, None),
+        ({"first": -1}, {"now_ms": START_MS + 1001, "max_timestamp": -500}, RollReason.TIME),
+        ({"indexes_full": True}, {}, RollReason.INDEX_FULL),
+        ({}, {"last_offset": 100 + (1 << 31)}, RollReason.OFFSET_OVERFLOW),
+        ({}, {"last_offset": 100 + (1 << 31) - 1}, None),
     ],
 )
-def test_roll_rules(change: dict[str, Any], expected: RollReason | None) -> None:
+def test_roll_rules(segment_change: dict[str, Any], batch_change: dict[str, Any], expected: RollReason | None) -> None:
     """Segments would be cut at other places than Kafka's."""
-    assert roll_reason(BASE_STATE._replace(**change), 1000, 1000) is expected
+    segment: Any = _Segment()
+    for name, value in segment_change.items():
+        setattr(segment, name, value)
+    batch = BATCH | batch_change
+    assert roll_reason(segment, 1000, 1000, **batch) is expected
+    # By what the segment knows then, the fast path does not take what belongs into another one.
+    cause = roll_cause(segment, 1000, segment.size, batch["size"], batch["last_offset"], batch["max_timestamp"])
+    assert expected is None or cause
 
 
 def test_flush_messages_and_recovery_point(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kbroker._fast.files.system_calls cimport iovec, system_calls
-from kbroker._fast.log.batch_rules cimport examine_batch, rules_at
-from kbroker._fast.log.fast_append cimport RELEASE_GIL_BYTES, admit, count_in, ends_at, follows, write_by
+from kbroker._fast.log.append_steps cimport ask_for_fsync, count_in
+from kbroker._fast.log.batch_rules cimport check_batch, rules_at
+from kbroker._fast.log.fast_append cimport RELEASE_GIL_BYTES, check_sequence, checked_header, ends_at, write_by
 from kbroker._fast.records.batch_info cimport BatchInfo
 from kbroker._fast.records.layout cimport COMPRESSION_MASK, STAMPED_BYTES
 from kbroker._fast.records.native_payloads cimport borrow_codecs
@@ -29,7 +30,7 @@ cdef enum:
 cdef (Codecs*)[MOST_WORKERS] codecs_of
 
 
-cdef void examine_group(Group* self, Codecs* codecs) noexcept nogil:
+cdef void check_group(Group* self, Codecs* codecs) noexcept nogil:
     """Gives the batches that are in order their offsets."""
     cdef int64_t offset = self.first_offset
     cdef Member* member
@@ -37,7 +38,7 @@ cdef void examine_group(Group* self, Codecs* codecs) noexcept nogil:
     for index in range(self.count):
         member = &self.members[index]
         member.offset = -1
-        if examine_batch(&self.rules, member.data, member.size, member.header, &member.walk, codecs):
+        if check_batch(&self.rules, member.data, member.size, member.header, &member.walk, codecs):
             member.offset = offset
             offset += <int64_t> member.header.last_offset_delta + 1
             self.wanted += member.size
@@ -80,7 +81,7 @@ cdef void take_back_stamps(Group* self) noexcept nogil:
 
 
 cdef void do_group(void* item, int worker) noexcept nogil:
-    examine_group(<Group*> item, codecs_of[worker])
+    check_group(<Group*> item, codecs_of[worker])
     write_group(<Group*> item)
 
 
@@ -117,11 +118,11 @@ cdef class AppendGroup:
         cdef BatchInfo info
         if count == GROUP_BATCHES:
             return False
-        info = admit(
+        info = checked_header(
             self.log, data, size, self.group.leader_epoch, self.next_offset, self.group.position + self.total,
             transactional,
         )
-        if info is None or self._knows_producer(&info.header) or not follows(self.log, info):
+        if info is None or self._knows_producer(&info.header) or not check_sequence(self.log, info):
             return False
         self.infos.append(info)
         member.data = data
@@ -184,12 +185,11 @@ cdef class AppendGroup:
                 if member.offset >= 0:
                     info = self.infos[index]
                     info.take_walk(&member.walk)
-                    count_in(self.log, self.segment, info, member.offset, member.size)
+                    count_in(self.log, self.segment, info, member.offset, member.size, None, True)
         except BaseException:
             (<object> self.segment).cut_failed_write(self.file, self.group.position)
             raise
-        if self.log.committer_ is not None:
-            self.log.committer_.appended(self.log.local_.log_end_offset)
+        ask_for_fsync(self.log)
         return True
 
     cdef int undo(self) except -1:
@@ -220,7 +220,7 @@ cdef enum:
 
 @cython.nonecheck(True)
 cdef int write_groups(list groups, int count, HelperPool helper_pool) except -1:
-    """Examines and writes the first `count` groups, with helper threads where there is much to do.
+    """Checks and writes the first `count` groups, with helper threads where there is much to do.
 
     Others may run Python only while a single long group is written.
     """
@@ -239,7 +239,7 @@ cdef int write_groups(list groups, int count, HelperPool helper_pool) except -1:
         group = groups[index]
         if group.total and group.is_current():
             if group.file.pwrite is not None:
-                examine_group(&group.group, codecs_of[0])
+                check_group(&group.group, codecs_of[0])
                 group._write_by_hook()
                 continue
             items[pieces] = &group.group
@@ -248,7 +248,7 @@ cdef int write_groups(list groups, int count, HelperPool helper_pool) except -1:
     if pieces == 0:
         return 0
     if count == 1 and total >= RELEASE_GIL_BYTES:
-        examine_group(&group.group, codecs_of[0])
+        check_group(&group.group, codecs_of[0])
         with nogil:
             write_group(&group.group)
         return 0

@@ -11,10 +11,9 @@ cdef enum:
 cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms,
                        bint transactional) except -2
 cdef int64_t write_by(FileFields file, object data, int64_t position) except -2
-cdef BatchInfo admit(
+cdef BatchInfo checked_header(
     LogFields log, const uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t first, int64_t position,
     bint transactional
 )
-cdef bint follows(LogFields log, BatchInfo info) except -1
+cdef bint check_sequence(LogFields log, BatchInfo info) except -1
 cdef bint ends_at(LocalLogFields local, SegmentFields segment, int64_t position, int64_t offset) noexcept
-cdef int count_in(LogFields log, SegmentFields segment, BatchInfo info, int64_t first, int64_t size) except -1

@@ -1,4 +1,4 @@
-"""The append on the fast path: examine a batch, give it its offsets, write it, count it in.
+"""The append on the fast path: check a batch, give it its offsets, write it, count it in.
 
 Most batches are a producer's, uncompressed or in lz4 or zstd and not long, fit to be stored as they are, for a log
 whose active segment has room.  Those are appended here, one that goes on with an open transaction among them; for any
@@ -20,8 +20,8 @@ from kbroker._fast.records.layout cimport (
     STAMPED_BYTES,
     TRANSACTIONAL_MASK,
 )
-from kbroker._fast.log.batch_rules cimport BatchRules, examine_batch, fits_segment, rules_at
-from kbroker._fast.log.index cimport AppendTail
+from kbroker._fast.log.append_steps cimport ask_for_fsync, count_in
+from kbroker._fast.log.batch_rules cimport ROLL_NOT, BatchRules, check_batch, roll_cause, rules_at
 from kbroker._fast.log.log_fields cimport (
     AppendRules,
     FileFields,
@@ -38,8 +38,8 @@ from kbroker._fast.records.record_walk cimport Walk
 
 cdef enum:
     NOT_APPENDED = -1
-    # From this size on other threads may run while a batch is examined.
-    LONG_EXAMINATION_BYTES = 262144
+    # From this size on other threads may run while a batch is checked.
+    LONG_CHECK_BYTES = 262144
 
 
 @cython.nonecheck(True)
@@ -58,7 +58,7 @@ cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t le
     if segment is None or segment.tail is None:
         return NOT_APPENDED
     position = segment.tail.size
-    info = _examine(log, data, size, leader_epoch, now_ms, first, position, transactional)
+    info = _checked_batch(log, data, size, leader_epoch, now_ms, first, position, transactional)
     # Held, so that the descriptor stays open: another thread may have taken it from the segment, or do so in the write.
     file = segment.open_file_
     if info is None or file is None or not ends_at(local, segment, position, first):
@@ -66,19 +66,18 @@ cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t le
     if not _write(file, data, position, size, first, leader_epoch):
         (<object> segment).cut_failed_write(file, position)
         return NOT_APPENDED
-    count_in(log, segment, info, first, size)
-    if log.committer_ is not None:
-        log.committer_.appended(local.log_end_offset)
+    count_in(log, segment, info, first, size, None, True)
+    ask_for_fsync(log)
     return first
 
 
 @cython.nonecheck(True)
-cdef BatchInfo _examine(
+cdef BatchInfo _checked_batch(
     LogFields log, uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t now_ms, int64_t first,
     int64_t position, bint transactional
 ):
     """The batch's header, with what its records are; None where it is not appended here at this offset and position."""
-    cdef BatchInfo info = admit(log, data, size, leader_epoch, first, position, transactional)
+    cdef BatchInfo info = checked_header(log, data, size, leader_epoch, first, position, transactional)
     cdef BatchRules rules
     cdef Codecs* codecs = NULL
     cdef Walk walk
@@ -88,21 +87,21 @@ cdef BatchInfo _examine(
     rules = rules_at(log.append_rules, now_ms)
     if info.header.attributes & COMPRESSION_MASK:
         codecs = borrow_codecs()
-    if size < LONG_EXAMINATION_BYTES:
-        good = examine_batch(&rules, data, size, &info.header, &walk, codecs)
+    if size < LONG_CHECK_BYTES:
+        good = check_batch(&rules, data, size, &info.header, &walk, codecs)
     else:
         with nogil:
-            good = examine_batch(&rules, data, size, &info.header, &walk, codecs)
+            good = check_batch(&rules, data, size, &info.header, &walk, codecs)
     if codecs != NULL:
         give_back_codecs(codecs)
-    if not good or not follows(log, info):
+    if not good or not check_sequence(log, info):
         return None
     info.take_walk(&walk)
     return info
 
 
 @cython.nonecheck(True)
-cdef BatchInfo admit(
+cdef BatchInfo checked_header(
     LogFields log, const uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t first, int64_t position,
     bint transactional
 ):
@@ -117,24 +116,24 @@ cdef BatchInfo admit(
     if (
         rules is None or log.space_guard_.closed
         or leader_epoch != log.leader_epoch_cache_.latest_epoch
-        or not has_room(segment, rules, position, size)
+        or not check_room(segment, rules, position, size)
     ):
         return None
-    if not has_plain_attributes(data, size, rules, transactional):
+    if not check_attributes(data, size, rules, transactional):
         return None
     info = whole_batch(data, size)
-    if info is None or not fits_segment(
+    if info is None or roll_cause(
         segment, rules.segment_bytes, position, size, first + info.header.last_offset_delta, info.header.max_timestamp
-    ):
+    ) != ROLL_NOT:
         return None
     return info
 
 
 @cython.nonecheck(True)
-cdef bint follows(LogFields log, BatchInfo info) except -1:
+cdef bint check_sequence(LogFields log, BatchInfo info) except -1:
     """Whether the batch plainly follows what its producer, if it has one, wrote before."""
     cdef ProducerFields state = log.producer_state_
-    return info.header.producer_id < 0 or (len(state.verifications) == 0 and state.producers.follows(info))
+    return info.header.producer_id < 0 or (len(state.verifications) == 0 and state.producers.check_next(info))
 
 
 cdef bint ends_at(LocalLogFields local, SegmentFields segment, int64_t position, int64_t offset) noexcept:
@@ -145,35 +144,20 @@ cdef bint ends_at(LocalLogFields local, SegmentFields segment, int64_t position,
     )
 
 
-cdef bint has_room(SegmentFields segment, AppendRules rules, int64_t position, int64_t size) noexcept:
+cdef bint check_room(SegmentFields segment, AppendRules rules, int64_t position, int64_t size) noexcept:
     """Whether a batch may have so many bytes, for which blocks of the open file are reserved."""
     if segment is None or segment.open_file_ is None:
         return False
     return size <= rules.max_message_bytes and position + size <= segment.allocated_bytes
 
 
-cdef bint has_plain_attributes(const uint8_t* data, Py_ssize_t size, AppendRules rules, bint transactional) except -1:
+cdef bint check_attributes(const uint8_t* data, Py_ssize_t size, AppendRules rules, bint transactional) except -1:
     """Whether codec and kind of a batch are what is appended here: by the header alone, before its checksum."""
     cdef int codec
     if size <= RECORDS_POSITION or (data[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_MASK and not transactional):
         return False
     codec = data[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK
     return not codec or (serves(codec) and size < rules.long_bytes and rules.expansion_bytes > 0)
-
-
-@cython.nonecheck(True)
-cdef int count_in(LogFields log, SegmentFields segment, BatchInfo info, int64_t first, int64_t size) except -1:
-    """What follows for the log from a batch that was written at the end of the active segment."""
-    cdef AppendTail tail = segment.tail
-    cdef int64_t position = tail.size
-    cdef int64_t last = first + info.header.last_offset_delta
-    segment.recently_used = True
-    if tail.take(first, last, size, info.header.max_timestamp):
-        (<object> segment).index_batch(tail, last, position)
-    log.local_.log_end_offset = last + 1
-    if info.header.producer_id >= 0:
-        log.producer_state_.producers.remember(info, first, last)
-    return 0
 
 
 cdef bint _write(FileFields file, uint8_t* data, int64_t position, Py_ssize_t size, int64_t first,

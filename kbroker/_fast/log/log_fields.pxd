@@ -87,24 +87,47 @@ cdef class PartitionFields:
     cdef uint64_t named_in
 
 
-cdef inline int after_append(PartitionFields partition) except -1:
-    """Moves the high watermark behind an append where this replica alone decides; else `Partition` does."""
-    cdef LogFields log = partition.log_
-    if (not partition.commits_alone or log.committer_ is not None
-            or len(log.producer_state_.unreplicated) > 0):
-        (<object> partition).appended()
-        return 0
-    log.high_watermark = log.local_.log_end_offset
-    if len(partition.waiting) > 0:
-        partition.purgatory.mark(partition)
-    return 0
+# What is committed and what may be acknowledged: each rule once, for the paths in C, and for Python by way of methods
+# of `LogFields` and `PartitionFields`.  A partition alone moves the high watermark of its log up, by these.
+
+cdef inline bint raise_high_watermark(LogFields log, int64_t offset) except -1:
+    """Moves the high watermark up to `offset`, at most to the log end, and never down.  Whether it moved."""
+    if offset > log.local_.log_end_offset:
+        offset = log.local_.log_end_offset
+    if offset <= log.high_watermark:
+        return False
+    log.high_watermark = offset
+    if len(log.producer_state_.unreplicated) > 0:
+        (<object> log.producer_state_).on_high_watermark(offset)
+    return True
 
 
-cdef inline bint is_acknowledged(PartitionFields partition, int64_t last_offset, bint by_all) except -1:
+cdef inline bint has_min_isr(PartitionFields partition) except -1:
+    """Whether as many replicas are in sync as `min.insync.replicas` asks for: else nothing is committed."""
+    return len(partition.isr) >= partition.min_in_sync
+
+
+cdef inline bint acknowledges(PartitionFields partition, int64_t last_offset, bint by_all) except -1:
     """Whether the batch that ends with `last_offset` may be acknowledged; `by_all`: to a producer with acks=all."""
     if by_all:
         return partition.log_.high_watermark > last_offset
     return partition.log_.committer_ is None or not partition.log_.committer_.holds(last_offset)
+
+
+cdef inline int after_append(PartitionFields partition) except -1:
+    """Commits what can be behind an append: here where this replica alone decides and waits for no fsync, else
+    `Partition.advance` does.  Waiting fetches are looked at where there is something new for them."""
+    cdef LogFields log = partition.log_
+    cdef bint moved
+    if partition.commits_alone and log.committer_ is None:
+        moved = raise_high_watermark(log, log.local_.log_end_offset)
+    else:
+        (<object> partition).advance()
+        # Followers read up to the log end.
+        moved = not partition.commits_alone
+    if moved and len(partition.waiting) > 0:
+        partition.purgatory.mark(partition)
+    return 0
 
 
 cdef inline PartitionFields led_partition(object led, int32_t index, int32_t leader_epoch):

@@ -59,6 +59,7 @@ class LogFields:
     space_guard: Any
     leader_epoch_cache: Any
     producer_state: Any
+    def maybe_increment_high_watermark(self, offset: int) -> bool: ...
 
 class PurgatoryFields:
     due: bool
@@ -74,3 +75,7 @@ class PartitionFields:
     commits_alone: bool
     follower_throttled: bool
     purgatory: Any
+    @property
+    def has_min_isr(self) -> bool: ...
+    def is_acknowledged(self, last_offset: int, *, by_all: bool) -> bool: ...
+    def appended(self) -> None: ...

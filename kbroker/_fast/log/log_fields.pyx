@@ -13,6 +13,8 @@ Invariant: the base of a finished object has all of its parts; only what is docu
 (`committer`, `append_rules`, of a segment `tail`, `open_file` and `follow_ups`).
 """
 
+from libc.stdint cimport int64_t
+
 
 cdef class AppendRules:
     """What a topic's settings ask of a batch that is stored as it is.  Made anew with each change of the settings."""
@@ -99,6 +101,10 @@ cdef class LocalLogFields:
 cdef class LogFields:
     """Of `UnifiedLog`."""
 
+    def maybe_increment_high_watermark(self, int64_t offset) -> bool:
+        """Moves the high watermark up to `offset`, at most to the log end.  True when it moved."""
+        return raise_high_watermark(self, offset)
+
     @property
     def committer(self):
         return self.committer_
@@ -151,6 +157,19 @@ cdef class PurgatoryFields:
 
 cdef class PartitionFields:
     """Of `Partition`.  `commits_alone`: what this replica has durably is committed."""
+
+    @property
+    def has_min_isr(self) -> bool:
+        """Whether as many replicas are in sync as `min.insync.replicas` asks for."""
+        return has_min_isr(self)
+
+    def is_acknowledged(self, int64_t last_offset, *, bint by_all) -> bool:
+        """Whether the batch that ends with `last_offset` may be acknowledged; `by_all`: to acks=all."""
+        return acknowledges(self, last_offset, by_all)
+
+    def appended(self) -> None:
+        """The log is longer: commits what can be, and wakes the fetches that wait for records."""
+        after_append(self)
 
     @property
     def log(self):

@@ -23,7 +23,7 @@ cdef class ProducerTable:
     cdef int32_t oldest
     cdef int32_t newest
     cdef void _free(self) noexcept
-    cdef bint follows(self, BatchInfo info) noexcept
+    cdef bint check_next(self, BatchInfo info) noexcept
     cdef bint remember(self, BatchInfo info, int64_t base_offset, int64_t last_offset) except -1
     cdef Producer* _at(self, int32_t at) noexcept nogil
     cdef int32_t _home(self, int64_t producer_id) noexcept nogil

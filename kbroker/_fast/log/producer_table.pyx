@@ -130,9 +130,9 @@ cdef class ProducerTable:
 
         False leaves the judgement to the caller, as does every transactional batch outside of an open transaction.
         """
-        return self.follows(info)
+        return self.check_next(info)
 
-    cdef bint follows(self, BatchInfo info) noexcept:
+    cdef bint check_next(self, BatchInfo info) noexcept:
         cdef const Header* header = &info.header
         cdef const Producer* record = self._find(header.producer_id)
         cdef bint transactional = (header.attributes & TRANSACTIONAL_MASK) != 0

@@ -9,6 +9,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memset
 
 from kbroker._fast.records.layout cimport CONTROL_MASK, LOG_OVERHEAD_BYTES, TRANSACTIONAL_MASK
+from kbroker._fast.log.batch_rules cimport MAX_RELATIVE_OFFSET
 from kbroker._fast.log.index cimport AppendTail, OffsetTable, TimeTable
 from kbroker._fast.log.segment_scan cimport Found, SegmentScan
 
@@ -16,7 +17,6 @@ cdef enum:
     SLOT_BITS = 12
     SLOTS = 4096                  # producers counted in one range; of more than fit, all batches are given
     BATCHES_OF_A_PRODUCER = 5
-    MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 
 
 cdef struct Seen:

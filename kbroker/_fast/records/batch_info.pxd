@@ -42,9 +42,6 @@ cdef class BatchInfo:
     cdef void take_walk(self, const Walk* walk) noexcept
 
 
-cdef bint walk_fits(
-    const Header* header, const Walk* walk, int64_t now_ms, int64_t before_ms, int64_t after_ms
-) noexcept nogil
 cdef BatchInfo make_info(const Header* header, Py_ssize_t position)
 cdef object header_error(int fault, const Header* header, Py_ssize_t left)
 cdef object walk_error(const Walk* walk)

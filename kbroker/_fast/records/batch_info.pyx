@@ -4,7 +4,7 @@
 """
 
 cimport cython
-from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t
 
 from kbroker._fast.base.cursor cimport kb_load16, kb_load32, kb_load64
 from kbroker._fast.records.layout cimport (
@@ -181,24 +181,6 @@ cdef class BatchInfo:
             f"BatchInfo(position={self.position}, size={self.size_in_bytes}, offsets={self.base_offset}.."
             f"{self.last_offset}, records={self.records_count}, attributes={self.attributes:#x})"
         )
-
-
-cdef bint walk_fits(
-    const Header* header, const Walk* walk, int64_t now_ms, int64_t before_ms, int64_t after_ms
-) noexcept nogil:
-    """Whether a producer's batch may be stored as it is, by header and the earliest and latest time of its records: no
-    control batch, base offset 0, a sequence where there is a producer, its own timestamps, which are at most so long
-    before and after now, and their true maximum in the header."""
-    if header.attributes & (TIMESTAMP_TYPE_MASK | CONTROL_MASK) or header.base_offset != 0:
-        return False
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        return False
-    if walk.max_timestamp != header.max_timestamp:
-        return False
-    # Unsigned, because the distance of two times may pass 63 bits.
-    if header.max_timestamp > now_ms and <uint64_t>header.max_timestamp - <uint64_t>now_ms > <uint64_t>after_ms:
-        return False
-    return walk.min_timestamp >= now_ms or <uint64_t>now_ms - <uint64_t>walk.min_timestamp <= <uint64_t>before_ms
 
 
 cdef BatchInfo make_info(const Header* header, Py_ssize_t position):

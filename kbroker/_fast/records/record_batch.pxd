@@ -7,7 +7,7 @@ from kbroker._fast.records.record_walk cimport Walk
 
 
 cdef BatchInfo whole_batch(const uint8_t* data, Py_ssize_t size)
-cdef bint examine(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept nogil
+cdef bint check_bytes(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept nogil
 
 
 cdef inline void stamp_at(uint8_t* data, int64_t base_offset, int32_t leader_epoch) noexcept nogil:

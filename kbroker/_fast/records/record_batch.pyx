@@ -111,7 +111,7 @@ cdef inline uint32_t _crc_of(const uint8_t* data, int32_t batch_length) noexcept
     )
 
 
-cdef bint examine(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept nogil:
+cdef bint check_bytes(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept nogil:
     """Checksum, then the walk of an uncompressed batch; True when all is well."""
     cdef Cursor cursor
     walk_init(walk, header.base_timestamp)
@@ -124,25 +124,25 @@ cdef bint examine(const uint8_t* data, const Header* header, Walk* walk, uint32_
     return walk_records(&cursor, walk, header.records_count)
 
 
-cdef bint _judge(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept:
-    """`examine`, without the GIL where that takes long."""
+cdef bint _check_long(const uint8_t* data, const Header* header, Walk* walk, uint32_t* crc) noexcept:
+    """`check_bytes`, without the GIL where that takes long."""
     cdef bint good
     if header.batch_length < RELEASE_GIL_BYTES:
-        return examine(data, header, walk, crc)
+        return check_bytes(data, header, walk, crc)
     with nogil:
-        good = examine(data, header, walk, crc)
+        good = check_bytes(data, header, walk, crc)
     return good
 
 
-cdef bint _counts_agree(const Header* header) noexcept:
+cdef bint _check_counts(const Header* header) noexcept:
     """A batch from a producer has as many records as offsets."""
     return header.records_count > 0 and <int64_t>header.last_offset_delta + 1 == header.records_count
 
 
-cdef object _check_counts(const Header* header):
+cdef object _validate_counts(const Header* header):
     """Checked before any record is looked at."""
     cdef int64_t offsets = <int64_t>header.last_offset_delta + 1
-    if _counts_agree(header):
+    if _check_counts(header):
         return None
     last = header.base_offset + header.last_offset_delta
     if offsets <= 0:
@@ -161,7 +161,7 @@ cdef object _crc_error(const Header* header, uint32_t computed):
     return CorruptBatchError(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
 
 
-def check_crc(buffer, BatchInfo info not None):
+def validate_crc(buffer, BatchInfo info not None):
     """CorruptBatchError when the checksum of the batch at `info.position` is wrong."""
     cdef Py_buffer view
     cdef uint32_t crc
@@ -194,12 +194,12 @@ def validate(buffer, Py_ssize_t pos=0, end=None, *, bint require_key=False):
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         info = _header_at(&view, pos, end, &left)
-        good = _judge(<const uint8_t*>view.buf + pos, &info.header, &walk, &crc)
+        good = _check_long(<const uint8_t*>view.buf + pos, &info.header, &walk, &crc)
     finally:
         PyBuffer_Release(&view)
     if crc != info.header.crc:
         raise _crc_error(&info.header, crc)
-    _check_counts(&info.header)
+    _validate_counts(&info.header)
     if not good:
         raise walk_error(&walk)
     if not info.header.attributes & COMPRESSION_MASK:
@@ -214,7 +214,7 @@ cdef BatchInfo whole_batch(const uint8_t* data, Py_ssize_t size):
     cdef Header header
     if parse_header(data, size, &header) != HEADER_OK or <int64_t> header.batch_length + LOG_OVERHEAD_BYTES != size:
         return None
-    return make_info(&header, 0) if _counts_agree(&header) else None
+    return make_info(&header, 0) if _check_counts(&header) else None
 
 
 cdef uint8_t* _writable_batch(object buffer, Py_buffer* view, Py_ssize_t pos) except NULL:

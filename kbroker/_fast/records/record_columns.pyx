@@ -190,7 +190,7 @@ cdef class RecordColumns:
                 self.done = True
                 return False
             if header.base_offset + header.last_offset_delta >= self.next_offset:
-                self._check_crc(data)
+                self._validate_crc(data)
                 if not self._is_left_out(data):
                     self._open_records(data)
                     return True
@@ -199,7 +199,7 @@ cdef class RecordColumns:
                 self.done = True
         return False
 
-    cdef int _check_crc(self, const uint8_t* data) except -1:
+    cdef int _validate_crc(self, const uint8_t* data) except -1:
         cdef uint32_t crc
         cdef size_t size = <size_t>(self.batch.header.batch_length - (ATTRIBUTES_POSITION - LOG_OVERHEAD_BYTES))
         with nogil:

@@ -15,7 +15,6 @@ class ProduceVersions:
         log_append_times: int,
         log_starts: int,
         record_errors: int,
-        zstd: int,
     ) -> None: ...
 
 class FastProduce(DirectAnswers):

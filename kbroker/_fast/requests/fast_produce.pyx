@@ -12,6 +12,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from kbroker._fast.log.batch_rules cimport takes_codec
 from kbroker._fast.log.append_group cimport AppendGroup, Member, write_groups
 from kbroker._fast.records.layout cimport ATTRIBUTES_POSITION, COMPRESSION_MASK
 from kbroker._fast.base.helper_pool cimport HelperPool
@@ -19,7 +20,7 @@ from kbroker._fast.net.direct cimport (
     MOST_REQUESTS, NAME_BYTES, DirectAnswers, DirectRequest, PartialAppend, put_size, put_topic
 )
 from kbroker._fast.base.growable cimport Growable, growable_free, growable_reserve
-from kbroker._fast.log.log_fields cimport PartitionFields, after_append, is_acknowledged
+from kbroker._fast.log.log_fields cimport PartitionFields, acknowledges, after_append, has_min_isr
 from kbroker._fast.base.monotonic cimport now_ns, wall_ms
 from kbroker._fast.base.slices cimport SLICE_NS
 from kbroker._fast.log.fast_append cimport append_at
@@ -31,7 +32,6 @@ from kbroker._fast.net.route import NO_RESPONSE
 
 cdef enum:
     REQUEST_TIMED_OUT = 7
-    ZSTD = 4
     # Of an answer: what stands before and behind its topics; around a topic's name; of a partition.
     FRAME_BYTES = 24
     TOPIC_BYTES = NAME_BYTES + 16
@@ -48,9 +48,8 @@ cdef class ProduceVersions:
     cdef ProduceLayout layout
 
     def __init__(self, int first, int last, int flexible, int topic_ids, int log_append_times, int log_starts,
-                 int record_errors, int zstd):
-        self.layout = ProduceLayout(first, last, flexible, topic_ids, log_append_times, log_starts, record_errors,
-                                    zstd)
+                 int record_errors):
+        self.layout = ProduceLayout(first, last, flexible, topic_ids, log_append_times, log_starts, record_errors)
 
 
 cdef class FastProduce(DirectAnswers):
@@ -141,7 +140,7 @@ cdef class FastProduce(DirectAnswers):
                 continue
             last = partition.log_.local_.log_end_offset - 1
             after_append(partition)
-            acknowledged = acknowledged and (rows.acks == 0 or is_acknowledged(partition, last, rows.acks < 0))
+            acknowledged = acknowledged and (rows.acks == 0 or acknowledges(partition, last, rows.acks < 0))
             appended.append((partition, first, last))
         if len(left) == len(appended):
             return None
@@ -254,10 +253,11 @@ cdef class FastProduce(DirectAnswers):
         if led is None or name in self.internal:
             return None
         partition = (<dict?> led).get(rows.index)
-        if partition is None or (rows.acks < 0 and len(partition.isr) < partition.min_in_sync):
+        if partition is None or (rows.acks < 0 and not has_min_isr(partition)):
             return None
-        if (version < self.layout.zstd and rows.size > ATTRIBUTES_POSITION + 1
-                and rows.records[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK == ZSTD):
+        if rows.size > ATTRIBUTES_POSITION + 1 and not takes_codec(
+            rows.records[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK, version
+        ):
             return None
         return partition
 
@@ -271,7 +271,7 @@ cdef class FastProduce(DirectAnswers):
         cdef DelayedBatch delayed
         if rows.acks == 0:
             return _NO_RESPONSE
-        if is_acknowledged(partition, last, rows.acks < 0):
+        if acknowledges(partition, last, rows.acks < 0):
             return self._encode_one(version, correlation_id, rows, 0, first, partition.log_.log_start_offset)
         delayed = DelayedBatch.__new__(DelayedBatch)
         delayed.path = self

@@ -28,7 +28,6 @@ cdef struct ProduceLayout:
     int log_append_times
     int log_starts
     int record_errors
-    int zstd
 
 
 cdef struct ProduceRows:

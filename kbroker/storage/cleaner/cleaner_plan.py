@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kbroker._fast.log.batch_rules import MAX_RELATIVE_OFFSET
 from kbroker.config import LogConfig
-from kbroker.storage.log.log_segment import MAX_RELATIVE_OFFSET
 from kbroker.storage.log.txn_index import AbortedTransaction
 from kbroker.types import TopicPartition
 

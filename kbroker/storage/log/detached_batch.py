@@ -55,14 +55,11 @@ class DetachedBatch:
         self._files.pwrite(self.file.fd, batch, 0)
         self.allocated_bytes = max(len(batch), preallocate_bytes)
 
-    def append_to(
-        self, segment: LogSegment, first: int, last: int, max_timestamp: int, batch: memoryview | bytearray
-    ) -> None:
+    def move_into(self, segment: LogSegment, batch: memoryview | bytearray) -> None:
         """Steps 2 and 3 for a batch that has been stamped; `segment` is empty.  OSError leaves the log as it was."""
         self._files.pwrite(self.file.fd, memoryview(batch)[:STAMPED_BYTES], 0)
         segment.take_file(self.path, self.file, self.allocated_bytes)
         self.path = ""
-        segment.account(first, last, len(batch), max_timestamp)
 
     def discard(self) -> None:
         """Removes the file, unless the log has taken it.  Runs anywhere."""

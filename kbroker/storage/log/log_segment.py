@@ -19,6 +19,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kbroker._fast.log.batch_rules import check_offset
 from kbroker._fast.log.batch_seek import FollowUps, max_timestamp_of
 from kbroker._fast.log.index import AppendTail
 from kbroker._fast.log.log_fields import SegmentFields
@@ -32,9 +33,6 @@ from kbroker.storage.log.segment_view import BatchLocation, Hole, SegmentConfig
 from kbroker.storage.log.txn_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kbroker._fast.records.batch_info import BatchInfo
     from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
 
 logger = logging.getLogger("kbroker.storage")
@@ -48,8 +46,8 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
-MAX_RELATIVE_OFFSET = 0x7FFFFFFF
-ASK_RULE = -2
+ASK_RULE = -(2**63)
+"""Of `roll_after_timestamp`: below every timestamp, so that each batch asks `storage.log.roll`."""
 ALLOCATE_FROM_BYTES = 4 << 20
 ALLOCATE_STEP_BYTES = 16 << 20
 NO_LIMIT = 1 << 62
@@ -304,46 +302,15 @@ class LogSegment(SegmentFields):
             self.indexes_full = self.offset_index.is_full or self.time_index.is_full
         return tail
 
-    def append(
-        self,
-        base_offset: int,
-        last_offset: int,
-        max_timestamp: int,
-        data: Buffer,
-        size: int,
-        *,
-        is_one: bool = True,
-    ) -> None:
-        """Writes one batch at the end, or several messages of the older formats, each of which is found by itself.
+    def write(self, data: Buffer, size: int, last_offset: int) -> None:
+        """Writes `size` bytes of batches up to `last_offset` at the end; `append_steps.count_in` counts them.
 
         OSError leaves everything as it was.
         """
-        tail = self.tail
-        if tail is None:
-            tail = self.prepare_append()
-        position = self._write(tail, last_offset, data, size)
-        if tail.append(base_offset, last_offset, size, max_timestamp):
-            self.index_batch(tail, last_offset if is_one else base_offset, position)
-        if not is_one:
-            tail.forget_batches()
-
-    def append_run(self, batches: Sequence[BatchInfo], data: Buffer, size: int) -> None:
-        """Writes several batches, one behind the other in `data`, at once.  OSError leaves everything as it was."""
-        tail = self.tail
-        if tail is None:
-            tail = self.prepare_append()
-        position = self._write(tail, batches[-1].last_offset, data, size)
-        for info in batches:
-            if tail.append(info.base_offset, info.last_offset, info.size_in_bytes, info.max_timestamp):
-                self.index_batch(tail, info.last_offset, position)
-            position += info.size_in_bytes
-
-    def _write(self, tail: AppendTail, last_offset: int, data: Buffer, size: int) -> int:
-        """Writes at the end; where that was."""
-        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+        if not check_offset(self, last_offset):
             raise SegmentOffsetOverflowError(f"offset {last_offset} does not fit a segment from {self.base_offset}")
+        position = self.prepare_append().size
         file = self.open_file or self.file()
-        position = tail.size
         try:
             if position + size > self.allocated_bytes:
                 self._cut_leftover(file)
@@ -352,11 +319,9 @@ class LogSegment(SegmentFields):
         except OSError:
             self.cut_failed_write(file, position)
             raise
-        self.recently_used = True
-        return position
 
     def take_file(self, path: str, file: SegmentFile, allocated_bytes: int) -> None:
-        """Replaces the log file of an empty segment; `account` counts the batch that it holds.
+        """Replaces the log file of an empty segment; `append_steps.count_in` counts the batch that it holds.
 
         OSError leaves everything as it was.
         """
@@ -367,7 +332,6 @@ class LogSegment(SegmentFields):
             self._hold(file)
         self.open_file = file
         self.allocated_bytes = allocated_bytes
-        self.recently_used = True
 
     def _allocate_ahead(self, file: SegmentFile, position: int, size: int) -> None:
         """Reserves the next blocks of a segment that has shown that it grows; it is written without them too."""
@@ -390,10 +354,10 @@ class LogSegment(SegmentFields):
         self.tail = AppendTail(position, max_timestamp, offset_of_max, interval + 1 if position else 0, interval)
 
     def account(self, base_offset: int, last_offset: int, size: int, max_timestamp: int) -> None:
-        """Counts and indexes a batch that lies in the file already, as `append` would have."""
+        """Counts and indexes a batch that recovery has found in the file."""
         tail = self.tail
         if tail is None:
-            raise RuntimeError("account() needs a tail: begin_rebuild() or take_file() first")
+            raise RuntimeError("account() needs a tail: begin_rebuild() first")
         position = tail.size
         if tail.append(base_offset, last_offset, size, max_timestamp):
             self.index_batch(tail, last_offset, position)

@@ -21,7 +21,14 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbroker._fast.log.batch_rules import is_stored_as_sent
+from kbroker._fast.log.batch_rules import (
+    ClientFault,
+    check_codec,
+    check_keys,
+    check_stored_as_sent,
+    check_times,
+    find_client_fault,
+)
 from kbroker._fast.log.log_fields import AppendRules
 from kbroker._fast.records.compressed_walk import walk_compressed
 from kbroker._fast.records.record_batch import (
@@ -73,7 +80,6 @@ ZSTD = Codec.ZSTD
 MIN_LONG = -(2**63)
 MAX_LONG = 2**63 - 1
 LATEST_PRODUCE_VERSION = 13
-FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 
 # An answer names at most so many records of a refused batch (Kafka names all, however many).
 MAX_RECORD_ERRORS = 2000
@@ -183,19 +189,17 @@ def validate_and_analyze(
     try:
         info = validate(view)
     except BatchError as error:
-        raise _refusal(error, view, config, origin, topic_partition, produce_version) from error
+        _validate_header(
+            view, _header_of(view, error, produce_version), error, config, origin, topic_partition, produce_version
+        )
+        raise InvalidRecordError(str(error)) from error
     size = info.size_in_bytes
-    if rules is not None and size == len(view) and is_stored_as_sent(rules, info, size, now_ms):
+    if rules is not None and size == len(view) and check_stored_as_sent(rules, info, size, now_ms):
         return AnalyzedBatch(info, view, 0, 0, False, size)
+    _validate_header(view, info, None, config, origin, topic_partition, produce_version)
     if size != len(view):
-        view = _only_batch(view, size, produce_version)
-    unsequenced = info.producer_id >= 0 and info.base_sequence < 0
-    if origin is AppendOrigin.CLIENT and (info.base_offset or info.is_control or unsequenced):
-        raise _client_refusal(info, topic_partition)
-    if size > config.max_message_bytes:
-        raise too_large(size, config, topic_partition)
-    if info.compression == ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
-        raise _no_zstd(produce_version)
+        # What follows is a batch that was cut off, which Kafka drops.
+        view = memoryview(view)[:size]
     return _analyze_fully(view, info, config, now_ms, topic_partition)
 
 
@@ -257,7 +261,7 @@ def _analyze_fully(
             raise InvalidRecordError(f"{error} in topic partition {topic_partition}") from error
         except InvalidRecordsError as error:
             raise InvalidRecordError(str(error)) from error
-    _check_records(view, info, source, config, now_ms, topic_partition)
+    _validate_records(view, info, source, config, now_ms, topic_partition)
     _settle_timestamps(stored, info, config, now_ms)
     return AnalyzedBatch(info, stored, source, target, stored is not view, len(stored))
 
@@ -296,19 +300,19 @@ def _recompress(
         for chunk in _payload(view, info):
             walker.feed(chunk)
             out += encoder.compress(chunk)
-            check_rebuilt_size(len(out), config, topic_partition)
+            validate_rebuilt_size(len(out), config, topic_partition)
         out += encoder.flush()
     else:
         # Such a batch was walked before, as a whole.
         out += compress(target, memoryview(view)[BATCH_OVERHEAD:], level)
-    check_rebuilt_size(len(out), config, topic_partition)
+    validate_rebuilt_size(len(out), config, topic_partition)
     if info.compression:
         walker.finish()
     seal(out, target, info)
     return out
 
 
-def check_rebuilt_size(size: int, config: LogConfig, topic_partition: object) -> None:
+def validate_rebuilt_size(size: int, config: LogConfig, topic_partition: object) -> None:
     """Raises MessageTooLargeError where a batch that was made anew is larger than the topic allows."""
     if size > config.max_message_bytes:
         raise MessageTooLargeError(
@@ -336,7 +340,7 @@ def _settle_timestamps(view: memoryview | bytearray, info: BatchInfo, config: Lo
         stamp_timestamps(view, 0, 0, info.max_record_timestamp, info)
 
 
-def _check_records(
+def _validate_records(
     view: memoryview | bytearray,
     info: BatchInfo,
     source: int,
@@ -348,16 +352,16 @@ def _check_records(
     append_time = config.message_timestamp_type != CREATE_TIME
     earliest = now_ms - config.message_timestamp_before_max_ms
     latest = now_ms + config.message_timestamp_after_max_ms
-    keyless = info.keyless_count > 0 and config.compact
+    keyless = not check_keys(config.compact, info.keyless_count)
     claimed = info.max_timestamp if info.timestamp_type else None
+    bounds = now_ms, config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     if append_time:
         untimely = claimed is not None
     elif claimed is not None:
         # Of a batch that claims append time, the header's time is every record's.
-        untimely = claimed != NO_TIMESTAMP and not earliest <= claimed <= latest
-        untimely = untimely or claimed == NO_TIMESTAMP
+        untimely = claimed == NO_TIMESTAMP or not check_times(claimed, claimed, *bounds)
     else:
-        untimely = info.min_record_timestamp < earliest or info.max_record_timestamp > latest
+        untimely = not check_times(info.min_record_timestamp, info.max_record_timestamp, *bounds)
     if not untimely and not keyless:
         return
     walker = RecordWalker(
@@ -404,52 +408,56 @@ def _rejection(errors: list[RecordError], untimely: bool, keyless_count: int) ->
     return error
 
 
-def _refusal(
-    error: BatchError,
+def _header_of(view: memoryview | bytearray, error: BatchError, produce_version: int) -> BatchInfo:
+    """The header of a batch with an error.  Raises where there is none of format 2."""
+    version = f"Produce requests with version {produce_version}"
+    if isinstance(error, TruncatedBatchError):
+        raise UnfitRequestError(f"{version} must have at least one record batch per partition") from error
+    if isinstance(error, OldMagicError):
+        raise UnfitRequestError(f"{version} are only allowed to contain record batches with magic version 2") from error
+    try:
+        return read_header(view)
+    except BatchError as unreadable:
+        raise CorruptMessageError(str(unreadable)) from unreadable
+
+
+def _validate_header(
     view: memoryview | bytearray,
+    info: BatchInfo,
+    error: BatchError | None,
     config: LogConfig,
     origin: AppendOrigin,
     topic_partition: object,
     produce_version: int,
-) -> KafkaError:
-    """The client's error for a bad batch, judged in Kafka's order: request, size, checksum, records."""
-    version = f"Produce requests with version {produce_version}"
-    if isinstance(error, TruncatedBatchError):
-        return UnfitRequestError(f"{version} must have at least one record batch per partition")
-    if isinstance(error, OldMagicError):
-        return UnfitRequestError(f"{version} are only allowed to contain record batches with magic version 2")
-    try:
-        info = read_header(view)
-    except BatchError:
-        return CorruptMessageError(str(error))
-    if info.compression == ZSTD and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
-        return _no_zstd(produce_version)
-    if origin is AppendOrigin.CLIENT and info.base_offset:
-        return _client_refusal(info, topic_partition)
+) -> None:
+    """Raises for the first rule, in Kafka's order, that a batch breaks by its header: of the request, then base offset,
+    size, checksum, counts, kind and sequence.  `error`: what `validate` has found."""
+    if not check_codec(info.compression, produce_version):
+        raise UnsupportedCompressionTypeError(
+            f"Produce requests with version {produce_version} are not allowed to use ZStandard compression"
+        ) from error
+    if info.size_in_bytes != len(view):
+        _validate_alone(view, info.size_in_bytes, produce_version)
+    fault = find_client_fault(info) if origin is AppendOrigin.CLIENT else ClientFault.CLIENT_FAULT_NONE
+    if fault == ClientFault.CLIENT_FAULT_BASE_OFFSET:
+        raise _client_refusal(fault, info, topic_partition) from error
     if info.size_in_bytes > config.max_message_bytes:
-        return too_large(info.size_in_bytes, config, topic_partition)
+        raise too_large(info.size_in_bytes, config, topic_partition) from error
     if isinstance(error, CorruptBatchError):
-        return CorruptMessageError(f"{error} in topic partition {topic_partition}.")
+        raise CorruptMessageError(f"{error} in topic partition {topic_partition}.") from error
     if isinstance(error, InvalidRecordsError) and error.batch_level:
-        return InvalidRecordError(f"{error} in topic partition {topic_partition}")
-    if origin is AppendOrigin.CLIENT and info.is_control:
-        return _client_refusal(info, topic_partition)
-    return InvalidRecordError(str(error))
+        raise InvalidRecordError(f"{error} in topic partition {topic_partition}") from error
+    if fault:
+        raise _client_refusal(fault, info, topic_partition) from error
 
 
-def _no_zstd(produce_version: int) -> KafkaError:
-    return UnsupportedCompressionTypeError(
-        f"Produce requests with version {produce_version} are not allowed to use ZStandard compression"
-    )
-
-
-def _client_refusal(info: BatchInfo, topic_partition: object) -> KafkaError:
-    if info.base_offset:
+def _client_refusal(fault: int, info: BatchInfo, topic_partition: object) -> KafkaError:
+    if fault == ClientFault.CLIENT_FAULT_BASE_OFFSET:
         return InvalidRecordError(
             f"The baseOffset of the record batch in the append to {topic_partition} should be 0, "
             f"but it is {info.base_offset}"
         )
-    if info.is_control:
+    if fault == ClientFault.CLIENT_FAULT_CONTROL:
         return InvalidRecordError(
             f"Clients are not allowed to write control records in topic partition {topic_partition}"
         )
@@ -466,12 +474,12 @@ def too_large(size: int, config: LogConfig, topic_partition: object) -> KafkaErr
     )
 
 
-def _only_batch(view: memoryview | bytearray, size: int, produce_version: int) -> memoryview:
-    """`view` without what follows its batch: cut-off bytes are dropped as Kafka does, a second batch is refused."""
+def _validate_alone(view: memoryview | bytearray, size: int, produce_version: int) -> None:
+    """Raises where another whole batch follows the one of `size` bytes."""
     try:
         read_header(view, size)
     except TruncatedBatchError:
-        return memoryview(view)[:size]
+        return
     except OldMagicError:
         pass
     except BatchError as error:

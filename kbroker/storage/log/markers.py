@@ -30,13 +30,13 @@ def read_marker(batch: memoryview | bytearray | bytes) -> ControlMarker | None:
     return ControlMarker(marker.control_type is ControlType.ABORT, marker.coordinator_epoch)
 
 
-def checked_marker(
+def validated_marker(
     state: ProducerState, info: BatchInfo, batch: memoryview | bytearray | bytes, offset: int
 ) -> ControlMarker | None:
     """The marker in a control batch that is to be appended; KafkaError when its coordinator has been replaced."""
     marker = read_marker(batch)
     if marker is not None:
-        state.check_marker(info, marker, offset)
+        state.validate_marker(info, marker, offset)
     return marker
 
 

@@ -20,6 +20,7 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kbroker._fast.log.batch_rules import check_keys, check_times
 from kbroker._fast.records.message_conversion import messages_of_records, records_of_messages, rewrite_messages
 from kbroker._fast.records.message_set import (
     MessageSet,
@@ -54,12 +55,12 @@ from kbroker.storage.log.log_validator import (
     LONG_BATCH_BYTES,
     AnalyzedBatch,
     AppendOrigin,
-    check_rebuilt_size,
     decompression_limit_bytes,
     level_of,
     takes_long,
     too_large,
     validate_and_analyze,
+    validate_rebuilt_size,
 )
 from kbroker.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
@@ -222,7 +223,7 @@ def _of_entries(request: _Request, origin: AppendOrigin) -> AnalyzedBatch | None
     if codec:
         return _of_wrapper(request, whole, read_stored_header(whole))
     found = walk_messages(whole, magic)
-    _check(request, found, found.append_time_count > 0)
+    _validate_messages(request, found, found.append_time_count > 0)
     target = request.codec_for(Codec.NONE)
     if config.message_magic == MAGIC_V2:
         return _batch(request, whole, found, Codec.NONE, target)
@@ -255,7 +256,7 @@ def _of_wrapper(request: _Request, whole: memoryview, info: BatchInfo) -> Analyz
         # The wrapper's time is that of all.
         inner = rewrite_messages(inner, info.magic, append_time=max(info.max_timestamp, 0))
         found = walk_messages(inner, info.magic)
-    _check(request, found, bool(info.magic and info.timestamp_type))
+    _validate_messages(request, found, bool(info.magic and info.timestamp_type))
     target = request.codec_for(codec)
     if config.message_magic == MAGIC_V2:
         return _batch(request, inner, found, codec, target)
@@ -335,7 +336,7 @@ def _batch(
         )
     )
     out += payload
-    check_rebuilt_size(len(out), config, request.topic_partition)
+    validate_rebuilt_size(len(out), config, request.topic_partition)
     seal(out, target)
     return AnalyzedBatch(read_header(out), out, source, target, True, len(out))
 
@@ -357,7 +358,7 @@ def _messages(request: _Request, messages: bytes, found: MessageSet, source: int
         view = wrap(messages, magic, target, found.count - 1, largest, flags, level)
         made = AnalyzedMessages(info, view, source, target, needs_rebuild=True)
     if target:
-        check_rebuilt_size(made.size_in_bytes, config, request.topic_partition)
+        validate_rebuilt_size(made.size_in_bytes, config, request.topic_partition)
     return made
 
 
@@ -368,7 +369,7 @@ def _largest(request: _Request, found: MessageSet, magic: int = MAGIC_V2) -> int
     return found.max_timestamp if magic else NO_TIMESTAMP
 
 
-def _check(request: _Request, found: MessageSet, claims_append_time: bool) -> None:
+def _validate_messages(request: _Request, found: MessageSet, claims_append_time: bool) -> None:
     """Raises where keys or times break the topic's rules."""
     config = request.config
     if config.log_append_time:
@@ -377,11 +378,15 @@ def _check(request: _Request, found: MessageSet, claims_append_time: bool) -> No
     else:
         earliest = request.now_ms - config.message_timestamp_before_max_ms
         latest = request.now_ms + config.message_timestamp_after_max_ms
-        if found.max_timestamp != NO_TIMESTAMP and not (
-            earliest <= found.min_timestamp and found.max_timestamp <= latest
+        if found.max_timestamp != NO_TIMESTAMP and not check_times(
+            found.min_timestamp,
+            found.max_timestamp,
+            request.now_ms,
+            config.message_timestamp_before_max_ms,
+            config.message_timestamp_after_max_ms,
         ):
             raise InvalidTimestampError(f"The timestamp should be within [{earliest}, {latest}]")
-    if config.compact and found.keyless_count:
+    if not check_keys(config.compact, found.keyless_count):
         raise InvalidRecordError(
             f"Compacted topic cannot accept message without key in topic partition {request.topic_partition}"
         )

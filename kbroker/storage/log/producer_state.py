@@ -5,7 +5,7 @@ append's offsets and a gap in the sequence is refused. Open transactions are kep
 one that is open, or ended but not below the high watermark yet, is the first unstable offset, where a READ_COMMITTED
 reader stops.
 
-    append     check(batch) -> duplicate or raise; write; update(batch) -> a transaction that the batch ended, or None
+    append     validate(batch) -> duplicate or raise; write; update(batch) -> a transaction that it ended, or None
     restart    load(snapshot) of the largest offset at or below the end, then update(batch) for each batch after it
 
 The first batch of a transaction needs a guard (KIP-890): `start_verification` gives one before the coordinator is asked
@@ -119,10 +119,10 @@ class ProducerState(ProducerFields):
 
     # -- append -------------------------------------------------------------------------------------------------------
 
-    def check(
+    def validate(
         self, info: BatchInfo, origin: AppendOrigin, offset: int, guard: VerificationGuard = NO_GUARD
     ) -> Duplicate | None:
-        """Judges a batch that has a producer id before it is written at `offset`.  Raises InvalidTxnStateError."""
+        """Looks at a batch that has a producer id before it is written at `offset`.  Raises InvalidTxnStateError."""
         if origin is AppendOrigin.CLIENT and not self.verifications and self.producers.is_next(info):
             return None
         if origin is AppendOrigin.REPLICATION:
@@ -133,15 +133,15 @@ class ProducerState(ProducerFields):
             if found is not None:
                 return Duplicate(*found)
         if info.is_transactional and not self.has_ongoing_transaction(info.producer_id, info.producer_epoch):
-            self._check_guard(info, entry, guard)
+            self._validate_guard(info, entry, guard)
         if info.is_control:
             if entry is not None:
-                self._check_epoch(entry, info.producer_epoch, offset)
+                self._validate_epoch(entry, info.producer_epoch, offset)
             return None
         if entry is not None:
-            self._check_epoch(entry, info.producer_epoch, offset)
+            self._validate_epoch(entry, info.producer_epoch, offset)
         if origin is AppendOrigin.CLIENT:
-            self._check_sequence(info, entry, offset)
+            self._validate_sequence(info, entry, offset)
         if entry is not None and not info.is_transactional and entry.current_txn_first_offset >= 0:
             raise InvalidTxnStateError(
                 f"Expected transactional write from producer {entry.producer_id} at offset {offset} in partition "
@@ -149,7 +149,7 @@ class ProducerState(ProducerFields):
             )
         return None
 
-    def _check_sequence(self, info: BatchInfo, entry: ProducerEntry | None, offset: int) -> None:
+    def _validate_sequence(self, info: BatchInfo, entry: ProducerEntry | None, offset: int) -> None:
         epoch, first = info.producer_epoch, info.base_sequence
         verification = self.verifications.get(info.producer_id)
         if verification is not None:
@@ -176,7 +176,7 @@ class ProducerState(ProducerFields):
         elif first != entry.next_sequence:
             raise self._out_of_order(entry, first, offset)
 
-    def check_marker(self, info: BatchInfo, marker: ControlMarker, offset: int) -> None:
+    def validate_marker(self, info: BatchInfo, marker: ControlMarker, offset: int) -> None:
         """Judges an end-of-transaction marker of a coordinator that may have been replaced.  Raises KafkaError."""
         entry = self.producers.get(info.producer_id)
         if entry is not None and entry.coordinator_epoch > marker.coordinator_epoch:
@@ -186,7 +186,7 @@ class ProducerState(ProducerFields):
                 f"{self._topic_partition}: {marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
             )
 
-    def check_final_epoch(self, producer_id: int, epoch: int, transaction_version: int, offset: int) -> None:
+    def validate_final_epoch(self, producer_id: int, epoch: int, transaction_version: int, offset: int) -> None:
         """Judges the epoch of a marker of transaction version 2 or later (KIP-890): there each has one of its own.
 
         InvalidProducerEpochError for a late one; one that is sent again, after the transaction has ended, is not.
@@ -200,7 +200,7 @@ class ProducerState(ProducerFields):
                 f"which is smaller than or equal to the last seen epoch {entry.producer_epoch}"
             )
 
-    def _check_epoch(self, entry: ProducerEntry, epoch: int, offset: int) -> None:
+    def _validate_epoch(self, entry: ProducerEntry, epoch: int, offset: int) -> None:
         if epoch < entry.producer_epoch:
             raise InvalidProducerEpochError(
                 f"Epoch of producer {entry.producer_id} at offset {offset} in {self._topic_partition} is {epoch}, "
@@ -221,8 +221,7 @@ class ProducerState(ProducerFields):
         completed = None
         if not info.is_control:
             if self.producers.note(info, base_offset, last_offset):
-                self._ongoing[base_offset] = info.producer_id
-                self._refresh_unstable()
+                self.begin_transaction(base_offset, info.producer_id)
         elif marker is not None:
             first = self.producers.end_transaction(info, marker.coordinator_epoch)
             if first >= 0:
@@ -230,6 +229,11 @@ class ProducerState(ProducerFields):
         if self.verifications and info.is_transactional:
             self._settle_verification(info)
         return completed
+
+    def begin_transaction(self, first_offset: int, producer_id: int) -> None:
+        """A batch was written that is the first of a transaction."""
+        self._ongoing[first_offset] = producer_id
+        self._refresh_unstable()
 
     # -- verification -------------------------------------------------------------------------------------------------
 
@@ -256,7 +260,7 @@ class ProducerState(ProducerFields):
         state = self.verifications.get(producer_id)
         return state.guard if state is not None else NO_GUARD
 
-    def _check_guard(self, info: BatchInfo, entry: ProducerEntry | None, guard: VerificationGuard) -> None:
+    def _validate_guard(self, info: BatchInfo, entry: ProducerEntry | None, guard: VerificationGuard) -> None:
         """A batch that begins a transaction must have been verified: Kafka's batchMissingRequiredVerification."""
         if entry is not None and info.producer_epoch < entry.producer_epoch:
             raise self._fenced(entry, info.producer_epoch)

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kbroker._fast.log.batch_rules import fits_segment
+from kbroker._fast.log.append_steps import count_in, request_fsync
+from kbroker._fast.log.batch_rules import roll_cause
 from kbroker._fast.records.record_batch import MAGIC_V2, BatchError, BatchInfo, TruncatedBatchError
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.errors import CorruptMessageError
@@ -38,8 +39,8 @@ def append_batches(log: Log, records: memoryview | bytearray | bytes) -> AppendR
     finally:
         # Also in front of a batch that is refused: the next fetch begins with that one.
         run.write()
-        if log.committer is not None and run.last >= 0:
-            log.committer.appended(run.last + 1)
+        if run.last >= 0:
+            request_fsync(log)
     if run.last < 0:
         return None
     return AppendResult(run.first, run.last, NO_TIMESTAMP, log.log_start_offset, False, run.size)
@@ -90,7 +91,7 @@ class _Run:
             return False
         limit = self._log.local.config.roll_bytes
         end = segment.tail.size + self._bytes
-        return fits_segment(segment, limit, end, info.size_in_bytes, info.last_offset, info.max_timestamp)
+        return not roll_cause(segment, limit, end, info.size_in_bytes, info.last_offset, info.max_timestamp)
 
     def write(self) -> None:
         """Writes what was taken.  KafkaStorageError: nothing of it was written."""
@@ -100,18 +101,16 @@ class _Run:
         self._batches, size, self._bytes = [], self._bytes, 0
         first, last = batches[0][0], batches[-1][0]
         try:
-            segment.append_run([info for info, _ in batches], self.view[first.position : first.position + size], size)
+            segment.write(self.view[first.position : first.position + size], size, last.last_offset)
         except OSError as error:
             raise log.storage_error("appending records", error) from error
-        self.first = first.base_offset if self.first < 0 else self.first
-        self.last = last.last_offset
-        self.size += size
-        log.local.log_end_offset = self.last + 1
         for info, marker in batches:
             if info.magic >= MAGIC_V2:
                 log.leader_epoch_cache.assign(info.partition_leader_epoch, info.base_offset)
-            if info.producer_id >= 0:
-                markers.update_producer(log, info, info.base_offset, info.last_offset, marker, segment)
+            count_in(log, segment, info, info.base_offset, info.size_in_bytes, marker, True)
+        self.first = first.base_offset if self.first < 0 else self.first
+        self.last = last.last_offset
+        self.size += size
 
 
 def _batches(view: memoryview) -> Iterator[BatchInfo]:

@@ -1,11 +1,17 @@
-"""When a log starts a new segment: Kafka's rules as a pure function."""
+"""When a log starts a new segment, by Kafka's rules: the rule of time, and the words for the broker's log.
+
+The rules themselves are `_fast/log/batch_rules.roll_cause`.  For it a segment knows the largest timestamp with which it
+takes a batch (`roll_after_timestamp`); what that is stands here.
+"""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
-from kbroker.storage.log.log_segment import MAX_RELATIVE_OFFSET, LogSegment
+from kbroker._fast.log.batch_rules import RollCause, roll_cause
+from kbroker.storage.log.log_segment import ASK_RULE, LogSegment
+
+ANY_TIME = 2**63 - 1
 
 
 class RollReason(Enum):
@@ -16,55 +22,37 @@ class RollReason(Enum):
     OFFSET_OVERFLOW = "the offset is too far from the segment's first"
 
 
-class RollState(NamedTuple):
-    """The active segment and the batch that is about to be appended.
+_REASONS: dict[int, RollReason] = {
+    RollCause.ROLL_SIZE: RollReason.SIZE,
+    RollCause.ROLL_TIME: RollReason.TIME,
+    RollCause.ROLL_INDEX_FULL: RollReason.INDEX_FULL,
+    RollCause.ROLL_OFFSET: RollReason.OFFSET_OVERFLOW,
+}
 
-    `first_timestamp` is the max timestamp of the segment's first batch, -1 when it has none.
+
+def time_limit(segment: LogSegment, segment_ms: int, now_ms: int) -> int:
+    """The largest timestamp with which a batch does not roll the segment by time; ASK_RULE where each does.
+
+    A segment's age is that of its records' own time, of the first batch on, and its file's where they have none.
     """
-
-    base_offset: int
-    size: int
-    created_ms: int
-    first_timestamp: int
-    jitter_ms: int
-    indexes_full: bool
-    batch_size: int
-    batch_last_offset: int
-    batch_max_timestamp: int
-    now_ms: int
+    if segment.size == 0:
+        return ANY_TIME
+    longest_ms = segment_ms - segment.roll_jitter_ms
+    first = segment.first_timestamp()
+    if first >= 0:
+        return min(first + longest_ms, ANY_TIME)
+    return ANY_TIME if now_ms - segment.created_ms <= longest_ms else ASK_RULE
 
 
-def state_before(segment: LogSegment, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> RollState:
-    """The state that decides whether a batch fits `segment`."""
-    return RollState(
-        segment.base_offset,
-        segment.size,
-        segment.created_ms,
-        segment.first_timestamp(),
-        segment.roll_jitter_ms,
-        segment.indexes_full,
-        size,
-        last_offset,
-        max_timestamp,
-        now_ms,
-    )
+def roll_reason(
+    segment: LogSegment, limit: int, segment_ms: int, size: int, last_offset: int, max_timestamp: int, *, now_ms: int
+) -> RollReason | None:
+    """Why a batch must go into a new segment; None when it fits the active one.
 
-
-def waited_ms(state: RollState) -> int:
-    """How long the segment has been filling: by its records' own time where they have one."""
-    if state.first_timestamp >= 0:
-        return state.batch_max_timestamp - state.first_timestamp
-    return state.now_ms - state.created_ms
-
-
-def roll_reason(state: RollState, segment_bytes: int, segment_ms: int) -> RollReason | None:
-    """Why the batch must go into a new segment; None when it fits the active one."""
-    if state.size > segment_bytes - state.batch_size:
-        return RollReason.SIZE
-    if state.size > 0 and waited_ms(state) > segment_ms - state.jitter_ms:
-        return RollReason.TIME
-    if state.indexes_full:
-        return RollReason.INDEX_FULL
-    if not 0 <= state.batch_last_offset - state.base_offset <= MAX_RELATIVE_OFFSET:
-        return RollReason.OFFSET_OVERFLOW
-    return None
+    The time limit is kept where it stays as it is: later batches up to it need no look at the segment.
+    """
+    segment.roll_after_timestamp = time_limit(segment, segment_ms, now_ms)
+    cause = roll_cause(segment, limit, segment.size, size, last_offset, max_timestamp)
+    if segment.first_timestamp() < 0:
+        segment.roll_after_timestamp = ASK_RULE
+    return _REASONS.get(cause)

@@ -5,13 +5,12 @@
 - `log_start_offset` moves up by retention and DeleteRecords, never past the high watermark;
 - `last_stable_offset` is the first unstable offset (an open transaction's first) where it lies below the high
   watermark, else that;
-- `high_watermark` is moved by the replica manager: with one replica straight to the log end after each append;
+- `high_watermark` is moved up by the partition alone (`replication.partition`), and falls only with a truncation;
 - `log_end_offset` is moved by appends and truncation alone.
 
 Append, in Kafka's order: analysis, offset assignment, epoch cache, size check, roll, producer state (a duplicate is
-answered with its first offsets), write, log end offset, producer update, transaction index, first unstable offset, then
-the committer where the settings ask for an fsync before the answer. A failure before the write changes nothing; a write
-that fails leaves the log at its last whole batch.
+answered with its first offsets), write, then the steps of `_fast/log/append_steps`.  A failure before the write changes
+nothing; a write that fails leaves the log at its last whole batch.
 
 All state belongs to the event loop: no locks, no await.
 """
@@ -25,7 +24,8 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from kbroker._fast.files.file_region import FileRegion
-from kbroker._fast.log.batch_rules import fits_segment
+from kbroker._fast.log.append_steps import count_in, request_fsync
+from kbroker._fast.log.batch_rules import roll_cause
 from kbroker._fast.log.log_fields import LogFields
 from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.config import LogConfig
@@ -36,11 +36,11 @@ from kbroker.storage.log.detached_batch import DetachedBatch, write_detached
 from kbroker.storage.log.group_commit import GroupCommit
 from kbroker.storage.log.leader_epoch_cache import EpochEndOffset, LeaderEpochCache
 from kbroker.storage.log.local_log import LocalLog, LogEnvironment, storage_error
-from kbroker.storage.log.log_segment import ASK_RULE, NO_LIMIT, DurableJob, LogSegment, SyncJob
+from kbroker.storage.log.log_segment import ASK_RULE, DurableJob, LogSegment, SyncJob
 from kbroker.storage.log.log_validator import AnalyzedBatch, append_rules, assign_offsets, validate_and_analyze
 from kbroker.storage.log.log_values import AppendOrigin, AppendResult, FetchData, FetchIsolation, TimestampOffset
 from kbroker.storage.log.producer_state import ControlMarker, ProducerState
-from kbroker.storage.log.roll import RollReason, roll_reason, state_before
+from kbroker.storage.log.roll import RollReason, roll_reason
 from kbroker.storage.log.space_guard import SpaceGuard
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 from kbroker.types import NO_TIMESTAMP, TopicPartition
@@ -149,7 +149,7 @@ class UnifiedLog(LogFields):
         active.config = active.config._replace(index_interval_bytes=config.index_interval_bytes)
         if active.tail is not None:
             active.tail.index_interval_bytes = config.index_interval_bytes
-            self._set_roll_deadline(active)
+        active.roll_after_timestamp = ASK_RULE
 
     @property
     def log_end_offset(self) -> int:
@@ -222,29 +222,32 @@ class UnifiedLog(LogFields):
         segment = self.segment_for(size, last, max_timestamp, first)
         marker: ControlMarker | None = None
         if info.producer_id >= 0:
-            duplicate = self.producer_state.check(info, origin, first, guard)
+            duplicate = self.producer_state.validate(info, origin, first, guard)
             if duplicate is not None:
                 return markers.duplicate_result(duplicate, self.log_start_offset, size)
             if info.is_control:
-                marker = markers.checked_marker(self.producer_state, info, data, first)
+                marker = markers.validated_marker(self.producer_state, info, data, first)
         try:
             if detached is None:
-                segment.append(first, last, max_timestamp, data, size, is_one=analyzed.is_one)
+                segment.write(data, size, last)
             else:
                 segment = self.segment_for(size, last, max_timestamp, first, alone=True)
-                detached.append_to(segment, first, last, max_timestamp, data)
+                detached.move_into(segment, data)
         except OSError as error:
             raise self.storage_error("appending records", error) from error
-        local.log_end_offset = last + 1
-        if info.producer_id >= 0:
-            markers.update_producer(self, info, first, last, marker, segment)
-        if self.committer is not None:
-            if detached is not None:
-                self.committer.renamed()
-            self.committer.appended(last + 1)
+        count_in(self, segment, info, first, size, marker, analyzed.is_one)
+        if detached is not None and self.committer is not None:
+            self.committer.renamed()
+        request_fsync(self)
         return AppendResult(
             first, last, max_timestamp if info.timestamp_type else NO_TIMESTAMP, self.log_start_offset, False, size
         )
+
+    def note_producer(
+        self, info: BatchInfo, first: int, last: int, marker: ControlMarker | None, segment: LogSegment
+    ) -> None:
+        """Of `append_steps.count_in`: a marker was written, or a batch while transactions are being verified."""
+        markers.update_producer(self, info, first, last, marker, segment)
 
     def _analyze(self, records: memoryview | bytearray, origin: AppendOrigin) -> AnalyzedBatch:
         return validate_and_analyze(
@@ -310,31 +313,24 @@ class UnifiedLog(LogFields):
         tail = segment.tail
         if tail is None:
             tail = segment.prepare_append()
-            self._set_roll_deadline(segment)
         limit = config.roll_bytes
-        if fits_segment(segment, limit, tail.size, size, last, max_timestamp) and not (alone and tail.size):
+        due = roll_cause(segment, limit, tail.size, size, last, max_timestamp)
+        if not due and not (alone and tail.size):
             return segment
         if size > limit:
             raise RecordListTooLargeError(
                 f"Message batch size is {size} bytes in append to partition {self.topic_partition}, "
                 f"which exceeds the maximum configured segment size of {limit}."
             )
-        state = state_before(segment, size, last, max_timestamp, self._clock.now_ms())
-        reason = RollReason.LARGE_BATCH if alone and tail.size else roll_reason(state, limit, config.segment_ms)
+        reason: RollReason | None = RollReason.LARGE_BATCH
+        if not (alone and tail.size):
+            reason = roll_reason(
+                segment, limit, config.segment_ms, size, last, max_timestamp, now_ms=self._clock.now_ms()
+            )
         if reason is None:
-            self._set_roll_deadline(segment)
             return segment
         self.roll(first, reason=reason)
         return self.local.segments.active
-
-    def _set_roll_deadline(self, segment: LogSegment) -> None:
-        """Saves later appends the full rule: no batch with a timestamp up to the deadline rolls by time.
-
-        ASK_RULE, below every timestamp, sends each append to the rule: an empty segment, or records without time.
-        """
-        first = segment.first_timestamp()
-        deadline = first + self._config.segment_ms - segment.roll_jitter_ms
-        segment.roll_after_timestamp = min(deadline, NO_LIMIT) if first >= 0 else ASK_RULE
 
     def roll(self, expected_next_offset: int | None = None, *, reason: RollReason | None = None) -> None:
         """Starts a new active segment at the log end (or a later expected offset) and flushes the old one aside."""
@@ -417,17 +413,6 @@ class UnifiedLog(LogFields):
         return self.leader_epoch_cache.end_offset_for(epoch, self.local.log_end_offset)
 
     # -- offsets ------------------------------------------------------------------------------------------------------
-
-    def maybe_increment_high_watermark(self, offset: int) -> bool:
-        """Moves the high watermark up to `offset`, at most to the log end.  True when it moved."""
-        if offset > self.local.log_end_offset:
-            offset = self.local.log_end_offset
-        if offset <= self.high_watermark:
-            return False
-        self.high_watermark = offset
-        if self.producer_state.unreplicated:
-            self.producer_state.on_high_watermark(offset)
-        return True
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """Moves the log start offset up.  OffsetOutOfRangeError past the high watermark.  True when it moved.

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from kbroker._fast.log.batch_rules import MAX_RELATIVE_OFFSET
 from kbroker._fast.log.index import TAIL_ENTRIES
 from kbroker._fast.log.segment_replay import account, last_of_each
 from kbroker._fast.log.segment_scan import SegmentScan
@@ -26,7 +27,7 @@ from kbroker.records.batch import empty_batch
 from kbroker.storage.files.log_dir_failure import suppressing_no_space
 from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log.local_log import LogEnvironment
-from kbroker.storage.log.log_segment import LEAST_BATCH_BYTES, MAX_RELATIVE_OFFSET, DurableJob, LogSegment, SyncJob
+from kbroker.storage.log.log_segment import LEAST_BATCH_BYTES, DurableJob, LogSegment, SyncJob
 from kbroker.storage.log.producer_state import ProducerState
 from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE, iterate_headers
 from kbroker.storage.log.segment_damage import (

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 
+from kbroker._fast.log.batch_rules import MAX_RELATIVE_OFFSET
 from kbroker.storage.log.local_log import LogEnvironment
-from kbroker.storage.log.log_segment import CLEANED_SUFFIX, LOG_SUFFIX, MAX_RELATIVE_OFFSET, SWAP_SUFFIX, LogSegment
+from kbroker.storage.log.log_segment import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, LogSegment
 from kbroker.storage.log.segment_batches import first_offset, iterate_headers
 
 COPY_BYTES = 1 << 20

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
+from kbroker._fast.log.batch_rules import MAX_RELATIVE_OFFSET
 from kbroker.records.batch import empty_batch
 from kbroker.storage.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
@@ -25,7 +26,6 @@ from kbroker.storage.files.open_files import OpenFiles
 from kbroker.storage.log.log_segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
-    MAX_RELATIVE_OFFSET,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     LogSegment,
