@@ -1,4 +1,4 @@
-"""Small values that every layer shares: names of partitions, 16-byte ids and their text form."""
+"""Small values that every layer shares: names of partitions and of internal topics, 16-byte ids and their text form."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+SHARE_GROUP_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+"""The log of a KRaft quorum, which is no topic of the cluster."""
 
 MAX_STRING_BYTES = 0x7FFF
 """The longest string that a request, an answer or a coordinator's record can hold, in UTF-8."""
@@ -34,6 +41,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def is_internal(topic: str) -> bool:
+    """Whether brokers themselves keep state in this topic; a name such as `__mine` alone says nothing."""
+    return topic in INTERNAL_TOPICS
 
 
 def uuid_to_text(value: bytes) -> str:

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 from kbroker.records.compression import Codec
 from kbroker.records.control import ControlType
 from kbroker.schemas.internal_records import decode_record, decodes, plain
+from kbroker.types import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from kbroker._fast.records.record_batch import BatchInfo
 
 Row = dict[str, object]
 
-NO_TIMESTAMP = -1
 SNAPSHOT_SUFFIX = ".checkpoint"
-METADATA_TOPIC = "__cluster_metadata"
 _MARKERS = {kind.value: kind.name for kind in ControlType if kind is not ControlType.UNKNOWN}
 _ENDS = (ControlType.ABORT.name, ControlType.COMMIT.name)
 
@@ -31,7 +30,7 @@ _ENDS = (ControlType.ABORT.name, ControlType.COMMIT.name)
 def topic_of(path: Path) -> str:
     """The topic whose partition directory a segment lies in; a snapshot is of the metadata log wherever it lies."""
     if path.name.endswith(SNAPSHOT_SUFFIX):
-        return METADATA_TOPIC
+        return CLUSTER_METADATA_TOPIC
     return path.absolute().parent.name.rpartition("-")[0]
 
 
@@ -113,7 +112,7 @@ def _contents(record: Any, info: BatchInfo, topic: str, print_data: bool) -> Row
     value = None if record.value is None else bytes(record.value)
     if info.is_control:
         return _control(key, value)
-    if topic == METADATA_TOPIC:
+    if topic == CLUSTER_METADATA_TOPIC:
         return _metadata(record)
     if decodes(topic):
         try:

@@ -20,7 +20,7 @@ from kbroker.cli.output import json_option, parse_pairs, print_errors, print_jso
 from kbroker.config import topic_config_rows
 from kbroker.errors import ErrorCode
 from kbroker.nearest import unknown_hint
-from kbroker.types import JsonObject
+from kbroker.types import JsonObject, is_internal
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -49,7 +49,7 @@ def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
             "replication_factor": max((len(p.replicas) for p in topic.partitions.values()), default=0),
         }
         for name, topic in sorted(_metadata(admin, cluster).topics.items())
-        if internal or not name.startswith("__")
+        if internal or not is_internal(name)
     ]
     if as_json:
         print_json(topics)

@@ -18,7 +18,7 @@ from kbroker.errors import ErrorCode, KafkaError, NotControllerError
 from kbroker.metadata.image import NO_CONTROLLER, PartitionImage
 from kbroker.metadata.store import ProducerIdBlock
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import ClusterImage, Endpoint, MetadataDelta
     from kbroker.protocol.messages import Message
 
-LAST_VERSION_BY_NAME = 1
-LAST_VERSION_WITHOUT_EPOCHS = 2
+LAST_VERSION_BY_NAME = schema("AlterPartitionRequest").last_version("topics.topic_name")
+LAST_VERSION_WITHOUT_EPOCHS = schema("AlterPartitionRequest").last_version("topics.partitions.new_isr")
 
 
 class ControllerChannel:

@@ -10,7 +10,23 @@ import re
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from kbroker.schemas import schema
+
 NOT_SENT = -1
+LEADER_DURING_DELETE = -2
+EPOCH_DURING_DELETE = -2
+"""What a controller's request says of a partition whose topic is being deleted."""
+
+# From which version on a controller's request, or its answer, has what: for both who sends it and who takes it.
+_STATES, _ANSWER = schema("LeaderAndIsrRequest"), schema("LeaderAndIsrResponse")
+TOPICS_IN_LEADER_AND_ISR = _STATES.first_version("topic_states")
+TOPIC_IDS_IN_LEADER_AND_ISR_ANSWER = _ANSWER.first_version("topics")
+TOPICS_IN_STOP = schema("StopReplicaRequest").first_version("topics")
+STATES_IN_STOP = schema("StopReplicaRequest").first_version("topic_states")
+TOPICS_IN_UPDATE = schema("UpdateMetadataRequest").first_version("topic_states")
+ENDPOINTS_IN_UPDATE = schema("UpdateMetadataRequest").first_version("live_brokers.endpoints")
+LISTENER_NAMES_IN_UPDATE = schema("UpdateMetadataRequest").first_version("live_brokers.endpoints.listener")
+_LAST_EPOCH_IN_FETCH = schema("FetchRequest").first_version("topics.partitions.last_fetched_epoch")
 LATEST = "3.9"
 
 
@@ -35,7 +51,7 @@ class ProtocolVersion:
     @property
     def truncates_on_fetch(self) -> bool:
         """Whether a fetch's answer says where logs part (KIP-595); else followers ask OffsetForLeaderEpoch."""
-        return self.fetch >= 12
+        return self.fetch >= _LAST_EPOCH_IN_FETCH
 
     @property
     def text(self) -> str:

@@ -13,12 +13,12 @@ from kbroker.protocol.api import ApiKey, response_header_version
 from kbroker.quotas.meters import QuotaKind, QuotaMeters
 from kbroker.quotas.mutation_quota import MutationQuota
 from kbroker.quotas.rules import Limit
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 
 if TYPE_CHECKING:
     from kbroker._fast.net.request_context import RequestContext
 
-FIRST_VERSION_WITH_SESSIONS = 7
+FIRST_VERSION_WITH_SESSIONS = schema("FetchRequest").first_version("session_id")
 # Behind the frame's length and the correlation id, and, in flexible headers, no tagged fields.
 _BODY_AT = 8
 _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")

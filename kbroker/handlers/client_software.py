@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.wire.codec import DecodeError
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 
 if TYPE_CHECKING:
     from kbroker.handlers.services import ClientConnection
 
-SOFTWARE_FROM = 3
+SOFTWARE_FROM = schema("ApiVersionsRequest").first_version("client_software_name")
 """The first version of ApiVersions that says it."""
 
 

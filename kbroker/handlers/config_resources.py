@@ -16,7 +16,7 @@ from kbroker.gate.access import may_cluster
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.image import ClusterImage
 
-KINDS_FROM = 1
+KINDS_FROM = schema("ListConfigResourcesRequest").first_version("resource_types")
 
 
 async def handle_list_config_resources(ctx: RequestContext, request: wire.ListConfigResourcesRequest) -> Struct:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.replication.commit_wait import CommitWait
+from kbroker.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     PartitionProduceResponse = wire.ProduceResponse.PartitionProduceResponse
 
 NO_OFFSET = -1
-NO_TIMESTAMP = -1
 
 
 class Unacknowledged(NamedTuple):

@@ -18,7 +18,7 @@ from kbroker.gate.access import require_cluster
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     ReplicaElectionResult = wire.ElectLeadersResponse.ReplicaElectionResult
     PartitionResult = wire.ElectLeadersResponse.PartitionResult
 
-TYPES_FROM = 1
+TYPES_FROM = schema("ElectLeadersRequest").first_version("election_type")
 
 
 async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRequest) -> Struct:

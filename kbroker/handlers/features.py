@@ -18,13 +18,13 @@ from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.features import FeatureUpdate
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
 
-RESULTS_UNTIL = 1
+RESULTS_UNTIL = schema("UpdateFeaturesResponse").last_version("results")
 
 
 async def handle_update_features(ctx: RequestContext, request: wire.UpdateFeaturesRequest) -> Struct:

@@ -28,7 +28,7 @@ from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import parse_versions
 from kbroker.replication.fetch_session import FetchPlan, PartitionKey
 from kbroker.replication.replica_selector import Reader
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
 
@@ -42,7 +42,7 @@ FetchResponse = wire.FetchResponse
 FetchableTopicResponse = FetchResponse.FetchableTopicResponse
 
 FIRST_VERSION, FIRST_VERSION_OF_BATCHES, LAST_VERSION = 0, 4, 18
-FIRST_VERSION_WITH_REPLICA_STATE = 15
+FIRST_VERSION_WITH_REPLICA_STATE = schema("FetchRequest").first_version("replica_state")
 # From so many named partitions on, a fetch is served in slices of the loop's time (2,000 take some 2 ms).
 MANY_PARTITIONS = 2_000
 # Such a fetch looks for data again after this time, at the least, and after so many times what looking took.

@@ -16,7 +16,7 @@ from kbroker.errors import (
     OffsetOutOfRangeError,
     UnknownTopicIdError,
 )
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.storage.log.log_values import FetchIsolation
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ PartitionData = wire.FetchResponse.PartitionData
 AbortedTransaction = wire.FetchResponse.AbortedTransaction
 EpochEndOffset = wire.FetchResponse.EpochEndOffset
 
-FIRST_VERSION_WITH_RACK = 11
-FIRST_VERSION_WITH_TOPIC_IDS = 13
-LAST_VERSION_WITH_HARD_LIMIT = 2
+FIRST_VERSION_WITH_RACK = schema("FetchRequest").first_version("rack_id")
+FIRST_VERSION_WITH_TOPIC_IDS = schema("FetchRequest").first_version("topics.topic_id")
+LAST_VERSION_WITH_HARD_LIMIT = schema("FetchRequest").first_version("max_bytes") - 1
 EMPTY = b""
 UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 

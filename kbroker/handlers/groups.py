@@ -40,7 +40,7 @@ from kbroker.handlers.share_offsets import delete_share_group
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,6 +51,16 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
 
 _GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
+# From which version on what is there.  Of the last three no field tells: KIP-932, KIP-394 and KIP-1043.
+_KEYS_FROM = schema("FindCoordinatorRequest").first_version("coordinator_keys")
+_REBALANCE_TIMEOUT_FROM = schema("JoinGroupRequest").first_version("rebalance_timeout_ms")
+_SKIPPED_ASSIGNMENT_FROM = schema("JoinGroupResponse").first_version("skip_assignment")
+_NULL_PROTOCOL_FROM = schema("JoinGroupResponse").first_version("protocol_type")
+_SYNC_PROTOCOL_FROM = schema("SyncGroupRequest").first_version("protocol_type")
+_LEAVING_MEMBERS_FROM = schema("LeaveGroupRequest").first_version("members")
+_SHARE_KEY_FROM = 6
+_KNOWN_MEMBER_ID_FROM = 4
+_GROUP_ID_NOT_FOUND_FROM = 6
 _STATE_TOPICS = {
     _GROUP_KEY: GROUP_METADATA_TOPIC,
     _TRANSACTION_KEY: TRANSACTION_STATE_TOPIC,
@@ -76,7 +86,7 @@ PORTION = 250
 async def handle_find_coordinator(ctx: RequestContext, request: wire.FindCoordinatorRequest) -> Struct:
     """FindCoordinator v0-v6."""
     response = wire.FindCoordinatorResponse
-    if ctx.api_version >= 4:
+    if ctx.api_version >= _KEYS_FROM:
         pace = ctx.services.slices.pace()
         coordinators = []
         for key in request.coordinator_keys:
@@ -108,7 +118,7 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> wire.Fin
             raise KafkaError.of(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
     except KafkaError as error:
         code = error.code
-        text = "" if ctx.api_version >= 4 and code in _UNEXPLAINED else str(error)
+        text = "" if ctx.api_version >= _KEYS_FROM and code in _UNEXPLAINED else str(error)
         return coordinator(key=key, error_code=code, error_message=text, node_id=_NO_NODE, port=-1)
     image = ctx.services.metadata_cache.image
     node_id = coordinator_node(image, topic, key)
@@ -126,7 +136,7 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> wire.Fin
 
 
 def _check_key_type(ctx: RequestContext, key_type: int) -> None:
-    if key_type in (_GROUP_KEY, _TRANSACTION_KEY) or (key_type == _SHARE_KEY and ctx.api_version >= 6):
+    if key_type in (_GROUP_KEY, _TRANSACTION_KEY) or (key_type == _SHARE_KEY and ctx.api_version >= _SHARE_KEY_FROM):
         return
     raise KafkaError.of(ErrorCode.INVALID_REQUEST, f"Coordinator key type {key_type} is not known.")
 
@@ -167,12 +177,12 @@ async def handle_join_group(ctx: RequestContext, request: wire.JoinGroupRequest)
             f"/{ctx.connection.peer_host}",
             request.session_timeout_ms,
             # v0 has no field for it, and its default would end every rebalance at once.
-            request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms,
+            request.rebalance_timeout_ms if version >= _REBALANCE_TIMEOUT_FROM else request.session_timeout_ms,
             request.protocol_type,
             tuple(protocols),
             request.reason,
-            requires_known_member_id=version >= 4,
-            supports_skipping_assignment=version >= 9,
+            requires_known_member_id=version >= _KNOWN_MEMBER_ID_FROM,
+            supports_skipping_assignment=version >= _SKIPPED_ASSIGNMENT_FROM,
         ),
         lambda result: reply.give(
             _join_response(version, result),
@@ -185,7 +195,7 @@ async def handle_join_group(ctx: RequestContext, request: wire.JoinGroupRequest)
 def _join_response(version: int, result: JoinResult) -> Struct:
     response = wire.JoinGroupResponse
     protocol_name = result.protocol_name
-    if protocol_name is None and version < 7:
+    if protocol_name is None and version < _NULL_PROTOCOL_FROM:
         protocol_name = ""
     return response(
         error_code=result.error,
@@ -209,7 +219,7 @@ def handle_sync_group(ctx: RequestContext, request: wire.SyncGroupRequest) -> St
     """SyncGroup v0-v5."""
     if not may_group(ctx, Operation.READ, request.group_id):
         return _sync_response(SyncResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    if ctx.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+    if ctx.api_version >= _SYNC_PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
         return _sync_response(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     reply = StateAnswer(ctx.services, in_next_turn=True)
     ctx.services.group_coordinator.sync(
@@ -258,7 +268,7 @@ async def handle_leave_group(ctx: RequestContext, request: wire.LeaveGroupReques
     """LeaveGroup v0-v5."""
     response = wire.LeaveGroupResponse
     pace = ctx.services.slices.pace()
-    if ctx.api_version <= 2:
+    if ctx.api_version < _LEAVING_MEMBERS_FROM:
         leaving = [LeavingMember(request.member_id)]
     else:
         leaving = []
@@ -273,7 +283,7 @@ async def handle_leave_group(ctx: RequestContext, request: wire.LeaveGroupReques
             results += ctx.services.group_coordinator.leave(request.group_id, leaving[start : start + PORTION])
     except KafkaError as error:
         return response(error_code=error.code)
-    if ctx.api_version <= 2:
+    if ctx.api_version < _LEAVING_MEMBERS_FROM:
         return response(error_code=results[0].error)
     members = []
     for member_id, instance_id, code in results:
@@ -304,7 +314,7 @@ def _described(ctx: RequestContext, group_id: str, operations: int) -> wire.Desc
         group = ctx.services.group_coordinator.describe(group_id)
     except GroupIdNotFoundError as error:
         # Before v6 the state alone says it.
-        if ctx.api_version < 6:
+        if ctx.api_version < _GROUP_ID_NOT_FOUND_FROM:
             return response.DescribedGroup(group_id=group_id, group_state="Dead", authorized_operations=operations)
         return response.DescribedGroup(
             error_code=error.code,

@@ -10,15 +10,22 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.metadata_updates import MetadataUpdate
+from kbroker.cluster.protocol_version import (
+    LISTENER_NAMES_IN_UPDATE,
+    STATES_IN_STOP,
+    TOPIC_IDS_IN_LEADER_AND_ISR_ANSWER,
+    TOPICS_IN_LEADER_AND_ISR,
+    TOPICS_IN_UPDATE,
+)
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import require_cluster
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.image import BrokerImage, Endpoint, PartitionImage
 from kbroker.protocol.api import ApiKey
-from kbroker.replication.leader_and_isr import NO_LEADER_EPOCH, ReplicaState, ReplicaStop, Sender
+from kbroker.replication.leader_and_isr import ReplicaState, ReplicaStop, Sender
 from kbroker.schemas import wire
-from kbroker.types import ZERO_UUID, TopicPartition
+from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
@@ -26,12 +33,6 @@ if TYPE_CHECKING:
     from kbroker.replication.leader_and_isr import ControllerRequests
 
     FromController = wire.LeaderAndIsrRequest | wire.StopReplicaRequest | wire.UpdateMetadataRequest
-
-FIRST_WITH_TOPICS_IN_LEADER_AND_ISR = 2
-FIRST_WITH_TOPIC_IDS_IN_ANSWER = 5
-FIRST_WITH_STATES_IN_STOP = 3
-FIRST_WITH_TOPICS_IN_UPDATE = 5
-FIRST_WITH_LISTENER_NAMES = 3
 
 # The names of listeners where only the protocol's number is said.
 PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
@@ -66,7 +67,7 @@ async def handle_leader_and_isr(ctx: RequestContext, request: wire.LeaderAndIsrR
             topic_name=state.topic, partition_index=state.image.partition, error_code=code
         )
         rows.setdefault((state.topic, state.topic_id), []).append(row)
-    if ctx.api_version < FIRST_WITH_TOPIC_IDS_IN_ANSWER:
+    if ctx.api_version < TOPIC_IDS_IN_LEADER_AND_ISR_ANSWER:
         return response(partition_errors=[row for each in rows.values() for row in each])
     return response(
         topics=[
@@ -77,7 +78,7 @@ async def handle_leader_and_isr(ctx: RequestContext, request: wire.LeaderAndIsrR
 
 
 def _states(request: wire.LeaderAndIsrRequest, version: int) -> Iterator[ReplicaState]:
-    if version < FIRST_WITH_TOPICS_IN_LEADER_AND_ISR:
+    if version < TOPICS_IN_LEADER_AND_ISR:
         for row in request.ungrouped_partition_states:
             yield ReplicaState(row.topic_name, ZERO_UUID, _assigned(row), row.is_new)
         return
@@ -122,7 +123,7 @@ async def handle_stop_replica(ctx: RequestContext, request: wire.StopReplicaRequ
 
 
 def _stops(request: wire.StopReplicaRequest, version: int) -> Iterator[ReplicaStop]:
-    if version >= FIRST_WITH_STATES_IN_STOP:
+    if version >= STATES_IN_STOP:
         for state in request.topic_states:
             for row in state.partition_states:
                 name = TopicPartition(state.topic_name, row.partition_index)
@@ -144,7 +145,7 @@ def _named(request: wire.StopReplicaRequest, version: int) -> Iterable[TopicPart
 async def handle_update_metadata(ctx: RequestContext, request: wire.UpdateMetadataRequest) -> Struct:
     """UpdateMetadata v0-v8; see `cluster.metadata_updates`."""
     topics: dict[tuple[str, bytes], list[PartitionImage]] = {}
-    if ctx.api_version < FIRST_WITH_TOPICS_IN_UPDATE:
+    if ctx.api_version < TOPICS_IN_UPDATE:
         for row in request.ungrouped_partition_states:
             topics.setdefault((row.topic_name, ZERO_UUID), []).append(_described(row))
     else:
@@ -177,7 +178,7 @@ def _broker(row: wire.UpdateMetadataRequest.UpdateMetadataBroker, version: int) 
         return BrokerImage(row.id, {PROTOCOL_NAMES[0]: Endpoint(row.v0_host, row.v0_port)})
     named = {
         each.listener
-        if version >= FIRST_WITH_LISTENER_NAMES
+        if version >= LISTENER_NAMES_IN_UPDATE
         else PROTOCOL_NAMES.get(each.security_protocol, PROTOCOL_NAMES[0]): Endpoint(each.host, each.port)
         for each in row.endpoints
     }

@@ -20,7 +20,7 @@ from kbroker.gate.access import may_cluster, require_topic
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp, offsets_before
 from kbroker.storage.log.log_values import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -42,7 +42,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
-FIRST_VERSION_WITH_LEADER_EPOCH = 4
+FIRST_VERSION_WITH_LEADER_EPOCH = schema("ListOffsetsResponse").first_version("topics.partitions.leader_epoch")
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 # The first version of ListOffsets that may ask for each special timestamp.
 FIRST_VERSION_OF_TIMESTAMP = {

@@ -25,7 +25,7 @@ from kbroker.handlers.table import Handler
 from kbroker.handlers.zookeeper_offsets import commit_to_zookeeper, read_from_zookeeper
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import INT64_MAX
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
 
 if TYPE_CHECKING:
@@ -44,7 +44,12 @@ PartitionT = TypeVar("PartitionT")
 # What the coordinator is given at a time, some 2 ms of its work.
 PORTION = 250
 _NO_OFFSET = -1
-_TOPIC_IDS_SINCE = 10
+_TOPIC_IDS_SINCE = schema("OffsetFetchRequest").first_version("groups.topics.topic_id")
+_GROUPS_SINCE = schema("OffsetFetchRequest").first_version("groups")
+_CODE_OF_ALL_SINCE = schema("OffsetFetchResponse").first_version("error_code")
+_COMMIT_TIME_IN = schema("OffsetCommitRequest").first_version("topics.partitions.commit_timestamp")
+_RETENTION_SINCE = schema("OffsetCommitRequest").first_version("retention_time_ms")
+_RETENTION_UNTIL = schema("OffsetCommitRequest").last_version("retention_time_ms")
 
 
 # OffsetCommit
@@ -59,7 +64,7 @@ async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRe
     outcome = response.OffsetCommitResponsePartition
     cache = ctx.services.metadata_cache
     expire_timestamp = -1
-    if 2 <= version <= 4 and request.retention_time_ms >= 0:
+    if _RETENTION_SINCE <= version <= _RETENTION_UNTIL and request.retention_time_ms >= 0:
         expire_timestamp = min(ctx.services.clock.now_ms() + request.retention_time_ms, INT64_MAX)
     commits: list[PartitionCommit] = []
     slots: list[Slot] = []
@@ -90,7 +95,7 @@ async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRe
                         each.committed_offset,
                         each.committed_leader_epoch,
                         each.committed_metadata or "",
-                        each.commit_timestamp if version == 1 else -1,
+                        each.commit_timestamp if version == _COMMIT_TIME_IN else -1,
                         expire_timestamp,
                         topic.topic_id,
                     )
@@ -171,7 +176,7 @@ async def handle_offset_fetch(ctx: RequestContext, request: wire.OffsetFetchRequ
     """OffsetFetch v0-v10."""
     response = wire.OffsetFetchResponse
     pace = ctx.services.slices.pace()
-    if ctx.api_version >= 8:
+    if ctx.api_version >= _GROUPS_SINCE:
         groups = [await _fetch_group(ctx, group, request.require_stable, pace) for group in request.groups]
         return response(groups=groups)
     try:
@@ -194,7 +199,7 @@ async def _fetch_failed(
 ) -> wire.OffsetFetchResponse:
     """An error of the whole group; v0 and v1 have room for it only in each partition."""
     response = wire.OffsetFetchResponse
-    if ctx.api_version >= 2:
+    if ctx.api_version >= _CODE_OF_ALL_SINCE:
         return response(error_code=code)
     topics = []
     for topic in request.topics or ():

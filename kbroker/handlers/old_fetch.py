@@ -29,6 +29,7 @@ from kbroker.records.compression import CompressionError
 from kbroker.records.down_conversion import NoOlderCodecError, down_convert
 from kbroker.records.layout import BATCH_OVERHEAD
 from kbroker.schemas import wire
+from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -131,7 +132,7 @@ def _asked(request: wire.FetchRequest) -> list[_Asked]:
     for topic in request.topics:
         for row in topic.partitions:
             target = FetchTarget(
-                topic.topic, b"\0" * 16, row.partition, row.fetch_offset, row.partition_max_bytes, -1, -1, -1
+                topic.topic, ZERO_UUID, row.partition, row.fetch_offset, row.partition_max_bytes, -1, -1, -1
             )
             found[topic.topic, row.partition] = _Asked(topic.topic, target)
     return list(found.values())

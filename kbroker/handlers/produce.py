@@ -27,9 +27,10 @@ from kbroker.handlers.delayed_produce import Unacknowledged, answer_when_acknowl
 from kbroker.handlers.table import Handler
 from kbroker.handlers.transactional_produce import Guards, may_write_transactions, verify_batches
 from kbroker.log_output import RateLimitedLog
+from kbroker.metadata.topic_names import INTERNAL_TOPICS, is_internal
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import parse_versions
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.storage.log.log_validator import (
     AnalyzedBatch,
     AppendOrigin,
@@ -70,10 +71,9 @@ BatchIndexAndErrorMessage = ProduceResponse.BatchIndexAndErrorMessage
 
 ALL_REPLICAS = -1
 NO_ACKNOWLEDGEMENT = 0
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ADMIN_CLIENT_ID = "__admin_client"
 FIRST_VERSION, LAST_VERSION = 0, 13
-FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_TOPIC_IDS = schema("ProduceRequest").first_version("topic_data.topic_id")
 EMPTY = memoryview(b"")
 # Kafka tells where the log starts with every refusal but these.
 WITHOUT_LOG_START = frozenset(
@@ -275,7 +275,7 @@ def _partition(ctx: RequestContext, topic: Topic, index: int) -> Partition:
         topic.name = manager.topic_name(topic.topic_id)
     name = topic.name
     require_topic(ctx, Operation.WRITE, name)
-    if name in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
+    if is_internal(name) and ctx.client_id != ADMIN_CLIENT_ID:
         raise InvalidTopicError(f"Cannot append to internal topic {name}")
     partition: Partition = manager.partition(name, index)
     return partition

@@ -20,14 +20,14 @@ from kbroker.replication.commit_wait import CommitWait
 from kbroker.replication.share.acknowledgements import AcknowledgementBatch, check_batches
 from kbroker.replication.share.persister import SharePartitionKey
 from kbroker.replication.share.share_session import FINAL_EPOCH, ShareSession, TopicIdPartition
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
 
-FIRST_VERSION_WITH_RENEWAL = 2
+FIRST_VERSION_WITH_RENEWAL = schema("ShareFetchRequest").first_version("is_renew_ack")
 # No share-partition has more records under way, so no more can be acknowledged.
 MOST_RECORDS = 10_000
 _NOT_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})

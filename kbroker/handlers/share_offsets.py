@@ -26,6 +26,7 @@ from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.share.persister import UNINITIALIZED_START_OFFSET, SharePartitionKey
 from kbroker.schemas import wire
+from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -106,7 +107,7 @@ async def _described_topics(
             partitions.append(await _described_partition(ctx, group_id, image, index, refusal))
         topics.append(
             response.DescribeShareGroupOffsetsResponseTopic(
-                topic_name=name, topic_id=b"\x00" * 16 if image is None else image.topic_id, partitions=partitions
+                topic_name=name, topic_id=ZERO_UUID if image is None else image.topic_id, partitions=partitions
             )
         )
     return topics
@@ -185,7 +186,7 @@ async def handle_alter_offsets(ctx: RequestContext, request: wire.AlterShareGrou
         topics.append(
             response.AlterShareGroupOffsetsResponseTopic(
                 topic_name=asked.topic_name,
-                topic_id=b"\x00" * 16 if image is None else image.topic_id,
+                topic_id=ZERO_UUID if image is None else image.topic_id,
                 partitions=partitions,
             )
         )

@@ -15,15 +15,15 @@ from kbroker.gate.access import require_cluster
 from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
 
-FIRST_WITH_TOPIC_IDS = 2
-FIRST_WITH_EPOCHS = 3
+FIRST_WITH_TOPIC_IDS = schema("AlterPartitionRequest").first_version("topics.topic_id")
+FIRST_WITH_EPOCHS = schema("AlterPartitionRequest").first_version("topics.partitions.new_isr_with_epochs")
 NO_EPOCH = -1
 
 

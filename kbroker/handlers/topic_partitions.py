@@ -27,7 +27,7 @@ from kbroker.handlers.partition_view import alive_for, view
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal, is_legal
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 
 if TYPE_CHECKING:
     Topic = wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.image import PartitionImage, TopicImage
 
-NEWEST_METADATA_VERSION = 13
+NEWEST_METADATA_VERSION = schema("MetadataRequest").max_version
 SORTED_AT_ONCE = 2_000
 
 

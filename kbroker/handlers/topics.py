@@ -35,7 +35,7 @@ from kbroker.gate.authorizer import Operation
 from kbroker.handlers.config_entries import topic_entries
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.handlers")
 
 TOPIC_DELETION_DISABLED_FROM = 3
-CONFIGS_FROM = 5
+CONFIGS_FROM = schema("CreateTopicsResponse").first_version("topics.configs")
+TOPICS_BY_ID_FROM = schema("DeleteTopicsRequest").first_version("topics")
 # From these versions on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 Named = TypeVar("Named", NewTopic, NewPartitions)
 STRICT_CREATE, STRICT_GROW, STRICT_DELETE = 6, 3, 5
@@ -212,7 +213,7 @@ def _code_and_text(outcome: TopicOutcome) -> tuple[ErrorCode, str | None]:
 async def handle_delete_topics(ctx: RequestContext, request: wire.DeleteTopicsRequest) -> Struct:
     """DeleteTopics v0-v6; see the module's docstring."""
     response = wire.DeleteTopicsResponse
-    if ctx.api_version >= 6:
+    if ctx.api_version >= TOPICS_BY_ID_FROM:
         wanted = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         wanted = [(name, ZERO_UUID) for name in request.topic_names]

@@ -38,7 +38,7 @@ from kbroker.handlers.committed_state import answer_when_committed, ensure_group
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.storage.log.producer_state import EPOCH_PER_TRANSACTION
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
@@ -57,8 +57,8 @@ logger = logging.getLogger("kbroker.handlers")
 
 _INIT_KNOWS_FENCED = 4
 _KNOWS_FENCED = 2
-_BATCHED = 4
-_END_BUMPS_EPOCH = 5
+_BATCHED = schema("AddPartitionsToTxnRequest").first_version("transactions")
+_END_BUMPS_EPOCH = schema("EndTxnResponse").first_version("producer_epoch")
 
 _InitResponse = wire.InitProducerIdResponse
 _AddResponse = wire.AddPartitionsToTxnResponse

@@ -9,22 +9,16 @@ from __future__ import annotations
 import re
 
 from kbroker.errors import InvalidTopicError
-
-GROUP_METADATA_TOPIC = "__consumer_offsets"
-TRANSACTION_STATE_TOPIC = "__transaction_state"
-SHARE_GROUP_STATE_TOPIC = "__share_group_state"
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-
-INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
+from kbroker.types import CLUSTER_METADATA_TOPIC as CLUSTER_METADATA_TOPIC
+from kbroker.types import GROUP_METADATA_TOPIC as GROUP_METADATA_TOPIC
+from kbroker.types import INTERNAL_TOPICS as INTERNAL_TOPICS
+from kbroker.types import SHARE_GROUP_STATE_TOPIC as SHARE_GROUP_STATE_TOPIC
+from kbroker.types import TRANSACTION_STATE_TOPIC as TRANSACTION_STATE_TOPIC
+from kbroker.types import is_internal as is_internal
 
 MAX_NAME_LENGTH = 249
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-def is_internal(name: str) -> bool:
-    """Whether brokers themselves keep state in this topic."""
-    return name in INTERNAL_TOPICS
 
 
 def is_legal(name: str) -> bool:

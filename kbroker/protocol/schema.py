@@ -135,9 +135,34 @@ class MessageSchema:
         """The newest version."""
         return parse_versions(self.versions)[-1]
 
+    def first_version(self, path: str) -> int:
+        """The first version with the field that the path leads to, as in `topics.partitions.rack_id`."""
+        return parse_versions(self._field(path).versions)[0]
+
+    def last_version(self, path: str) -> int:
+        """The last version with the field that the path leads to."""
+        return parse_versions(self._field(path).versions)[-1]
+
+    def _field(self, path: str) -> Field:
+        """KeyError where the path leads to none."""
+        structs = {struct.name: struct.fields for struct in self.structs}
+        fields = self.fields
+        *outer, last = path.split(".")
+        for name in outer:
+            field = _named(name, fields)
+            fields = field.fields or structs.get(field.item_type, ())
+        return _named(last, fields)
+
     def is_flexible(self, version: int) -> bool:
         """Whether the version has compact types and tagged fields (KIP-482)."""
         return version in parse_versions(self.flexible)
+
+
+def _named(name: str, fields: tuple[Field, ...]) -> Field:
+    for field in fields:
+        if field.name == name:
+            return field
+    raise KeyError(name)
 
 
 def fields_of(schema: MessageSchema, version: int) -> list[Field]:

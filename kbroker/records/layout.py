@@ -1,4 +1,7 @@
-"""Where a record batch has what, in bytes from its beginning (KIP-98); `_fast/records/layout.pxd` has it for C."""
+"""Where a record batch (KIP-98) and a message of the formats before have what, in bytes from their beginning.
+
+The numbers are those of `_fast/records/layout.pxd`, which has them for C.
+"""
 
 from __future__ import annotations
 
@@ -18,3 +21,14 @@ MAX_TIMESTAMP_POSITION = POSITIONS["max_timestamp"]
 PRODUCER_ID_POSITION = POSITIONS["producer_id"]
 STAMPED_BYTES = POSITIONS["stamped"]
 """Base offset, length and leader epoch: what an append writes into a header, in front of what the checksum covers."""
+ATTRIBUTES_POSITION = POSITIONS["attributes"]
+"""Here begins what the checksum covers."""
+CRC_POSITION = POSITIONS["crc"]
+
+# Of messages of the formats before.
+MESSAGE_CRC_POSITION = POSITIONS["message_crc"]
+MESSAGE_CRC_START = POSITIONS["message_crc_start"]
+MESSAGE_ATTRIBUTES_POSITION = POSITIONS["message_attributes"]
+MESSAGE_TIMESTAMP_POSITION = POSITIONS["message_timestamp"]
+LEAST_STORED_BYTES = POSITIONS["message_fixed"]
+"""A message of the first format without key and value: nothing that is stored is smaller."""

@@ -30,7 +30,7 @@ from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.replication.follower_session import Ask, FollowerSession, Key
 from kbroker.replication.partition import Role
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -43,8 +43,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.replication.fetcher")
 
 LATEST, EARLIEST = -1, -2
-LAST_VERSION_BY_NAME = 12
-FIRST_VERSION_WITH_STATE = 15
+LAST_VERSION_BY_NAME = schema("FetchRequest").last_version("topics.topic")
+FIRST_VERSION_WITH_STATE = schema("FetchRequest").first_version("replica_state")
+FIRST_VERSION_WITH_LAST_EPOCH = schema("FetchRequest").first_version("topics.partitions.last_fetched_epoch")
+FIRST_VERSION_WITH_ONE_OFFSET = schema("ListOffsetsResponse").first_version("topics.partitions.offset")
 FIRST_BACKOFF_SECONDS = 0.02
 # A throttle may be lifted while a partition waits for it.
 LONGEST_THROTTLE_SECONDS = 0.5
@@ -253,7 +255,7 @@ class ReplicaFetcher:
                 partition=ask.partition,
                 current_leader_epoch=ask.leader_epoch,
                 fetch_offset=ask.offset,
-                last_fetched_epoch=ask.last_epoch if version >= LAST_VERSION_BY_NAME else -1,
+                last_fetched_epoch=ask.last_epoch if version >= FIRST_VERSION_WITH_LAST_EPOCH else -1,
                 log_start_offset=ask.log_start_offset,
                 partition_max_bytes=ask.max_bytes,
             )
@@ -411,7 +413,7 @@ class ReplicaFetcher:
         (found,) = topic.partitions
         if found.error_code:
             raise KafkaError.of(ErrorCode(found.error_code), "ListOffsets to the leader")
-        return int(found.offset if version > 0 else found.old_style_offsets[0])
+        return int(found.offset if version >= FIRST_VERSION_WITH_ONE_OFFSET else found.old_style_offsets[0])
 
     # -- truncation before the first fetch of an epoch -----------------------------------------------------------------
 

@@ -27,10 +27,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.metadata_updates import ConfigsOf, MetadataUpdate, metadata_delta
+from kbroker.cluster.protocol_version import EPOCH_DURING_DELETE
 from kbroker.errors import ErrorCode, KafkaError, StaleBrokerEpochError, StaleControllerEpochError
 from kbroker.metadata.image import PartitionImage, TopicImage, is_same_topic
 from kbroker.metadata.topic_names import is_internal
-from kbroker.types import ZERO_UUID, TopicPartition
+from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.replication")
 
 NO_BROKER_EPOCH = -1
-EPOCH_DURING_DELETE = -2
-NO_LEADER_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)

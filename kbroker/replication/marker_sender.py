@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
 from kbroker.metadata.image import NO_LEADER
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.storage.log.producer_state import EPOCH_PER_TRANSACTION
 from kbroker.types import TopicPartition
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from kbroker.replication.partition import Settled
     from kbroker.replication.transaction_markers import Marker, MarkerWriter
 
-# The highest that Kafka 3.9 serves; it has no transaction version.
-VERSION = 1
 # Transactions with an epoch each exist where all brokers serve this one.  Without it a marker that comes a second time,
 # late, would end the producer's next transaction.
-VERSION_OF_EPOCHS = 2
+VERSION_OF_EPOCHS = schema("WriteTxnMarkersRequest").first_version("markers.transaction_version")
+# The highest that Kafka 3.9 serves.
+VERSION = VERSION_OF_EPOCHS - 1
 MOST_IN_A_REQUEST = 1000
 
 

@@ -36,6 +36,7 @@ from kbroker.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
+from kbroker.records.layout import LENGTH_POSITION
 from kbroker.replication.follower import NO_FOLLOWER, Follower, in_sync_still, joining, may_join
 from kbroker.types import NO_LEADER_EPOCH, TopicPartition
 
@@ -385,7 +386,7 @@ class Partition(PartitionFields):
         self.leader_high_watermark = high_watermark
         if len(records):
             if log.log_start_offset == log.log_end_offset:
-                self._begin_within(int.from_bytes(records[:8], "big", signed=True))
+                self._begin_within(int.from_bytes(records[:LENGTH_POSITION], "big", signed=True))
             log.append_as_follower(records)
         if log.maybe_increment_high_watermark(high_watermark) and self.waiting:
             self.purgatory.mark(self)

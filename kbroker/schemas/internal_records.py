@@ -13,18 +13,18 @@ from typing import Any
 
 from kbroker.protocol.schema import MessageSchema
 from kbroker.schemas import family_messages, message
-from kbroker.types import uuid_to_text
+from kbroker.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC, uuid_to_text
 
 _INT16 = struct.Struct(">h")
 _FAMILIES: dict[str, tuple[str, ...]] = {
-    "__consumer_offsets": (
+    GROUP_METADATA_TOPIC: (
         "offset_records",
         "consumer_group_records",
         "share_group_records",
         "streams_group_records",
     ),
-    "__transaction_state": ("transaction_records",),
-    "__share_group_state": ("share_state",),
+    TRANSACTION_STATE_TOPIC: ("transaction_records",),
+    SHARE_GROUP_STATE_TOPIC: ("share_state",),
 }
 _CONSUMER_MESSAGES = {
     "subscription": "ConsumerProtocolSubscription",

@@ -25,7 +25,8 @@ from kbroker.handlers.fetch import FAST_FETCH as FETCH
 from kbroker.handlers.fetch import FetchableTopicResponse, FetchResponse
 from kbroker.handlers.fetch_partition import PartitionData
 from kbroker.handlers.produce import FAST_PRODUCE as PRODUCE
-from kbroker.handlers.produce import INTERNAL_TOPICS, PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from kbroker.handlers.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from kbroker.metadata.topic_names import INTERNAL_TOPICS
 from kbroker.records.compression import Codec
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition

@@ -38,7 +38,7 @@ def test_message_sets_become_batches_of_the_same_records(rows: Rows, magic: int,
     data = bytearray(encode_messages(records(rows, magic), magic, codec))
     analyzed = validate_records(data, LogConfig(), NOW_MS, produce_version=2)
     assert analyzed is not None
-    batch = bytes(analyzed.place(0, 7))
+    batch = bytes(analyzed.stamp(0, 7))
     info = validate(batch)
     assert (info.compression, info.records_count) == (codec, len(rows))
     assert list(iterate_records(batch)) == records(rows, magic)
@@ -67,7 +67,7 @@ def test_message_sets_are_stored_in_another_format(rows: Rows, magic: int, to: i
     config = LogConfig(message_format_version="0.10.2" if to else "0.9.0")
     analyzed = validate_records(data, config, NOW_MS, produce_version=2, log_end_offset=5)
     assert analyzed is not None
-    stored = bytes(analyzed.place(base, 7))
+    stored = bytes(analyzed.stamp(base, 7))
     assert len(stored) == analyzed.size_in_bytes
     found = [record for batch, _ in stored_batches(stored) for record in iterate_stored_records(batch)]
     expected = [each._replace(offset=base + each.offset) for each in records(rows, min(magic, to))]

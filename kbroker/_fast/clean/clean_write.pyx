@@ -6,10 +6,21 @@ from libc.string cimport memcpy
 from kbroker._fast.records.batch_info cimport Header, parse_header
 from kbroker._fast.records.layout cimport (
     ATTRIBUTES_POSITION,
+    BASE_OFFSET_POSITION,
+    BASE_SEQUENCE_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    BATCH_LENGTH_POSITION,
     COMPRESSION_MASK,
     CRC_POSITION,
     DELETE_HORIZON_MASK,
+    LAST_OFFSET_DELTA_POSITION,
     LOG_OVERHEAD_BYTES,
+    MAGIC_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    PARTITION_LEADER_EPOCH_POSITION,
+    PRODUCER_EPOCH_POSITION,
+    PRODUCER_ID_POSITION,
+    RECORDS_COUNT_POSITION,
     RECORDS_POSITION,
     TIMESTAMP_TYPE_MASK,
 )
@@ -28,18 +39,18 @@ cdef enum:
 
 cdef void write_header(uint8_t* out, const Header* header, int64_t size) noexcept nogil:
     """All of a header; `size` is the batch's.  The records must be in place, as the checksum is over them."""
-    kb_store64(out, <uint64_t>header.base_offset)
-    kb_store32(out + 8, <uint32_t>(size - LOG_OVERHEAD_BYTES))
-    kb_store32(out + 12, <uint32_t>header.partition_leader_epoch)
-    out[16] = 2
+    kb_store64(out + BASE_OFFSET_POSITION, <uint64_t>header.base_offset)
+    kb_store32(out + BATCH_LENGTH_POSITION, <uint32_t>(size - LOG_OVERHEAD_BYTES))
+    kb_store32(out + PARTITION_LEADER_EPOCH_POSITION, <uint32_t>header.partition_leader_epoch)
+    out[MAGIC_POSITION] = 2
     kb_store16(out + ATTRIBUTES_POSITION, <uint16_t>header.attributes)
-    kb_store32(out + 23, <uint32_t>header.last_offset_delta)
-    kb_store64(out + 27, <uint64_t>header.base_timestamp)
-    kb_store64(out + 35, <uint64_t>header.max_timestamp)
-    kb_store64(out + 43, <uint64_t>header.producer_id)
-    kb_store16(out + 51, <uint16_t>header.producer_epoch)
-    kb_store32(out + 53, <uint32_t>header.base_sequence)
-    kb_store32(out + 57, <uint32_t>header.records_count)
+    kb_store32(out + LAST_OFFSET_DELTA_POSITION, <uint32_t>header.last_offset_delta)
+    kb_store64(out + BASE_TIMESTAMP_POSITION, <uint64_t>header.base_timestamp)
+    kb_store64(out + MAX_TIMESTAMP_POSITION, <uint64_t>header.max_timestamp)
+    kb_store64(out + PRODUCER_ID_POSITION, <uint64_t>header.producer_id)
+    kb_store16(out + PRODUCER_EPOCH_POSITION, <uint16_t>header.producer_epoch)
+    kb_store32(out + BASE_SEQUENCE_POSITION, <uint32_t>header.base_sequence)
+    kb_store32(out + RECORDS_COUNT_POSITION, <uint32_t>header.records_count)
     kb_store32(out + CRC_POSITION, crc32c_update(0, out + ATTRIBUTES_POSITION, <size_t>(size - ATTRIBUTES_POSITION)))
 
 

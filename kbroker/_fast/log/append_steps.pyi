@@ -1,9 +1,8 @@
-from typing import Any
-
-from kbroker._fast.log.log_fields import LogFields, SegmentFields
+from kbroker._fast.log.log_fields import SegmentFields
 from kbroker._fast.records.batch_info import BatchInfo
 
+# `log` is a `LogFields`; the general paths know it by what they need of it (`storage.log.log_view`).
 def count_in(
-    log: LogFields, segment: SegmentFields, info: BatchInfo, first: int, size: int, marker: Any, is_one: bool
+    log: object, segment: SegmentFields, info: BatchInfo, first: int, size: int, marker: object, is_one: bool
 ) -> int: ...
-def request_fsync(log: LogFields) -> None: ...
+def request_fsync(log: object) -> None: ...

@@ -9,7 +9,7 @@ from kbroker._fast.records.layout cimport (
     MAX_TIMESTAMP_POSITION,
     RECORDS_POSITION,
 )
-from kbroker._fast.records.stored_header cimport LEAST_BATCH_BYTES, V1_TIMESTAMP_POSITION
+from kbroker._fast.records.layout cimport MESSAGE_FIELDS_POSITION, MESSAGE_FIXED_BYTES
 
 
 cdef struct Seen:
@@ -26,15 +26,15 @@ cdef enum Sight:
 
 cdef inline int see(const uint8_t* header, Py_ssize_t left, Seen* out) noexcept nogil:
     cdef bint is_old
-    if left < LEAST_BATCH_BYTES:
+    if left < MESSAGE_FIXED_BYTES:
         return CUT_OFF
     is_old = header[MAGIC_POSITION] < 2
     out.size = <int64_t><int32_t>load32(header + BATCH_LENGTH_POSITION) + LOG_OVERHEAD_BYTES
-    if out.size < (LEAST_BATCH_BYTES if is_old else RECORDS_POSITION):
+    if out.size < (MESSAGE_FIXED_BYTES if is_old else RECORDS_POSITION):
         return NONE
     if is_old:
         out.last = load64(header)
-        out.timestamp = load64(header + V1_TIMESTAMP_POSITION) if header[MAGIC_POSITION] else -1
+        out.timestamp = load64(header + MESSAGE_FIELDS_POSITION) if header[MAGIC_POSITION] else -1
         return SEEN
     if left < RECORDS_POSITION:
         return CUT_OFF

@@ -22,16 +22,21 @@ from kbroker._fast.base.cursor cimport (
     kb_load64,
 )
 from kbroker._fast.base.put cimport put8, put32, put64
-from kbroker._fast.records.layout cimport COMPRESSION_MASK, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_MASK
-from kbroker._fast.records.stored_header cimport LEGACY_CRC_START, crc32
+from kbroker._fast.records.layout cimport (
+    COMPRESSION_MASK,
+    LOG_OVERHEAD_BYTES,
+    MESSAGE_ATTRIBUTES_POSITION,
+    MESSAGE_CRC_POSITION,
+    MESSAGE_CRC_START,
+    MESSAGE_FIELDS_POSITION,
+    MESSAGE_FIXED_BYTES,
+    MESSAGE_MAGIC_POSITION,
+    TIMESTAMP_TYPE_MASK,
+)
+from kbroker._fast.records.stored_header cimport crc32
 
 cdef enum:
     MESSAGE_LEAST_SIZE = 14
-    MESSAGE_CRC_POSITION = 12
-    MESSAGE_MAGIC_POSITION = 16
-    MESSAGE_ATTRIBUTES_POSITION = 17
-    MESSAGE_FIELDS_POSITION = 18
-    MESSAGE_FIXED_BYTES = 26    # of magic 0: all but key and value; magic 1 has a timestamp besides
 
 
 cdef enum MessageFault:
@@ -92,7 +97,7 @@ cdef inline int next_message(Cursor* cursor, Message* out) noexcept nogil:
 
 
 cdef inline bint is_intact(const Message* self) noexcept nogil:
-    return crc32(self.start + LEGACY_CRC_START, self.size - LEGACY_CRC_START) == kb_load32(
+    return crc32(self.start + MESSAGE_CRC_START, self.size - MESSAGE_CRC_START) == kb_load32(
         self.start + MESSAGE_CRC_POSITION
     )
 
@@ -134,5 +139,5 @@ cdef inline uint8_t* put_message(
         at = put64(at, timestamp)
     at = put_field(at, key, key_length)
     at = put_field(at, value, value_length)
-    put32(start + MESSAGE_CRC_POSITION, crc32(start + LEGACY_CRC_START, size - LEGACY_CRC_START))
+    put32(start + MESSAGE_CRC_POSITION, crc32(start + MESSAGE_CRC_START, size - MESSAGE_CRC_START))
     return at

@@ -12,7 +12,7 @@ from kbroker._fast.records.batch_info cimport HEADER_OK, Header, make_info
 from kbroker._fast.records.layout cimport LOG_OVERHEAD_BYTES
 from kbroker._fast.records.message cimport (
     COMPRESSION_MASK,
-    LEGACY_CRC_START,
+    MESSAGE_CRC_START,
     MESSAGE_ATTRIBUTES_POSITION,
     MESSAGE_COMPRESSED,
     MESSAGE_CRC,
@@ -256,6 +256,6 @@ def stamp_messages(data, Py_ssize_t size, int64_t append_time):
             elif attributes == message.attributes:
                 continue
             start[MESSAGE_ATTRIBUTES_POSITION] = <uint8_t> attributes
-            kb_store32(start + MESSAGE_CRC_POSITION, crc32(start + LEGACY_CRC_START, message.size - LEGACY_CRC_START))
+            kb_store32(start + MESSAGE_CRC_POSITION, crc32(start + MESSAGE_CRC_START, message.size - MESSAGE_CRC_START))
     finally:
         PyBuffer_Release(&view)

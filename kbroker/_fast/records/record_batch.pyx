@@ -33,6 +33,11 @@ from kbroker._fast.records.layout cimport (
     CRC_POSITION,
     LOG_OVERHEAD_BYTES,
     MAGIC_POSITION,
+    MESSAGE_ATTRIBUTES_POSITION,
+    MESSAGE_CRC_POSITION,
+    MESSAGE_CRC_START,
+    MESSAGE_FIELDS_POSITION,
+    MESSAGE_FIXED_BYTES,
     MAX_TIMESTAMP_POSITION,
     PARTITION_LEADER_EPOCH_POSITION,
     PRODUCER_ID_POSITION,
@@ -68,6 +73,12 @@ POSITIONS = {
     "max_timestamp": MAX_TIMESTAMP_POSITION,
     "producer_id": PRODUCER_ID_POSITION,
     "stamped": STAMPED_BYTES,
+    "crc": CRC_POSITION,
+    "message_crc": MESSAGE_CRC_POSITION,
+    "message_crc_start": MESSAGE_CRC_START,
+    "message_attributes": MESSAGE_ATTRIBUTES_POSITION,
+    "message_timestamp": MESSAGE_FIELDS_POSITION,
+    "message_fixed": MESSAGE_FIXED_BYTES,
 }
 
 # The cimported type under its name for Python, too.

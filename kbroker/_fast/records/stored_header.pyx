@@ -24,6 +24,10 @@ from kbroker._fast.records.layout cimport (
     ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     LOG_OVERHEAD_BYTES,
+    MESSAGE_ATTRIBUTES_POSITION,
+    MESSAGE_CRC_POSITION,
+    MESSAGE_CRC_START,
+    MESSAGE_FIELDS_POSITION,
     TIMESTAMP_TYPE_MASK,
 )
 from kbroker._fast.base.crc32c cimport crc32c_update
@@ -33,8 +37,6 @@ from kbroker._fast.records.batch_info import CorruptBatchError
 
 cdef enum:
     V1_LEAST_BYTES = 34
-    LEGACY_CRC_POSITION = 12
-    LEGACY_ATTRIBUTES_POSITION = 17
 
 # Of CRC-32 (zlib's), eight bytes at a time.
 cdef uint32_t TABLES[8][256]
@@ -81,10 +83,10 @@ cdef int parse_stored_header(const uint8_t* data, Py_ssize_t left, Header* out) 
         return HEADER_TOO_SMALL
     out.base_offset = <int64_t>kb_load64(data)
     out.partition_leader_epoch = -1
-    out.crc = kb_load32(data + LEGACY_CRC_POSITION)
-    out.attributes = data[LEGACY_ATTRIBUTES_POSITION] & (COMPRESSION_MASK | TIMESTAMP_TYPE_MASK)
+    out.crc = kb_load32(data + MESSAGE_CRC_POSITION)
+    out.attributes = data[MESSAGE_ATTRIBUTES_POSITION] & (COMPRESSION_MASK | TIMESTAMP_TYPE_MASK)
     out.last_offset_delta = 0
-    out.max_timestamp = <int64_t>kb_load64(data + V1_TIMESTAMP_POSITION) if out.magic == 1 else -1
+    out.max_timestamp = <int64_t>kb_load64(data + MESSAGE_FIELDS_POSITION) if out.magic == 1 else -1
     out.base_timestamp = out.max_timestamp
     out.producer_id = -1
     out.producer_epoch = -1
@@ -97,7 +99,7 @@ cdef uint32_t stored_checksum(const uint8_t* data, const Header* header) noexcep
     """What `header.crc` should be, from the whole batch at `data`."""
     cdef int64_t size = <int64_t>header.batch_length + LOG_OVERHEAD_BYTES
     if header.magic < 2:
-        return crc32(data + LEGACY_CRC_START, size - LEGACY_CRC_START)
+        return crc32(data + MESSAGE_CRC_START, size - MESSAGE_CRC_START)
     return crc32c_update(0, data + ATTRIBUTES_POSITION, <size_t>(size - ATTRIBUTES_POSITION))
 
 

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kbroker.cluster.protocol_version import ProtocolVersion
+from kbroker.cluster.protocol_version import (
+    ENDPOINTS_IN_UPDATE,
+    EPOCH_DURING_DELETE,
+    LEADER_DURING_DELETE,
+    STATES_IN_STOP,
+    TOPICS_IN_LEADER_AND_ISR,
+    TOPICS_IN_STOP,
+    TOPICS_IN_UPDATE,
+    ProtocolVersion,
+)
 from kbroker.cluster.zookeeper.context import ControllerContext, lacks_state
 from kbroker.cluster.zookeeper.znodes import SECURITY_PROTOCOLS
 from kbroker.metadata.image import PartitionImage
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
-
-LEADER_DURING_DELETE = -2
-EPOCH_DURING_DELETE = -2
-GROUPED_LEADER_AND_ISR = 2
-GROUPED_UPDATE = 5
-STATES_IN_STOP = 3
-TOPICS_IN_STOP = 1
-NAMED_ENDPOINTS = 1
 
 Request = wire.LeaderAndIsrRequest | wire.UpdateMetadataRequest | wire.StopReplicaRequest
 
@@ -86,7 +87,7 @@ class Messages:
             broker_epoch=context.image.brokers[node_id].epoch,
             live_leaders=self._live_leaders(leaders),
         )
-        if version < GROUPED_LEADER_AND_ISR:
+        if version < TOPICS_IN_LEADER_AND_ISR:
             request.ungrouped_partition_states = [row for of_topic in rows.values() for row in of_topic]
         else:
             request.topic_states = [
@@ -143,7 +144,7 @@ class Messages:
             broker_epoch=context.image.brokers[node_id].epoch,
             live_brokers=brokers,
         )
-        if version < GROUPED_UPDATE:
+        if version < TOPICS_IN_UPDATE:
             request.ungrouped_partition_states = [row for of_topic in rows.values() for row in of_topic]
         else:
             request.topic_states = [
@@ -176,7 +177,7 @@ class Messages:
         for node_id, registration in sorted(self._context.registrations.items()):
             broker = wire.UpdateMetadataRequest.UpdateMetadataBroker(id=node_id, rack=registration.rack)
             own = registration.endpoint(self._listener) or registration.endpoints[0]
-            if version < NAMED_ENDPOINTS:
+            if version < ENDPOINTS_IN_UPDATE:
                 broker.v0_host, broker.v0_port = own.host, own.port
             else:
                 broker.endpoints = [

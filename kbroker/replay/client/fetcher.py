@@ -30,11 +30,11 @@ from kbroker.replay.client.errors import (
     OffsetGoneError,
 )
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
-from kbroker.schemas import request_message
+from kbroker.schemas import request_message, schema
 
 # From version 13 on topics go by their ids (KIP-516).  Below 4 there is no isolation and no batch of format 2.
 _MIN_VERSION = 4
-_LAST_VERSION_WITH_NAMES = 12
+_LAST_VERSION_WITH_NAMES = schema("FetchRequest").last_version("topics.topic")
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from kbroker.replay.client.cluster import Cluster, Patience
 from kbroker.replay.client.connection import Connection, Ticket
 from kbroker.replay.client.errors import PASSING, BrokerAnsweredError, ClientError, error_name
 from kbroker.replay.closing import Closing
-from kbroker.schemas import request_message
+from kbroker.schemas import request_message, schema
 
 if TYPE_CHECKING:
     from kbroker.protocol.messages import Message
@@ -40,7 +40,7 @@ ACKS_ALL, ACKS_NONE = -1, 0
 MAX_IN_FLIGHT = 5
 LAST_SEQUENCE = (1 << 31) - 1
 # From version 13 on topics have ids; names work everywhere.
-_LAST_VERSION_WITH_NAMES = 12
+_LAST_VERSION_WITH_NAMES = schema("ProduceRequest").last_version("topic_data.name")
 NO_PRODUCER = (-1, -1)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kbroker.replay.sources.offset_json import Offsets, parse_offsets
 from kbroker.replay.sources.option_values import OptionError, OptionValues
+from kbroker.types import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 
 KNOWN = (
     "path",
@@ -22,7 +23,7 @@ KNOWN = (
     "maxPartitionBytes",
 )
 DEFAULT_PARTITION_BYTES = 128 << 20
-_INTERNAL_PREFIX = "__"
+_INTERNAL = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,12 @@ class LogOptions:
     max_partition_bytes: int
 
     def wants(self, topic: str) -> bool:
-        """Without a choice: every topic but internal ones, whose names begin with two underscores."""
+        """Without a choice: every topic but those that brokers keep state in."""
         if self.topics:
             return topic in self.topics
         if self.topics_pattern is not None:
             return re.fullmatch(self.topics_pattern, topic) is not None
-        return not topic.startswith(_INTERNAL_PREFIX)
+        return topic not in _INTERNAL
 
 
 def parse(options: Mapping[str, str]) -> LogOptions:

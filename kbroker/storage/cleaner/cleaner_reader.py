@@ -17,7 +17,15 @@ import zlib
 from kbroker._fast.base.crc32c import crc32c
 from kbroker._fast.records.record_batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC_V2
 from kbroker.records.batch import STORED_LIMIT_BYTES
-from kbroker.records.layout import LENGTH_END, LENGTH_POSITION, MAGIC_POSITION
+from kbroker.records.layout import (
+    ATTRIBUTES_POSITION,
+    CRC_POSITION,
+    LENGTH_END,
+    LENGTH_POSITION,
+    MAGIC_POSITION,
+    MESSAGE_CRC_POSITION,
+    MESSAGE_CRC_START,
+)
 from kbroker.storage.cleaner.cleaner_plan import Source
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.open_files import SegmentFile
@@ -26,8 +34,8 @@ from kbroker.storage.log.segment_damage import CorruptSegmentError
 MOST_BATCH_BYTES = STORED_LIMIT_BYTES
 
 #: Where the checksum lies, and where the bytes that it is of begin: of record batches, and of older messages.
-CRC_PLACE = 17, 21
-LEGACY_CRC_PLACE = 12, 16
+CRC_PLACE = CRC_POSITION, ATTRIBUTES_POSITION
+LEGACY_CRC_PLACE = MESSAGE_CRC_POSITION, MESSAGE_CRC_START
 CRC_BYTES = 4
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from kbroker.storage.directories.access import access_refused
 from kbroker.storage.files.filesystem import FileSystem
-from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
+from kbroker.types import CLUSTER_METADATA_TOPIC, TopicPartition, random_uuid, uuid_from_text, uuid_to_text
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -31,7 +31,7 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"
-CLUSTER_METADATA_DIRECTORY = "__cluster_metadata-0"
+CLUSTER_METADATA_DIRECTORY = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 MAX_PARTITION_DIRECTORY = 255
 NO_EPOCH = -1
 META_VERSION = 1

@@ -31,6 +31,7 @@ from kbroker.errors import KafkaError, NotLeaderOrFollowerError
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.open_files import SegmentFile
 from kbroker.storage.log.space_guard import FailedDirectoryGuard
+from kbroker.types import is_internal
 
 if TYPE_CHECKING:
     from kbroker.config import LogConfig
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.storage")
 
 NO_LIMIT = 1 << 62
-INTERNAL_PREFIX = "__"
 
 
 class FsyncMode(Enum):
@@ -366,7 +366,7 @@ class LogCommitter:
         """Cuts the log back to its durable end if no client has an answer for what lies behind it; returns whether it
         did."""
         log = self._log
-        if self._commits.mode is not FsyncMode.COMMIT or log.topic_partition.topic.startswith(INTERNAL_PREFIX):
+        if self._commits.mode is not FsyncMode.COMMIT or is_internal(log.topic_partition.topic):
             return False
         try:
             log.truncate_to(self.durable_offset)

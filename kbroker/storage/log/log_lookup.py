@@ -33,11 +33,10 @@ from kbroker.storage.log.segment_search import check_end, missing_behind
 from kbroker.storage.log.segment_view import BatchLocation, Hole
 from kbroker.storage.log.time_search import latest_time, start_for
 from kbroker.storage.log.txn_index import AbortedTransaction
+from kbroker.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kbroker.storage.log.log_view import Log
-
-NO_TIMESTAMP = -1
 
 
 def region(

@@ -23,7 +23,7 @@ from kbroker._fast.log.batch_rules import check_offset
 from kbroker._fast.log.batch_seek import FollowUps, max_timestamp_of
 from kbroker._fast.log.index import AppendTail
 from kbroker._fast.log.log_fields import SegmentFields
-from kbroker.records.layout import BATCH_OVERHEAD
+from kbroker.records.layout import BATCH_OVERHEAD, LEAST_STORED_BYTES
 from kbroker.storage.files.filesystem import Buffer, FileSystem
 from kbroker.storage.files.open_files import OpenFiles, SegmentFile
 from kbroker.storage.log import segment_search
@@ -52,7 +52,6 @@ ALLOCATE_FROM_BYTES = 4 << 20
 ALLOCATE_STEP_BYTES = 16 << 20
 NO_LIMIT = 1 << 62
 UNCUT = -1
-LEAST_BATCH_BYTES = 26  # a message of the first format without key and value
 
 
 class SegmentOffsetOverflowError(ValueError):
@@ -411,7 +410,7 @@ class LogSegment(SegmentFields):
     def first_timestamp(self) -> int:
         """The max timestamp of the first batch, which time-based rolling counts from; -1 while empty."""
         if self._rolling_timestamp is None:
-            if self.size < LEAST_BATCH_BYTES:
+            if self.size < LEAST_STORED_BYTES:
                 return -1
             self._rolling_timestamp = max_timestamp_of(self._files.pread(self.file().fd, BATCH_OVERHEAD, 0))
         return self._rolling_timestamp

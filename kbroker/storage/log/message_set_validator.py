@@ -49,6 +49,13 @@ from kbroker.errors import (
 )
 from kbroker.records.batch import HEADER, STORED_LIMIT_BYTES
 from kbroker.records.compression import Codec, DecompressionLimitError, codec_of, compress, decompress
+from kbroker.records.layout import (
+    MAGIC_POSITION,
+    MESSAGE_ATTRIBUTES_POSITION,
+    MESSAGE_CRC_POSITION,
+    MESSAGE_CRC_START,
+    MESSAGE_TIMESTAMP_POSITION,
+)
 from kbroker.records.legacy import unwrap, wrap
 from kbroker.storage.log.log_validator import (
     LATEST_PRODUCE_VERSION,
@@ -69,7 +76,6 @@ if TYPE_CHECKING:
 
 FIRST_PRODUCE_VERSION_OF_BATCHES = 3
 APPEND_TIME_FLAG = 0x08
-MAGIC_POSITION, ATTRIBUTES_POSITION, TIMESTAMP_POSITION, CRC_POSITION = 16, 17, 18, 12
 OFFSET = struct.Struct(">q")
 CRC = struct.Struct(">I")
 # What a compressed set may hold that the event loop converts, which takes a few milliseconds at most.  Counted as
@@ -199,7 +205,7 @@ def _take_long(view: Buffer, config: LogConfig, produce_version: int) -> bool:
         return takes_long(view, config)
     if len(view) >= LONG_BATCH_BYTES:
         return True
-    is_batch = len(view) <= ATTRIBUTES_POSITION or view[MAGIC_POSITION] >= MAGIC_V2
+    is_batch = len(view) <= MESSAGE_ATTRIBUTES_POSITION or view[MAGIC_POSITION] >= MAGIC_V2
     return is_batch and config.message_magic < MAGIC_V2
 
 
@@ -398,6 +404,6 @@ def _stamp_wrapper(view: memoryview, info: BatchInfo, append_time: int, max_time
     timestamp = append_time if flag else max_timestamp
     if info.timestamp_type == bool(flag) and info.max_timestamp == timestamp:
         return
-    view[ATTRIBUTES_POSITION] = view[ATTRIBUTES_POSITION] & ~APPEND_TIME_FLAG | flag
-    OFFSET.pack_into(view, TIMESTAMP_POSITION, timestamp)
-    CRC.pack_into(view, CRC_POSITION, zlib.crc32(view[MAGIC_POSITION:]))
+    view[MESSAGE_ATTRIBUTES_POSITION] = view[MESSAGE_ATTRIBUTES_POSITION] & ~APPEND_TIME_FLAG | flag
+    OFFSET.pack_into(view, MESSAGE_TIMESTAMP_POSITION, timestamp)
+    CRC.pack_into(view, MESSAGE_CRC_POSITION, zlib.crc32(view[MESSAGE_CRC_START:]))

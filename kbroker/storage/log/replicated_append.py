@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kbroker._fast.log.append_steps import count_in, request_fsync
-from kbroker._fast.log.batch_rules import roll_cause
+from kbroker._fast.log.batch_rules import MAX_RELATIVE_OFFSET, roll_cause
 from kbroker._fast.records.record_batch import MAGIC_V2, BatchError, BatchInfo, TruncatedBatchError
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.errors import CorruptMessageError
 from kbroker.storage.log import markers
 from kbroker.storage.log.log_values import AppendResult
+from kbroker.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kbroker.storage.log.log_segment import LogSegment
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from kbroker.storage.log.producer_state import ControlMarker
 
 logger = logging.getLogger("kbroker.storage")
-
-NO_TIMESTAMP = -1
-MAX_INT = 2**31 - 1
 
 
 def append_batches(log: Log, records: memoryview | bytearray | bytes) -> AppendResult | None:
@@ -130,5 +128,5 @@ def _segment_for(log: Log, info: BatchInfo) -> LogSegment:
     if info.magic < MAGIC_V2:
         log.forget_epochs(info.magic)
         # Where a compressed message begins only its messages tell; a segment's base must lie before that.
-        roll_base = max(log.log_end_offset, info.last_offset - MAX_INT)
+        roll_base = max(log.log_end_offset, info.last_offset - MAX_RELATIVE_OFFSET)
     return log.segment_for(info.size_in_bytes, info.last_offset, info.max_timestamp, roll_base)

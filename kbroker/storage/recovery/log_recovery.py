@@ -24,10 +24,11 @@ from kbroker._fast.log.segment_replay import account, last_of_each
 from kbroker._fast.log.segment_scan import SegmentScan
 from kbroker._fast.records.record_batch import BatchInfo
 from kbroker.records.batch import empty_batch
+from kbroker.records.layout import LEAST_STORED_BYTES
 from kbroker.storage.files.log_dir_failure import suppressing_no_space
 from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log.local_log import LogEnvironment
-from kbroker.storage.log.log_segment import LEAST_BATCH_BYTES, DurableJob, LogSegment, SyncJob
+from kbroker.storage.log.log_segment import DurableJob, LogSegment, SyncJob
 from kbroker.storage.log.producer_state import ProducerState
 from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE, iterate_headers
 from kbroker.storage.log.segment_damage import (
@@ -215,7 +216,7 @@ class LogRecovery:
         """(position, offset, epoch) of a batch below the recovery point that an index entry leads to, or the start."""
         start = 0, segment.base_offset, -1
         index = segment.offset_index
-        index.keep(index.sane_entries(segment.size - LEAST_BATCH_BYTES))
+        index.keep(index.sane_entries(segment.size - LEAST_STORED_BYTES))
         times = segment.time_index
         times.keep(times.sane_entries(segment.base_offset + 0x7FFFFFFF))
         place = index.entry_before(from_offset)
