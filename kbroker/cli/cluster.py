@@ -15,6 +15,8 @@ from kbroker.cli.output import json_option, print_errors, print_json, print_tabl
 
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster as WireCluster
+    from kbroker.replay.client.connection import Connection
+    from kbroker.types import JsonObject
 
 PREFERRED, UNCLEAN = 0, 1
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
@@ -78,7 +80,7 @@ def _held(cluster: WireCluster, nodes: Iterable[int]) -> dict[tuple[int, str, in
     return found
 
 
-def _status(cluster: WireCluster) -> dict[str, Any]:
+def _status(cluster: WireCluster) -> JsonObject:
     metadata = _metadata(cluster)
     alive = sorted(broker.node_id for broker in metadata.brokers)
     held = _held(cluster, alive)
@@ -163,7 +165,7 @@ def status(bootstrap: str, timeout: float, as_json: bool) -> int:
     return int(bool(found["offline"] or found["under_replicated"]))
 
 
-def _print_status(found: Mapping[str, Any]) -> None:
+def _print_status(found: JsonObject) -> None:
     print_table(
         ("BROKER", "ADDRESS", "RACK", "LEADERS", "REPLICAS", "SIZE", ""),
         [
@@ -221,7 +223,7 @@ def _by_topic(names: Iterable[Partition]) -> dict[str, list[int]]:
     return topics
 
 
-def _controller(cluster: WireCluster) -> Any:
+def _controller(cluster: WireCluster) -> Connection:
     """A connection to the controller."""
     metadata = _metadata(cluster)
     if metadata.controller_id not in {broker.node_id for broker in metadata.brokers}:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -204,9 +203,9 @@ def _columns(row: ConfigRow) -> tuple[str, str, str, str]:
     return row.type.name, describe_check(row.check), STATUS[row.status], row.doc
 
 
-def _describe(row: ConfigRow, config: BrokerConfig) -> dict[str, Any]:
+def _describe(row: ConfigRow, config: BrokerConfig) -> dict[str, object]:
     value, origin = _value(row, config)
-    described: dict[str, Any] = {
+    described: dict[str, object] = {
         "name": row.name,
         "scope": row.scope,
         "type": row.type.name,

@@ -24,6 +24,8 @@ from kbroker.errors import ErrorCode
 from kbroker.nearest import did_you_mean
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
 
@@ -175,7 +177,7 @@ def cluster_options(function: F) -> F:
     return result
 
 
-def admin_api() -> Any:
+def admin_api() -> ModuleType:
     """`confluent_kafka.admin`, whose type hints do not export its own names."""
     import confluent_kafka.admin
 
@@ -211,7 +213,11 @@ def client_error(error: Exception) -> click.ClickException:
     raise error
 
 
-def result_of(future: Future[Any], timeout: float) -> Any:
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+def result_of(future: Future[T], timeout: float) -> T:
     """The result of an admin request, or a ClickException."""
     try:
         return future.result(timeout)
@@ -220,10 +226,10 @@ def result_of(future: Future[Any], timeout: float) -> Any:
 
 
 def results_of(
-    futures: dict[Any, Future[Any]], timeout: float, cluster: Cluster | None = None
-) -> tuple[dict[Any, Any], list[str]]:
+    futures: dict[K, Future[T]], timeout: float, cluster: Cluster | None = None
+) -> tuple[dict[K, T], list[str]]:
     """Results by key, and a line for each that failed; `cluster`: keys are topics, and similar ones are suggested."""
-    results: dict[object, object] = {}
+    results: dict[K, T] = {}
     errors: list[str] = []
     for key, future in futures.items():
         try:
@@ -231,7 +237,7 @@ def results_of(
         except click.ClickException as error:
             text = error.format_message()
             if cluster is not None and text.startswith(UNKNOWN_TOPIC):
-                text += cluster.near_topic(key)
+                text += cluster.near_topic(str(key))
             errors.append(f"{key}: {text}")
     return results, errors
 

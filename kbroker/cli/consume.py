@@ -13,12 +13,15 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kbroker.cli.connection import UNKNOWN_TOPIC, Cluster, client_error, cluster_options, describe_error
 from kbroker.cli.output import json_option
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, TopicPartition
 
 POLL_SECONDS = 0.5
 BATCH = 500
@@ -142,7 +145,7 @@ class Reader:
             raise self._unknown(topic, metadata.error)
         return sorted(metadata.partitions)
 
-    def _watermarks(self, partition: Any) -> tuple[int, int]:
+    def _watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         try:
             low, high = self._consumer.get_watermark_offsets(partition, timeout=self._timeout)
         except Exception as error:
@@ -184,7 +187,7 @@ class Reader:
         out.flush()
         return written
 
-    def _unknown(self, topic: str, error: Any) -> click.ClickException:
+    def _unknown(self, topic: str, error: KafkaError) -> click.ClickException:
         """The refusal of a topic, with the name that may have been meant."""
         text = describe_error(error)
         near = self._cluster.near_topic(topic) if text.startswith(UNKNOWN_TOPIC) else ""

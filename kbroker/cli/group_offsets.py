@@ -27,7 +27,7 @@ def committed_offsets(admin: AdminClient, cluster: Cluster, group: str) -> dict[
     return {(tp.topic, tp.partition): tp.offset for tp in answer.topic_partitions if tp.offset >= 0}
 
 
-def end_offsets(admin: AdminClient, cluster: Cluster, partitions: Any) -> dict[Partition, int]:
+def end_offsets(admin: AdminClient, cluster: Cluster, partitions: object) -> dict[Partition, int]:
     """The ends of the partitions that there are."""
     return list_offsets(admin, cluster, partitions, admin_api().OffsetSpec.latest())
 

@@ -28,7 +28,7 @@ def source_options(*, protocol: bool = False, directory: bool = True) -> Callabl
             timeout: float,
             bootstrap: str | None = None,
             directories: tuple[str, ...] = (),
-            **rest: Any,
+            **rest: object,
         ) -> object:
             chosen = [each for each in (metrics, bootstrap, directories) if each]
             if len(chosen) > 1:

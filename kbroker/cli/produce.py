@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
@@ -18,6 +18,9 @@ from kbroker.cli.connection import Cluster, client_error, cluster_options, descr
 from kbroker.cli.output import json_option, parse_pairs, print_json
 from kbroker.cli.undelivered import reason
 from kbroker.types import JsonObject
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message
 
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -140,7 +143,7 @@ class Sender:
         self._check()
         return self._delivered
 
-    def _on_delivery(self, error: Any, message: Any) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._delivered += 1
         elif self._error is None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from kbroker.cli.output import json_option, print_json
 from kbroker.types import JsonObject
+
+if TYPE_CHECKING:
+    from kbroker.storage.log.segment_view import Hole
 
 
 @click.command("repair")
@@ -55,7 +58,7 @@ def repair_log(topic: str, partition: int, directory: str, skip: bool, truncate:
     return 1 if rows and not done else 0
 
 
-def _row(path: str, hole: Any) -> JsonObject:
+def _row(path: str, hole: Hole) -> JsonObject:
     return {
         "path": path,
         "position": hole.position,

@@ -16,6 +16,7 @@ from kbroker.cli.wire_groups import coordinator_of, listed_groups, near_group, p
 
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster
+    from kbroker.types import JsonObject
 
 
 @click.group("streams")
@@ -75,7 +76,7 @@ def _joined(words: Iterable[str]) -> str:
     return ", ".join(words)
 
 
-def _described(cluster: Cluster, group_id: str) -> dict[str, Any]:
+def _described(cluster: Cluster, group_id: str) -> JsonObject:
     from kbroker.protocol.api import ApiKey
     from kbroker.schemas import request_message
 

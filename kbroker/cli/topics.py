@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +24,7 @@ from kbroker.types import JsonObject, is_internal
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._metadata import ClusterMetadata
 
 INVALID_CONFIG = ErrorCode.INVALID_CONFIG.name
 TOPIC_SOURCE = 1
@@ -97,7 +98,7 @@ def _ids(nodes: list[int]) -> str:
     return ",".join(map(str, nodes))
 
 
-def _metadata(admin: AdminClient, cluster: Cluster) -> Any:
+def _metadata(admin: AdminClient, cluster: Cluster) -> ClusterMetadata:
     try:
         return admin.list_topics(timeout=cluster.timeout)
     except Exception as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,7 @@ from kbroker.nearest import unknown_hint
 
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster
+    from kbroker.replay.client.connection import Connection
 
 
 def listed_groups(cluster: Cluster, group_type: str) -> list[tuple[str, str]]:
@@ -34,7 +35,7 @@ def print_groups(groups: list[tuple[str, str]], as_json: bool) -> None:
         print_table(("GROUP", "STATE"), groups)
 
 
-def coordinator_of(cluster: Cluster, group_id: str) -> Any:
+def coordinator_of(cluster: Cluster, group_id: str) -> Connection:
     """The connection to the broker that coordinates a group."""
     from kbroker.protocol.api import ApiKey
     from kbroker.schemas import request_message

@@ -164,7 +164,7 @@ class BrokerConfig:
         except KeyError:
             return BROKER_TABLE[key].default
 
-    def for_listener(self, listener: str, key: str) -> Any:
+    def for_listener(self, listener: str, key: str) -> object:
         """A setting as it is for a listener: `listener.name.<listener>.<key>`, else the broker's own.  KeyError."""
         return self.own_of_listener(listener, key, self.value_of(key))
 

@@ -159,7 +159,7 @@ class ControllerRequests:
         topic = TopicImage(
             state.topic, state.topic_id, (image,), is_internal(state.topic), self._configs_of(state.topic)
         )
-        partition = replicas.assume(topic, image)
+        partition = replicas.become_replica(topic, image)
         if image.leader != self._node_id and image.leader >= 0:
             self._fetchers.follow(partition)
 

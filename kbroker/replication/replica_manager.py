@@ -9,7 +9,7 @@ before the broker stops.
 
 Among the workers of a host it follows the metadata, too: `fetchers` copy what others lead.  In a cluster that ZooKeeper
 keeps `apply` is not subscribed: what this broker leads and follows say the controller's requests (`leader_and_isr`),
-through `assume` and `drop`, and `note_topics` takes over names and settings from the metadata.
+through `become_replica` and `drop`, and `note_topics` takes over names and settings from the metadata.
 
 Everything here runs on the event loop and nothing awaits between reading and writing the state of a partition.
 """
@@ -86,7 +86,7 @@ class ReplicaManager:
         self.exists: Callable[[str, int], bool] = self._has_topic
         self.judging: set[asyncio.Future[AnalyzedBatch | None]] = set()
         self._watching: dict[str, Callable[[int], None]] = {}
-        self._without_room = LogsWithoutRoom(loop, self._lead_one)
+        self._without_room = LogsWithoutRoom(loop, self._apply_image)
 
     # Following the metadata
 
@@ -96,35 +96,35 @@ class ReplicaManager:
         for topic in delta.deleted:
             self._forget(topic)
         for topic in delta.created:
-            self._lead(topic, pace)
+            self._apply_topic(topic, pace)
         for change in delta.changed:
-            self._lead(change.new, pace)
+            self._apply_topic(change.new, pace)
         self._work(pace)
 
     def apply_image(self, image: ClusterImage) -> None:
         """Lead what the image at start-up says, each partition with the log that was loaded for it."""
         pace = self.log_manager.slices.pace()
         for topic in image.topics.values():
-            self._lead(topic, pace)
+            self._apply_topic(topic, pace)
         self._work(pace)
 
-    def _lead(self, topic: TopicImage, pace: Pace) -> None:
+    def _apply_topic(self, topic: TopicImage, pace: Pace) -> None:
         self.topics.setdefault(topic.name, {})
         note_id(self.names, topic)
         for image in topic.partitions:
-            self._lead_one(topic, image, pace)
+            self._apply_image(topic, image, pace)
 
-    def _lead_one(self, topic: TopicImage, image: PartitionImage, pace: Pace | None = None) -> None:
+    def _apply_image(self, topic: TopicImage, image: PartitionImage, pace: Pace | None = None) -> None:
         config = self._log_config(topic.configs)
         if self.fetchers is None:
-            self._take(topic, image, config, pace)
+            self._apply_leadership(topic, image, config, pace)
         else:
-            self._take_or_copy(topic, image, config, pace, self.fetchers)
+            self._apply_replica(topic, image, config, pace, self.fetchers)
 
-    def _take_or_copy(
+    def _apply_replica(
         self, topic: TopicImage, image: PartitionImage, config: LogConfig, pace: Pace | None, fetchers: Fetchers
     ) -> None:
-        """`_take` where others lead, too: a follower copies, and a replica that is elsewhere by now is deleted."""
+        """Where others lead, too: a follower copies, and a replica that is elsewhere by now is deleted."""
         topic_partition = TopicPartition(topic.name, image.partition)
         known = self.hosted(topic_partition)
         if known is not None and (known.leader_epoch, known.leader_id) != (image.leader_epoch, image.leader):
@@ -135,7 +135,7 @@ class ReplicaManager:
         if is_lost and self._node_id in image.replicas:
             # The controller may not have heard of it yet.  Made anew the log would be empty, and might lead.
             return
-        self._take(topic, image, config, pace)
+        self._apply_leadership(topic, image, config, pace)
         if self._node_id not in image.replicas:
             if self.log_manager.get_log(topic_partition) is not None:
                 self.drop(topic_partition, delete=True)
@@ -152,19 +152,19 @@ class ReplicaManager:
         """Whether this broker leads the partition, with a log or with one that is still to be made."""
         return index in self.topics.get(topic, ()) or self.is_log_pending(topic, index)
 
-    def _take(self, topic: TopicImage, image: PartitionImage, config: LogConfig, pace: Pace | None) -> None:
+    def _apply_leadership(self, topic: TopicImage, image: PartitionImage, config: LogConfig, pace: Pace | None) -> None:
         """Lead or follow one partition, or do neither, as its image says."""
         led = self.leads(topic.name, image.partition)
-        self._change(topic, image, config, pace)
-        self._tell_leadership(topic.name, image.partition, led)
+        self._lead_or_follow(topic, image, config, pace)
+        self._report_leadership(topic.name, image.partition, led)
 
-    def _tell_leadership(self, topic: str, index: int, led: bool) -> None:
+    def _report_leadership(self, topic: str, index: int, led: bool) -> None:
         """`led`: whether this broker led the partition before what has just changed."""
         watching = self._watching.get(topic)
         if watching is not None and led != self.leads(topic, index):
             watching(index)
 
-    def _change(self, topic: TopicImage, image: PartitionImage, config: LogConfig, pace: Pace | None) -> None:
+    def _lead_or_follow(self, topic: TopicImage, image: PartitionImage, config: LogConfig, pace: Pace | None) -> None:
         known = self.topics[topic.name]
         topic_partition = TopicPartition(topic.name, image.partition)
         is_offline = self._node_id in image.offline_replicas
@@ -189,7 +189,7 @@ class ReplicaManager:
             return
         found = topic_partition not in self._dying and self.log_manager.get_log(topic_partition) is not None
         if found or pace is None or not pace.due():
-            self._create(topic, image, config)
+            self._open_led(topic, image, config)
             return
         self._pending_logs[topic_partition] = (topic, image)
 
@@ -213,13 +213,13 @@ class ReplicaManager:
         self._failed.add(topic_partition)
         self.drop(topic_partition, delete=False)
 
-    def assume(self, topic: TopicImage, image: PartitionImage) -> Partition:
+    def become_replica(self, topic: TopicImage, image: PartitionImage) -> Partition:
         """Lead or follow a partition from now on; a replica without a leader follows.  KafkaStorageError where its log
         cannot be made, InconsistentTopicIdError where the disk has another topic's."""
         topic_partition = TopicPartition(topic.name, image.partition)
         self.topics.setdefault(topic.name, {})
         note_id(self.names, topic)
-        self._take(topic, image, self._log_config(topic.configs), None)
+        self._apply_leadership(topic, image, self._log_config(topic.configs), None)
         if image.leader < 0:
             self._follow(topic, image, self._log_config(topic.configs), self.followed.get(topic_partition))
         partition = self.hosted(topic_partition)
@@ -233,7 +233,7 @@ class ReplicaManager:
         known = self.topics.get(topic_partition.topic, {})
         led = self.leads(topic_partition.topic, topic_partition.partition)
         partition = self._stop_leading(topic_partition.topic, known, topic_partition.partition)
-        self._tell_leadership(topic_partition.topic, topic_partition.partition, led)
+        self._report_leadership(topic_partition.topic, topic_partition.partition, led)
         partition = self.followed.pop(topic_partition, partition)
         if partition is not None:
             self.purgatory.expire_partition(partition)
@@ -275,12 +275,12 @@ class ReplicaManager:
         self.log_manager.configure(partition.log, config)
         partition.reconfigured()
 
-    def _create(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> None:
-        partition = self._make(topic, image, config)
+    def _open_led(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> None:
+        partition = self._open(topic, image, config)
         if partition is not None:
             self.topics[topic.name][image.partition] = partition
 
-    def _make(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
+    def _open(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
         """The partition over its log, which is made if need be; None where the disk refuses it."""
         topic_partition = TopicPartition(topic.name, image.partition)
         self._pending_logs.pop(topic_partition, None)
@@ -305,7 +305,7 @@ class ReplicaManager:
         topic_partition = TopicPartition(topic.name, image.partition)
         partition = known or self.followed.get(topic_partition)
         if partition is None:
-            partition = self._make(topic, image, config)
+            partition = self._open(topic, image, config)
             if partition is None:
                 return
         else:
@@ -321,12 +321,12 @@ class ReplicaManager:
             self._delete(next(iter(self._dying)))
         while self._pending_logs and not pace.due():
             topic, image = next(iter(self._pending_logs.values()))
-            self._create(topic, image, self._log_config(topic.configs))
+            self._open_led(topic, image, self._log_config(topic.configs))
         if (self._dying or self._pending_logs) and not self._working:
             self._working = True
-            pace.then(partial(self._go_on, pace))
+            pace.then(partial(self._continue_work, pace))
 
-    def _go_on(self, pace: Pace) -> None:
+    def _continue_work(self, pace: Pace) -> None:
         self._working = False
         self._work(pace)
 
@@ -430,9 +430,9 @@ class ReplicaManager:
         return TopicPartition(topic, index) in self._pending_logs
 
     def _explain_absence(self, topic: str, index: int) -> Partition:
-        unborn = self._pending_logs.get(TopicPartition(topic, index))
-        if unborn is not None:
-            self._create(*unborn, self._log_config(unborn[0].configs))
+        pending = self._pending_logs.get(TopicPartition(topic, index))
+        if pending is not None:
+            self._open_led(*pending, self._log_config(pending[0].configs))
             return self.partition(topic, index)
         if TopicPartition(topic, index) in self._failed:
             raise KafkaStorageError(f"Partition {topic}-{index} is offline")

@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING
 from kbroker.testing.ports import free_port
 
 if TYPE_CHECKING:
-    from typing import Any, Self
+    from types import ModuleType
+    from typing import Self
 
     from confluent_kafka.admin import AdminClient
 
@@ -287,7 +288,7 @@ class KafkaBroker:
         self.set(RESERVE, None)
 
 
-def _admin_api() -> Any:
+def _admin_api() -> ModuleType:
     """`confluent_kafka.admin`, whose type hints do not export its own names."""
     import confluent_kafka.admin
 

@@ -68,7 +68,7 @@ class _Channel:
                 except Exception:
                     logger.exception("the answer of broker %d to %s", self._node_id, type(request).__name__)
 
-    async def _answer(self, request: Message, version: int) -> Any:
+    async def _answer(self, request: Message, version: int) -> object:
         failures = 0
         while True:
             try:

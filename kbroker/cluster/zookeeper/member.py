@@ -24,10 +24,10 @@ from kbroker.cluster.zookeeper.election import Election, Fence
 from kbroker.cluster.zookeeper.entity_configs import EntityConfigs
 from kbroker.cluster.zookeeper.isr_writer import IsrWriter
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
-from kbroker.cluster.zookeeper.membership import (
-    Membership,
-    MembershipError,
-    Registration,
+from kbroker.cluster.zookeeper.registration import (
+    BrokerRegistration,
+    OwnZnode,
+    RegistrationError,
     agreed_cluster_id,
     chosen_node_id,
     make_roots,
@@ -105,7 +105,7 @@ class ZooKeeperMember:
         self._session = self._network.session
         self.configs = EntityConfigs(self._session)
         self.zookeeper_offsets = ConsumerGroupZnodes(self._session)
-        self._membership: Membership | None = None
+        self._registration: BrokerRegistration | None = None
         self._controller: ClusterController | None = None
         self._services: TermServices | None = None
         self._cluster_id = ""
@@ -117,12 +117,12 @@ class ZooKeeperMember:
     @property
     def epoch(self) -> int:
         """This broker's epoch by now; -1 while it is not registered."""
-        return -1 if self._membership is None else self._membership.epoch
+        return -1 if self._registration is None else self._registration.epoch
 
     async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str:
         """Connect, and see to it that the broker's id is its own.  The cluster's id.
 
-        MembershipError where the log directories belong to another cluster or broker, or another broker has the id.
+        RegistrationError where the log directories belong to another cluster or broker, or another broker has the id.
         ConnectionLossError where ZooKeeper is not there in time.
         """
         await self._session.open()
@@ -131,10 +131,10 @@ class ZooKeeperMember:
         self._cluster_id = await self._through(lambda: agreed_cluster_id(self._session, known_cluster_id, proposed))
         config = self._parts.config
         config.take_node_id(await self._through(lambda: chosen_node_id(self._session, config, known_node_id)))
-        registration = Registration(config.node_id, self._encoded, self._settings.session_timeout_ms + PATIENCE_MS)
-        membership = self._membership = Membership(self._session, registration, self._loop)
-        membership.failure = lambda error: self._parts.failed(str(error))
-        await self._through(membership.free)
+        own = OwnZnode(config.node_id, self._encoded, self._settings.session_timeout_ms + PATIENCE_MS)
+        registration = self._registration = BrokerRegistration(self._session, own, self._loop)
+        registration.failure = lambda error: self._parts.failed(str(error))
+        await self._through(registration.free)
         return self._cluster_id
 
     async def _through(self, step: Callable[[], Awaitable[_Value]]) -> _Value:
@@ -184,9 +184,9 @@ class ZooKeeperMember:
 
     async def register(self, broker: BrokerImage) -> None:
         """Become a member, and take part in elections."""
-        assert self._membership is not None
+        assert self._registration is not None
         self._shown = await _with_host(broker)
-        await self._through(self._membership.register)
+        await self._through(self._registration.register)
         election = self._election = Election(
             self._session, self._parts.config.node_id, self._parts.clock, self._elected, self._resigned
         )
@@ -247,8 +247,8 @@ class ZooKeeperMember:
 
     def renew(self) -> None:
         """See `Member`."""
-        if self._membership is not None:
-            self._membership.renew()
+        if self._registration is not None:
+            self._registration.renew()
 
     def problems(self) -> Iterable[Problem]:
         """Whether ZooKeeper is there, and znodes that were left out because their content makes no sense."""
@@ -263,8 +263,8 @@ class ZooKeeperMember:
 
     async def close(self) -> None:
         """Leave the cluster: the registration goes with the session."""
-        if self._membership is not None:
-            self._membership.end()
+        if self._registration is not None:
+            self._registration.end()
         self._resigned()
         for task in self._tasks:
             task.cancel()
@@ -286,4 +286,4 @@ async def _with_host(broker: BrokerImage) -> BrokerImage:
     return replace(broker, endpoints=named)
 
 
-__all__ = ["MembershipError", "MemberParts", "ZooKeeperMember"]
+__all__ = ["RegistrationError", "MemberParts", "ZooKeeperMember"]

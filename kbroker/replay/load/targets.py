@@ -10,6 +10,8 @@ from kbroker.replay.client.errors import TopicUnknownError
 from kbroker.replay.load.errors import LoadError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from confluent_kafka.admin import AdminClient
 
 _SECONDS = 30.0
@@ -32,7 +34,7 @@ def own_configs(client: AdminClient, topics: Iterable[str]) -> dict[str, dict[st
     """The settings that were made for the topics themselves, without defaults and the brokers' own."""
     import confluent_kafka.admin as api
 
-    kafka: Any = api
+    kafka: ModuleType = api
     resources = [kafka.ConfigResource(kafka.ConfigResource.Type.TOPIC, topic) for topic in topics]
     found: dict[str, dict[str, str]] = {}
     for resource, future in client.describe_configs(resources).items():
@@ -55,7 +57,7 @@ def ensure_topics(
     """
     import confluent_kafka.admin as api
 
-    kafka: Any = api
+    kafka: ModuleType = api
     made = []
     with Cluster(bootstrap) as cluster:
         known = cluster.list_topics()

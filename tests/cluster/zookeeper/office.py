@@ -16,7 +16,7 @@ from kbroker.cluster.zookeeper.administration import Administration
 from kbroker.cluster.zookeeper.channels import Answered
 from kbroker.cluster.zookeeper.election import Election, Fence
 from kbroker.cluster.zookeeper.entity_configs import EntityConfigs
-from kbroker.cluster.zookeeper.membership import make_roots
+from kbroker.cluster.zookeeper.registration import make_roots
 from kbroker.cluster.zookeeper.session import Create
 from kbroker.cluster.zookeeper.term import Term, TermServices, TermState
 from kbroker.cluster.zookeeper.znodes import BrokerEndpoint, BrokerZnode, encode_broker

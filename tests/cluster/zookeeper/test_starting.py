@@ -22,7 +22,7 @@ from kbroker.cluster.zookeeper import member as member_module
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
 from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, ZooKeeperMember
-from kbroker.cluster.zookeeper.membership import make_roots
+from kbroker.cluster.zookeeper.registration import make_roots
 from kbroker.cluster.zookeeper.session import ConnectionLossError, Create, Operation, SessionState, Stat, set_or_create
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.starting import through_losses

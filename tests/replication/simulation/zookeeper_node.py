@@ -13,7 +13,7 @@ from typing import Any
 
 from kbroker.cluster.controller import Controller
 from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
-from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, MembershipError, ZooKeeperMember
+from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, RegistrationError, ZooKeeperMember
 from kbroker.cluster.zookeeper.session import (
     ANY_VERSION,
     ConnectionLossError,
@@ -139,7 +139,7 @@ class ZooKeeperNode(SimNode):
             await self.member.open(None, None)
             await self.member.load(self.cache)
             await self.member.register(BrokerImage(self.node_id, {LISTENER: Endpoint(str(self.node_id), self.node_id)}))
-        except (ZooKeeperError, MembershipError) as error:
+        except (ZooKeeperError, RegistrationError) as error:
             # As a broker's start does where ZooKeeper is not there.
             self._gave_up(self, str(error))
 
@@ -172,8 +172,8 @@ class ZooKeeperNode(SimNode):
         self.member._resigned()
         for task in self.member._tasks:
             task.cancel()
-        if self.member._membership is not None:
-            self.member._membership.end()
+        if self.member._registration is not None:
+            self.member._registration.end()
         super().crash(rng, loses=loses)
 
     async def _serve(self, header: Any, request: Any) -> Any:

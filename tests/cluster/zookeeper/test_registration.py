@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.election import Election, Fence, Role
-from kbroker.cluster.zookeeper.membership import (
+from kbroker.cluster.zookeeper.registration import (
     NO_EPOCH,
-    Membership,
-    MembershipError,
-    MembershipState,
-    Registration,
+    BrokerRegistration,
+    OwnZnode,
+    RegistrationError,
+    RegistrationState,
     agreed_cluster_id,
     chosen_node_id,
     generated_node_id,
@@ -30,9 +30,9 @@ from kbroker.config import BrokerConfig
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 
 
-def member(session: FakeSession, patience_ms: int = 50, node_id: int = 1) -> Membership:
-    registration = Registration(node_id, lambda: b"{}", patience_ms)
-    return Membership(session, registration, asyncio.get_running_loop())
+def member(session: FakeSession, patience_ms: int = 50, node_id: int = 1) -> BrokerRegistration:
+    registration = OwnZnode(node_id, lambda: b"{}", patience_ms)
+    return BrokerRegistration(session, registration, asyncio.get_running_loop())
 
 
 async def settled(turns: int = 60) -> None:
@@ -53,7 +53,7 @@ def test_the_first_broker_names_the_cluster_and_others_agree() -> None:
         assert await agreed_cluster_id(session, None, "new") == "new"
         assert await agreed_cluster_id(session, None, "newer") == "new"
         assert await agreed_cluster_id(session, "new", "newer") == "new"
-        with pytest.raises(MembershipError, match="old"):
+        with pytest.raises(RegistrationError, match="old"):
             await agreed_cluster_id(session, "old", "newer")
 
     asyncio.run(main())
@@ -70,9 +70,9 @@ def test_generated_ids_are_never_given_twice() -> None:
         assert await chosen_node_id(session, unnamed, 7) == 7
         named = BrokerConfig.from_mapping({"broker.id": 5})
         assert await chosen_node_id(session, named, 5) == await chosen_node_id(session, named, None) == 5
-        with pytest.raises(MembershipError, match="belong to broker 7"):
+        with pytest.raises(RegistrationError, match="belong to broker 7"):
             await chosen_node_id(session, named, 7)
-        with pytest.raises(MembershipError, match="not set"):
+        with pytest.raises(RegistrationError, match="not set"):
             await chosen_node_id(session, BrokerConfig.from_mapping({"broker.id.generation.enable": "false"}), None)
 
     asyncio.run(main())
@@ -98,7 +98,7 @@ def test_the_epoch_of_a_broker_is_the_transaction_of_its_registration() -> None:
         session.expire()
         assert broker.epoch == -1
         await settled()
-        assert broker.state is MembershipState.REGISTERED
+        assert broker.state is RegistrationState.REGISTERED
         assert epochs == [first, broker.epoch]
         assert broker.epoch > first
         broker.end()
@@ -117,7 +117,7 @@ def test_an_id_is_waited_for_and_refused_while_another_has_it() -> None:
         old, new = ensemble.session(), ensemble.session()
         await make_roots(old)
         await member(old).register()
-        with pytest.raises(MembershipError, match="broker id 1 is in use"):
+        with pytest.raises(RegistrationError, match="broker id 1 is in use"):
             await member(new, 20).register()
         waiting = asyncio.ensure_future(member(new, 60_000).register())
         await settled()
@@ -140,7 +140,7 @@ def test_a_broker_registers_anew_in_the_same_session() -> None:
         broker.renew()
         assert broker.epoch == NO_EPOCH
         await settled()
-        assert broker.state is MembershipState.REGISTERED
+        assert broker.state is RegistrationState.REGISTERED
         assert broker.epoch == ensemble.nodes[paths.broker(1)].czxid > first
 
     asyncio.run(main())

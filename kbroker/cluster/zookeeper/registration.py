@@ -1,4 +1,4 @@
-"""A broker as a member of the cluster: the persistent znodes, the cluster's id, its own id and its registration.
+"""How a broker registers with the cluster: the persistent znodes, the cluster's id, its own id and its registration.
 
 A registration is an ephemeral znode: it goes with the session.  Its creation's transaction id (czxid) is the broker's
 epoch, which requests between brokers carry; a new session of the same process has a new epoch.
@@ -39,11 +39,11 @@ NO_EPOCH = -1
 RETRY_SECONDS = 0.5
 
 
-class MembershipError(ValueError):
+class RegistrationError(ValueError):
     """This broker can't be a member; the text says why and what to do."""
 
 
-class MembershipState(Enum):
+class RegistrationState(Enum):
     """Whether the cluster knows this broker."""
 
     AWAY = auto()
@@ -53,10 +53,10 @@ class MembershipState(Enum):
 
 
 _NEXT = {
-    MembershipState.AWAY: {MembershipState.REGISTERING, MembershipState.ENDED},
-    MembershipState.REGISTERING: {MembershipState.REGISTERED, MembershipState.AWAY, MembershipState.ENDED},
-    MembershipState.REGISTERED: {MembershipState.AWAY, MembershipState.ENDED},
-    MembershipState.ENDED: set(),
+    RegistrationState.AWAY: {RegistrationState.REGISTERING, RegistrationState.ENDED},
+    RegistrationState.REGISTERING: {RegistrationState.REGISTERED, RegistrationState.AWAY, RegistrationState.ENDED},
+    RegistrationState.REGISTERED: {RegistrationState.AWAY, RegistrationState.ENDED},
+    RegistrationState.ENDED: set(),
 }
 
 
@@ -69,7 +69,7 @@ async def make_roots(zookeeper: ZooKeeper) -> None:
 async def agreed_cluster_id(zookeeper: ZooKeeper, known: str | None, proposed: str) -> str:
     """The cluster's id: the first broker gives it `known` or `proposed`.
 
-    MembershipError when `known`, that of the log directories, is another.
+    RegistrationError when `known`, that of the log directories, is another.
     """
     try:
         found = decode_cluster_id((await zookeeper.get(paths.CLUSTER_ID)).data)
@@ -81,7 +81,7 @@ async def agreed_cluster_id(zookeeper: ZooKeeper, known: str | None, proposed: s
         except NodeExistsError:
             found = decode_cluster_id((await zookeeper.get(paths.CLUSTER_ID)).data)
     if known is not None and known != found:
-        raise MembershipError(
+        raise RegistrationError(
             f"the log directories belong to cluster {known}, and ZooKeeper keeps cluster {found}: "
             "zookeeper.connect or log.dirs is wrong"
         )
@@ -97,11 +97,11 @@ async def generated_node_id(zookeeper: ZooKeeper, reserved: int) -> int:
 async def chosen_node_id(zookeeper: ZooKeeper, config: BrokerConfig, known: int | None) -> int:
     """The broker's id: that of its settings, else the one in its log directories (`known`), else a new one.
 
-    MembershipError where settings and directories differ, or there is none and none may be generated.
+    RegistrationError where settings and directories differ, or there is none and none may be generated.
     """
     if "node.id" in config.explicit or config.get("broker.id") >= 0:
         if known is not None and known != config.node_id:
-            raise MembershipError(
+            raise RegistrationError(
                 f"broker.id is {config.node_id}, and the log directories belong to broker {known}: set it to that, or "
                 "give the broker other log.dirs"
             )
@@ -109,12 +109,12 @@ async def chosen_node_id(zookeeper: ZooKeeper, config: BrokerConfig, known: int 
     if known is not None:
         return known
     if not config.get("broker.id.generation.enable"):
-        raise MembershipError("broker.id is not set, and broker.id.generation.enable is false")
+        raise RegistrationError("broker.id is not set, and broker.id.generation.enable is false")
     return await generated_node_id(zookeeper, config.get("reserved.broker.max.id"))
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class OwnZnode:
     """What a broker registers with.  `patience_ms`: how long an earlier registration of its id may take to go."""
 
     node_id: int
@@ -122,20 +122,20 @@ class Registration:
     patience_ms: int
 
 
-class Membership:
+class BrokerRegistration:
     """The registration of this broker, renewed with every new session."""
 
-    def __init__(self, zookeeper: ZooKeeper, registration: Registration, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, zookeeper: ZooKeeper, own: OwnZnode, loop: asyncio.AbstractEventLoop) -> None:
         self._zookeeper = zookeeper
-        self._registration = registration
+        self._own = own
         self._loop = loop
         self._own_sessions: set[int] = set()
         self._renewal: asyncio.Task[None] | None = None
         self._look_again = asyncio.Event()
         self._registered: list[Callable[[int], Awaitable[None]]] = []
-        self.state = MembershipState.AWAY
+        self.state = RegistrationState.AWAY
         self.epoch = NO_EPOCH
-        self.failure: Callable[[MembershipError], None] = lambda _error: None
+        self.failure: Callable[[RegistrationError], None] = lambda _error: None
         zookeeper.subscribe(self._on_session)
 
     def on_registered(self, listener: Callable[[int], Awaitable[None]]) -> None:
@@ -143,35 +143,33 @@ class Membership:
         self._registered.append(listener)
 
     async def free(self) -> None:
-        """Wait for an earlier registration of the id to go.  MembershipError when it stays."""
-        deadline = self._loop.time() + self._registration.patience_ms / 1000
-        await self._wait_until_free(paths.broker(self._registration.node_id), deadline)
+        """Wait for an earlier registration of the id to go.  RegistrationError when it stays."""
+        deadline = self._loop.time() + self._own.patience_ms / 1000
+        await self._wait_until_free(paths.broker(self._own.node_id), deadline)
 
     async def register(self) -> int:
-        """Become a member: the broker epoch.  MembershipError when the id stays taken."""
-        self._move(MembershipState.REGISTERING)
+        """Become a member: the broker epoch.  RegistrationError when the id stays taken."""
+        self._move(RegistrationState.REGISTERING)
         try:
             self.epoch = await self._create()
         except Exception:
-            if self.state is MembershipState.REGISTERING:
-                self._move(MembershipState.AWAY)
+            if self.state is RegistrationState.REGISTERING:
+                self._move(RegistrationState.AWAY)
             raise
-        self._move(MembershipState.REGISTERED)
-        logger.info("registered as broker %d, epoch %d", self._registration.node_id, self.epoch)
+        self._move(RegistrationState.REGISTERED)
+        logger.info("registered as broker %d, epoch %d", self._own.node_id, self.epoch)
         for listener in self._registered:
             await listener(self.epoch)
         return self.epoch
 
     async def _create(self) -> int:
-        path = paths.broker(self._registration.node_id)
-        deadline = self._loop.time() + self._registration.patience_ms / 1000
+        path = paths.broker(self._own.node_id)
+        deadline = self._loop.time() + self._own.patience_ms / 1000
         while True:
             self._own_sessions.add(self._zookeeper.session_id)
             try:
                 # A create within a transaction has no czxid in its answer, a set has.
-                _, stat = await self._zookeeper.multi(
-                    [Create(path, ephemeral=True), Set(path, self._registration.content(), 0)]
-                )
+                _, stat = await self._zookeeper.multi([Create(path, ephemeral=True), Set(path, self._own.content(), 0)])
             except MultiError as error:
                 if not isinstance(error.cause, NodeExistsError):
                     raise error.cause from error
@@ -192,9 +190,9 @@ class Membership:
                 except NoNodeError:
                     pass
                 return
-            node_id = self._registration.node_id
+            node_id = self._own.node_id
             if is_over:
-                raise MembershipError(
+                raise RegistrationError(
                     f"broker id {node_id} is in use by another broker (session 0x{stat.owner:x} of {path}); stop that "
                     "one, or give this one another broker.id"
                 )
@@ -211,46 +209,46 @@ class Membership:
         if state is SessionState.CONNECTED:
             # Watches went with the connection before.
             self._look_again.set()
-        if self.state is MembershipState.ENDED:
+        if self.state is RegistrationState.ENDED:
             return
-        if state is SessionState.EXPIRED and self.state is MembershipState.REGISTERED:
-            logger.warning("the ZooKeeper session of broker %d has expired", self._registration.node_id)
+        if state is SessionState.EXPIRED and self.state is RegistrationState.REGISTERED:
+            logger.warning("the ZooKeeper session of broker %d has expired", self._own.node_id)
             self.epoch = NO_EPOCH
-            self._move(MembershipState.AWAY)
+            self._move(RegistrationState.AWAY)
             if self._renewal is None:
                 self._renewal = self._loop.create_task(self._renew())
 
     async def _renew(self) -> None:
         try:
-            while self.state is MembershipState.AWAY:
+            while self.state is RegistrationState.AWAY:
                 await self._zookeeper.connected()
                 try:
                     await self.register()
                 except ConnectionLossError:
                     await asyncio.sleep(RETRY_SECONDS)
                 except ZooKeeperError as error:
-                    logger.error("broker %d can't register again: %s", self._registration.node_id, error)
+                    logger.error("broker %d can't register again: %s", self._own.node_id, error)
                     await asyncio.sleep(RETRY_SECONDS)
-        except MembershipError as error:
+        except RegistrationError as error:
             self.failure(error)
         finally:
             self._renewal = None
 
     def renew(self) -> None:
         """Register anew in the same session: controllers take it for a broker that was gone for a moment."""
-        if self.state is not MembershipState.REGISTERED or self._renewal is not None:
+        if self.state is not RegistrationState.REGISTERED or self._renewal is not None:
             return
         self.epoch = NO_EPOCH
-        self._move(MembershipState.AWAY)
+        self._move(RegistrationState.AWAY)
         # What this session has registered `_create` takes away.
         self._renewal = self._loop.create_task(self._renew())
 
     def end(self) -> None:
         """Register no more; the session's end takes the registration away."""
-        self._move(MembershipState.ENDED)
+        self._move(RegistrationState.ENDED)
         if self._renewal is not None:
             self._renewal.cancel()
 
-    def _move(self, state: MembershipState) -> None:
+    def _move(self, state: RegistrationState) -> None:
         assert state in _NEXT[self.state], (self.state, state)
         self.state = state
