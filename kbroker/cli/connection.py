@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
 
@@ -166,15 +166,14 @@ def cluster_options(function: F) -> F:
         settings = merged_settings(parse_pairs(client_settings, "-X"))
         return function(cluster=Cluster(bootstrap, settings, timeout), **others)
 
-    decorated: Any = with_cluster
+    decorated: Callable[..., object] = with_cluster
     for option in (
         timeout_option,
         click.option("-X", "client_settings", multiple=True, metavar="KEY=VALUE", help="A setting of the client."),
         bootstrap_option(),
     ):
         decorated = option(decorated)
-    result: F = decorated
-    return result
+    return cast("F", decorated)
 
 
 def admin_api() -> ModuleType:

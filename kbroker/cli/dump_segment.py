@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.records.compression import Codec
 from kbroker.records.control import ControlType
@@ -19,6 +19,7 @@ from kbroker.types import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from kbroker._fast.records.record_batch import BatchInfo
+    from kbroker.records.batch import Record
 
 Row = dict[str, object]
 
@@ -107,7 +108,7 @@ def _dump_records(batch: bytes, info: BatchInfo, topic: str, print_data: bool) -
         yield {"position": info.position, "error": f"records: {error}"}
 
 
-def _contents(record: Any, info: BatchInfo, topic: str, print_data: bool) -> Row:
+def _contents(record: Record, info: BatchInfo, topic: str, print_data: bool) -> Row:
     key = None if record.key is None else bytes(record.key)
     value = None if record.value is None else bytes(record.value)
     if info.is_control:
@@ -125,7 +126,7 @@ def _contents(record: Any, info: BatchInfo, topic: str, print_data: bool) -> Row
     return {"headers": headers, "key": _text(key), "value": _text(value)}
 
 
-def _metadata(record: Any) -> Row:
+def _metadata(record: Record) -> Row:
     """A record of KRaft's metadata log, with its name in Kafka's schemas."""
     from kbroker.metadata import metadata_record
 

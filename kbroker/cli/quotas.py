@@ -6,7 +6,7 @@ Spoken over Kafka's protocol without TLS and SASL, because librdkafka's client d
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
 
@@ -27,12 +27,11 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def entity_options(function: F) -> F:
     """Adds `--user`, `--user-default` and the same for client ids and addresses; see `_entity`."""
-    decorated: Any = function
+    decorated: Callable[..., object] = function
     for kind in reversed(TYPES):
         decorated = click.option(f"--{kind}-default", is_flag=True, help=f"Each {kind} without its own.")(decorated)
         decorated = click.option(f"--{kind}", metavar="NAME", help=f"This {kind}.")(decorated)
-    result: F = decorated
-    return result
+    return cast("F", decorated)
 
 
 def _entity(options: Options) -> Entity:

@@ -6,7 +6,7 @@ Spoken over Kafka's protocol (ListGroups, StreamsGroupDescribe) without TLS and 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from kbroker.cli.wire_groups import coordinator_of, listed_groups, near_group, p
 
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster
+    from kbroker.schemas import wire
     from kbroker.types import JsonObject
 
 
@@ -120,5 +121,5 @@ def _described(cluster: Cluster, group_id: str) -> JsonObject:
     }
 
 
-def _tasks(rows: Iterable[Any]) -> list[str]:
+def _tasks(rows: Iterable[wire.StreamsGroupDescribeResponse.TaskIds]) -> list[str]:
     return [f"{row.subtopology_id}_{partition}" for row in rows for partition in row.partitions]

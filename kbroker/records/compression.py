@@ -19,12 +19,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from kbroker._fast.records.native_payloads import pack_bytes, unpack_bytes
 from kbroker.records.codec_libraries import native_codecs_loaded
 
 if TYPE_CHECKING:
+    import zstandard
     from typing_extensions import Buffer
 
 
@@ -255,7 +256,9 @@ def _zstd_frame(view: memoryview, start: int, budget: Budget) -> _ZstdFrame:
     return _ZstdFrame(position + (4 if header.has_checksum else 0), header.window_size, content_bytes)
 
 
-def _read_zstd_frame(decompressor: Any, data: memoryview, content_bytes: int, budget: Budget) -> Iterator[memoryview]:
+def _read_zstd_frame(
+    decompressor: zstandard.ZstdDecompressor, data: memoryview, content_bytes: int, budget: Budget
+) -> Iterator[memoryview]:
     reader = decompressor.stream_reader(data)
     buffer = bytearray(CHUNK_BYTES)
     whole = memoryview(buffer)
@@ -295,10 +298,10 @@ def _read_zstd(view: memoryview, budget: Budget) -> Iterator[bytes | memoryview]
 
 
 # Making one costs more than decompressing a small batch.  One is taken out while it works, so threads may share them.
-_zstd_decompressors: list[object] = []
+_zstd_decompressors: list[zstandard.ZstdDecompressor] = []
 
 
-def _take_zstd_decompressor() -> Any:
+def _take_zstd_decompressor() -> zstandard.ZstdDecompressor:
     import zstandard
 
     try:

@@ -11,7 +11,7 @@ Only the columns asked for are filled.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -152,7 +152,7 @@ def _headers(count: int, headers: Headers) -> object:
     )
 
 
-def _readable(keys: Any) -> Any:
+def _readable(keys: pa.Array) -> pa.Array:
     """Header keys that are no UTF-8 with U+FFFD in place of what is wrong, as Java's client reads them."""
     try:
         keys.validate(full=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,8 @@ from kbroker.replay.trace_schema import MICROSECONDS
 from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
+    from typing_extensions import Buffer
 
 WINDOWS_MS = (10, 100, 1000, 10_000, 60_000)
 POINTS = 240
@@ -130,7 +131,7 @@ def _keys(slim: DataFrame, rows: int) -> Statistics:
     return result
 
 
-def _top_rows(counts: list[Any], keys: int) -> int:
+def _top_rows(counts: list[Row], keys: int) -> int:
     """Rows of the `keys` keys with the most rows."""
     total = 0
     for row in counts:
@@ -142,7 +143,7 @@ def _top_rows(counts: list[Any], keys: int) -> int:
     return total
 
 
-def _shown(key: Any) -> str:
+def _shown(key: Buffer) -> str:
     data = bytes(key)
     try:
         text = data.decode()

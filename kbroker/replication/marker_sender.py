@@ -7,7 +7,7 @@ reached, or is another one by then, the marker's writer gets NOT_LEADER_OR_FOLLO
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
@@ -107,7 +107,7 @@ class MarkerSender:
             task.cancel()
 
 
-def _request(queued: list[_Queued], version: int) -> Any:
+def _request(queued: list[_Queued], version: int) -> wire.WriteTxnMarkersRequest:
     request = wire.WriteTxnMarkersRequest
     rows: dict[Marker, dict[str, list[int]]] = {}
     for each in queued:

@@ -290,7 +290,7 @@ class KazooSession:
 
     # Calls
 
-    async def _call(self, call: Callable[..., Any], *args: Any, **kwargs: object) -> Any:
+    async def _call(self, call: Callable[..., IAsyncResult], *args: object, **kwargs: object) -> Any:
         if self._state is not SessionState.CONNECTED:
             raise ConnectionLossError("there is no connection to ZooKeeper")
         future: asyncio.Future[object] = self._loop.create_future()
