@@ -70,13 +70,13 @@ class PythonEcho(asyncio.Protocol):
 
 
 def _listener(
-    loop: asyncio.AbstractEventLoop, *, lasting: bool = False, file: Any = None, send_threads: int = 0
+    loop: asyncio.AbstractEventLoop, *, cacheable: bool = False, file: Any = None, send_threads: int = 0
 ) -> Listener:
     def program(version: int) -> Plain:
         return Plain()
 
     def echo(ctx: Any, body: memoryview) -> bytes:
-        ctx.lasting = lasting
+        ctx.cacheable = cacheable
         return bytes(body)
 
     def region(ctx: Any, body: memoryview) -> FileRegion:
@@ -89,7 +89,7 @@ def _listener(
         SocketOptions(128),
         ConnectionLimits(1000, 1000, {}),
         reactor=Reactor(loop, None, BufferPool(131072, 64 << 20), RequestStats(), threads=send_threads),
-        routes=[Route(0, 0, 1, region if file else echo, program, program, 9, 9, lasting)],
+        routes=[Route(0, 0, 1, region if file else echo, program, program, 9, 9, cacheable)],
         unsupported=lambda ctx: None,
         max_frame_bytes=1 << 20,
         max_idle_ms=600_000,
@@ -146,7 +146,7 @@ def test_connection(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
 
 @pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")
 def test_recalled_answer(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
-    _measure_listener(benchmark, loop, _listener(loop, lasting=True))
+    _measure_listener(benchmark, loop, _listener(loop, cacheable=True))
 
 
 @pytest.mark.parametrize("send_threads", [0, 1])
