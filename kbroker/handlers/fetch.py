@@ -9,8 +9,8 @@ by the same code: the session's plan (`replication.fetch_session`) gives the tar
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kbroker._fast.log.fetch_target import FetchTarget
@@ -26,6 +26,7 @@ from kbroker.handlers.old_fetch import handle_old_fetch
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import parse_versions
+from kbroker.replication.delayed_fetch import FetchWait
 from kbroker.replication.fetch_session import FetchPlan, PartitionKey
 from kbroker.replication.replica_selector import Reader
 from kbroker.schemas import schema, wire
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.protocol.schema import Field
+    from kbroker.replication.partition import Partition
 
 FetchResponse = wire.FetchResponse
 FetchableTopicResponse = FetchResponse.FetchableTopicResponse
@@ -45,9 +47,6 @@ FIRST_VERSION, FIRST_VERSION_OF_BATCHES, LAST_VERSION = 0, 4, 18
 FIRST_VERSION_WITH_REPLICA_STATE = schema("FetchRequest").first_version("replica_state")
 # From so many named partitions on, a fetch is served in slices of the loop's time (2,000 take some 2 ms).
 MANY_PARTITIONS = 2_000
-# Such a fetch looks for data again after this time, at the least, and after so many times what looking took.
-LOOK_AGAIN_SECONDS = 0.02
-LOOKS_APART = 4
 STEP_PARTITIONS = 64
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -60,8 +59,7 @@ def handle_fetch(
     in a tagged field.
 
     A follower reads to the log end, and what it asks for tells how far it is (`Partition.follower_fetched`).  A fetch
-    that names more than MANY_PARTITIONS is served in slices of the loop's time; where it waits for data, it looks again
-    from time to time.
+    that names more than MANY_PARTITIONS is served in slices of the loop's time, and rests between two looks.
     """
     if ctx.api_version < FIRST_VERSION_OF_BATCHES:
         return handle_old_fetch(ctx, request)
@@ -171,10 +169,7 @@ def _reader(ctx: RequestContext, request: wire.FetchRequest) -> Reader | None:
 
 
 async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bool) -> Struct | Pending:
-    """Read many partitions in slices, again and again until there is enough or the time is up.
-
-    To wait with all of them as other fetches do would take a slice and more for each batch that comes.
-    """
+    """Read many partitions in slices, again and again until there is enough or the time is up."""
     pace = ctx.services.slices.pace()
     named: dict[PartitionKey, FetchTarget] = {}
     for topic in request.topics:
@@ -195,26 +190,33 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
         for target in plan.targets:
             await pace
             target.refusal = refuse(target)
-    return await _look_until_there(ctx, _read(ctx, request, plan), request.max_wait_ms, pace)
+    read = _read(ctx, request, plan)
 
-
-async def _look_until_there(ctx: RequestContext, read: TargetsRead, wait_ms: int, pace: Pace) -> Pending:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + wait_ms / 1000
-    while True:
-        began = loop.time()
+    async def attempt(force: bool) -> bool:
         read.begin()
         while not read.look(STEP_PARTITIONS):
             await pace
-        left = deadline - loop.time()
-        if read.is_enough(left <= 0 or not ctx.open):
-            break
-        await asyncio.sleep(min(left, max(LOOK_AGAIN_SECONDS, LOOKS_APART * (loop.time() - began))))
+        return read.is_enough(force)
+
+    purgatory, sources = ctx.services.replica_manager.purgatory, await _sources(ctx, plan, by_id, pace)
+    await FetchWait(purgatory, sources, request.max_wait_ms, rests=True).until(ctx, attempt)
     while (frame := read.write(STEP_PARTITIONS)) is None:
         await pace
     answer = Pending()
     answer.answer_frame(frame)
     return answer
+
+
+async def _sources(ctx: RequestContext, plan: FetchPlan, by_id: bool, pace: Pace) -> tuple[Partition, ...]:
+    """The partitions of a plan that this broker has."""
+    manager = ctx.services.replica_manager
+    found = []
+    for target in plan.targets:
+        await pace
+        name = manager.names.get(target.topic_id) if by_id else target.topic
+        with suppress(KafkaError):
+            found.append(manager.replica(name or "", target.index))
+    return tuple(found)
 
 
 def _refuse(request: wire.FetchRequest, by_id: bool, code: ErrorCode) -> Struct:

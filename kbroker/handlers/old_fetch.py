@@ -15,9 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.files.file_region import FileRegion
-from kbroker._fast.log.fetch_target import FetchTarget
-from kbroker._fast.log.log_fields import PartitionFields
-from kbroker._fast.net.pending import DelayedFetch
+from kbroker._fast.log.fetch_target import FetchTarget, is_enough
 from kbroker._fast.records.record_batch import LOG_OVERHEAD, BatchError, BatchInfo, TruncatedBatchError
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.errors import ErrorCode, KafkaError
@@ -28,6 +26,7 @@ from kbroker.handlers.fetch_partition import EMPTY, failed, read_partition
 from kbroker.records.compression import CompressionError
 from kbroker.records.down_conversion import NoOlderCodecError, down_convert
 from kbroker.records.layout import BATCH_OVERHEAD
+from kbroker.replication.delayed_fetch import FetchWait
 from kbroker.schemas import wire
 from kbroker.types import ZERO_UUID
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.conversions import ConvertedRecords
     from kbroker.handlers.services import RequestContext
-    from kbroker.replication.delayed_fetch import FetchPurgatory
     from kbroker.replication.partition import Partition
     from kbroker.storage.files.filesystem import FileSystem
 
@@ -63,67 +61,25 @@ class _Job(NamedTuple):
     least: int
 
 
-class _Signal(DelayedFetch):
-    """Waits with an old fetch for data in its partitions."""
-
-    def __init__(self, purgatory: FetchPurgatory, partitions: tuple[PartitionFields, ...], wait_ms: int) -> None:
-        super().__init__(purgatory, partitions, wait_ms)
-        self.came: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-    def leave(self) -> None:
-        """The client is gone: end the wait."""
-        self.lose()
-        if not self.came.done():
-            self.came.set_result(False)
-
-    def attempt(self, force: bool) -> bool:
-        if not self.came.done():
-            self.came.set_result(force)
-        self.answer(None)
-        return True
-
-
 async def handle_old_fetch(ctx: RequestContext, request: wire.FetchRequest) -> Struct:
     """Fetch v0-v3; see the module's docstring."""
     pace = ctx.services.slices.pace()
-    loop = asyncio.get_running_loop()
-    purgatory = ctx.services.replica_manager.purgatory
     asked = _asked(request)
-    deadline = loop.time() + request.max_wait_ms / 1000
-    forced = request.max_wait_ms <= 0 or request.min_bytes <= 0
-    while True:
-        signal = None
-        if not forced:
-            places = _places(ctx, asked)
-            if places:
-                signal = _Signal(purgatory, places, max(0, round((deadline - loop.time()) * 1000)))
-                # Before it reads: what comes meanwhile must not be missed.
-                purgatory.add(signal)
-        answers, found, urgent = await _read(ctx, request, asked, pace)
-        enough = signal is None or urgent or found >= request.min_bytes
-        if (
-            enough
-            and await _convert(ctx, request.replica_id, answers) == 0
-            and found
-            and not urgent
-            and signal is not None
-        ):
-            # Nothing of it is for this consumer, which would ask in a loop; what cannot be converted it has to learn.
-            enough = not ctx.open or any(answer.error_code for _, answer in answers)
-        if enough or signal is None:
-            if signal is not None:
-                _forget(purgatory, signal)
-            return _response(asked, answers)
-        ctx.left = signal.leave
-        forced = await signal.came
-        ctx.left = None
-        if not ctx.open:
-            return _response(asked, answers)
+    partitions = _partitions(ctx, asked)
+    wait_ms = request.max_wait_ms if request.min_bytes > 0 else 0
+    answers: Answers = []
 
+    async def attempt(force: bool) -> bool:
+        nonlocal answers
+        answers, size, urgent = await _read(ctx, request, asked, pace)
+        if not is_enough(size, request.min_bytes, wait_ms, bool(partitions), urgent, force):
+            return False
+        is_empty = await _convert(ctx, request.replica_id, answers) == 0 and size > 0
+        # Nothing of it is for this consumer, which would ask in a loop; what cannot be converted it has to learn.
+        return force or urgent or not is_empty or not ctx.open or any(answer.error_code for _, answer in answers)
 
-def _forget(purgatory: FetchPurgatory, signal: _Signal) -> None:
-    purgatory.forget(signal)
-    signal.lose()
+    await FetchWait(ctx.services.replica_manager.purgatory, partitions, wait_ms).until(ctx, attempt)
+    return _response(asked, answers)
 
 
 def _asked(request: wire.FetchRequest) -> list[_Asked]:
@@ -138,7 +94,7 @@ def _asked(request: wire.FetchRequest) -> list[_Asked]:
     return list(found.values())
 
 
-def _places(ctx: RequestContext, asked: Iterable[_Asked]) -> tuple[Partition, ...]:
+def _partitions(ctx: RequestContext, asked: Iterable[_Asked]) -> tuple[Partition, ...]:
     found = []
     for topic, target in asked:
         try:

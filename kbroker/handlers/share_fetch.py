@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.log.fetch_target import is_enough
 from kbroker._fast.net.pending import DelayedFetch, Pending
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, OffsetOutOfRangeError
 from kbroker.handlers.share_acknowledge import (
@@ -37,6 +38,7 @@ from kbroker.schemas import wire
 from kbroker.storage.log.log_values import FetchData, FetchIsolation
 
 if TYPE_CHECKING:
+    from kbroker._fast.log.log_fields import RecordSource
     from kbroker._fast.records.record_batch import BatchInfo
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
@@ -152,13 +154,13 @@ class ShareRead:
 
     async def start(self) -> Struct | Pending:
         """The answer, or what gives it when there is something to acquire."""
-        if self._acquire_some(force=self._wait_ms <= 0):
+        if self._acquire_some(force=False):
             return await self.response_in_slices()
         services = self._ctx.services
-        watched = list(self._watched.values())
-        partitions = tuple(dict.fromkeys(partition for _, partition in watched))
-        keys = tuple(key for key, _ in watched)
-        return DelayedShareFetch(self, services.replica_manager.purgatory, partitions, keys, self._wait_ms)
+        sources: dict[RecordSource, None] = {}
+        for key, partition in self._watched.values():
+            sources[partition] = sources[services.share_partitions.source(key)] = None
+        return DelayedShareFetch(self, services.replica_manager.purgatory, tuple(sources), self._wait_ms)
 
     def attempt(self, force: bool) -> Struct | None:
         """Acquire what there is, and answer; None while there is too little and that need not be said (`force`)."""
@@ -168,15 +170,15 @@ class ShareRead:
         """Acquire what there is; whether it is time to answer."""
         for _ in range(READS_AT_ONCE):
             found = self._find()
-            size = sum(each.data.size for each in found)
-            if self._errors:
-                force = True
-            if not found or (size < self._min_bytes and not force):
+            if not found or not self._is_enough(sum(each.data.size for each in found), self._min_bytes, force):
                 break
             self._acquire(found)
             if self._answers:
                 return True
-        return force or not self._watched
+        return self._is_enough(0, 1, force)
+
+    def _is_enough(self, size: int, min_bytes: int, force: bool) -> bool:
+        return is_enough(size, min_bytes, self._wait_ms, bool(self._watched), bool(self._errors), force)
 
     # Looking
 
@@ -334,33 +336,16 @@ class DelayedShareFetch(DelayedFetch):
     """A fetch that waits for records, appended or released."""
 
     def __init__(
-        self,
-        read: ShareRead,
-        purgatory: FetchPurgatory,
-        partitions: tuple[Partition, ...],
-        keys: tuple[SharePartitionKey, ...],
-        wait_ms: int,
+        self, read: ShareRead, purgatory: FetchPurgatory, sources: tuple[RecordSource, ...], wait_ms: int
     ) -> None:
-        super().__init__(purgatory, partitions, wait_ms)
+        super().__init__(purgatory, sources, wait_ms)
         self._read = read
-        self._keys = keys
-
-    def started(self) -> None:
-        super().started()
-        for key in self._keys:
-            self.ctx.services.share_partitions.wait(self, key)
-
-    def lost(self) -> None:
-        super().lost()
-        for key in self._keys:
-            self.ctx.services.share_partitions.forget(self, key)
 
     def attempt(self, force: bool) -> bool:
         answer = self._read.attempt(force)
         if answer is None:
             return False
         self.answer(answer)
-        self.lost()
         return True
 
 

@@ -1,27 +1,36 @@
-"""Fetches that wait for data (`fetch.min.bytes`, `fetch.max.wait.ms`).
+"""Fetches that wait for data (`fetch.min.bytes`, `fetch.max.wait.ms`): the one way to wait for records.
 
-States: waiting → done.  A `DelayedFetch` leaves when enough bytes have come, when its time is up, when a partition that
-it names errs or goes, or when its connection is gone.  What moves a high watermark only marks the partition; the
-fetches that wait for it are looked at once per turn of the loop, however many appends that turn brought.
+States: waiting → done.  A `DelayedFetch` leaves when enough bytes have come (`is_enough`), when its time is up, when a
+partition that it names errs or goes, or when its connection is gone.  What moves a high watermark only marks the
+partition, and what makes records of a share-partition available marks that; the fetches that wait there are looked at
+once per turn of the loop, however many appends that turn brought.
 
-Invariant: a waiting fetch stands in `Partition.waiting` of each partition that it names, a done one in none.
+A fetch whose attempts take threads, or more than a slice of the loop's time, is read by a coroutine, which waits in the
+same purgatory between them (`FetchWait`).
+
+Invariant: a waiting fetch stands in `waiting` of each of its sources, a done one in none.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from kbroker._fast.base.ready_queue import ReadyQueue
 from kbroker._fast.log.fetch_target import enter, leave
-from kbroker._fast.log.log_fields import PartitionFields, PurgatoryFields
+from kbroker._fast.log.log_fields import PurgatoryFields, RecordSource
 from kbroker._fast.net.pending import DelayedFetch
 
 if TYPE_CHECKING:
-    import asyncio
+    from kbroker._fast.net.pending import Request
 
 # More waiting fetches, or one of more partitions, would keep a producer waiting for its answer.
 FEW = 5
 MANY = 100
+# A fetch that rests looks for data again after this time, at the least, and after so many times what looking took.
+LEAST_REST_SECONDS = 0.02
+RESTS_PER_LOOK = 4
 
 
 class FetchPurgatory(PurgatoryFields):
@@ -36,7 +45,7 @@ class FetchPurgatory(PurgatoryFields):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.ready = ReadyQueue(loop)
-        self._marked: dict[PartitionFields, None] = {}
+        self._marked: dict[RecordSource, None] = {}
         self._waiting: dict[DelayedFetch, None] = {}
 
     def __len__(self) -> int:
@@ -44,21 +53,21 @@ class FetchPurgatory(PurgatoryFields):
 
     def add(self, fetch: DelayedFetch) -> None:
         """Keep a fetch until it is answered, `fetch.wait_ms` have passed or its client is gone."""
-        enter(fetch, fetch.partitions)
+        enter(fetch, fetch.sources)
         self._waiting[fetch] = None
         fetch.expire_after(self._loop, fetch.wait_ms)
 
-    def mark(self, partition: PartitionFields) -> None:
-        """Data came to `partition`: look at its waiting fetches in this turn of the loop, or at once after it."""
+    def mark(self, source: RecordSource) -> None:
+        """Data came to `source`: look at its waiting fetches in this turn of the loop, or at once after it."""
         if not self._marked:
             self._loop.call_soon(self.ready.turn, self._look)
             self.due = True
-        self._marked[partition] = None
-        waiting = partition.waiting
-        if len(waiting) + len(self._marked) > FEW or any(len(fetch.partitions) > MANY for fetch in waiting):
+        self._marked[source] = None
+        waiting = source.waiting
+        if len(waiting) + len(self._marked) > FEW or any(len(fetch.sources) > MANY for fetch in waiting):
             self.due = False
 
-    def expire_partition(self, partition: PartitionFields) -> None:
+    def expire_partition(self, partition: RecordSource) -> None:
         """The partition is going away: its waiting fetches answer now."""
         for fetch in list(partition.waiting):
             self.expire(fetch)
@@ -66,7 +75,7 @@ class FetchPurgatory(PurgatoryFields):
     def forget(self, fetch: DelayedFetch) -> None:
         """The fetch waits no more: it was answered, or its connection has ended."""
         if self._waiting.pop(fetch, self) is None:
-            leave(fetch, fetch.partitions)
+            leave(fetch, fetch.sources)
 
     def expire_all(self) -> None:
         """Let every waiting fetch answer now, with what there is: the broker is about to stop."""
@@ -82,8 +91,8 @@ class FetchPurgatory(PurgatoryFields):
     def _look(self) -> None:
         self.due = False
         marked, self._marked = self._marked, {}
-        for partition in marked:
-            for fetch in list(partition.waiting):
+        for source in marked:
+            for fetch in list(source.waiting):
                 if not fetch.done:
                     self._attempt(fetch, force=False)
                 if fetch.done:
@@ -95,3 +104,78 @@ class FetchPurgatory(PurgatoryFields):
             fetch.attempt(force)
         except Exception as error:
             fetch.fail(error)
+
+
+class FetchWait(DelayedFetch):
+    """The wait of a fetch that a coroutine reads.
+
+        await FetchWait(purgatory, sources, wait_ms).until(ctx, attempt)
+
+    It waits from before the first attempt, so that nothing is missed that comes during one.  `rests`: looking at it
+    takes so long that it is not done for each batch that comes.
+    """
+
+    __slots__ = ("_force", "_is_news", "_is_resting", "_purgatory", "_rests", "_turn")
+
+    def __init__(
+        self, purgatory: FetchPurgatory, sources: tuple[RecordSource, ...], wait_ms: int, *, rests: bool = False
+    ) -> None:
+        super().__init__(purgatory, sources, wait_ms)
+        self._purgatory = purgatory
+        self._rests = rests
+        self._force = wait_ms <= 0 or not sources
+        self._is_news = self._is_resting = False
+        self._turn: asyncio.Future[None] | None = None
+
+    async def until(self, ctx: Request, attempt: Callable[[bool], Awaitable[bool]]) -> None:
+        """Have `attempt(force)` read the fetch until it says that this was enough, or the client is gone."""
+        loop = asyncio.get_running_loop()
+        if not self._force:
+            self._purgatory.add(self)
+        try:
+            while True:
+                self._is_news = False
+                began = loop.time()
+                if await attempt(self._force or not ctx.open):
+                    return
+                took = loop.time() - began
+                await self._next(ctx, loop, max(LEAST_REST_SECONDS, RESTS_PER_LOOK * took) if self._rests else 0.0)
+                if not ctx.open:
+                    return
+        finally:
+            self.lose()
+
+    def attempt(self, force: bool) -> bool:
+        """The coroutine makes it, and answers."""
+        self._is_news = True
+        self._force = self._force or force
+        self._wake()
+        return False
+
+    async def _next(self, ctx: Request, loop: asyncio.AbstractEventLoop, rest_seconds: float) -> None:
+        """Wait until it is time for another attempt."""
+        self._turn = loop.create_future()
+        self._is_resting = rest_seconds > 0
+        rest = loop.call_later(rest_seconds, self._rested) if self._is_resting else None
+        self._force = self._force or not ctx.open
+        self._wake()
+        ctx.left = self._leave
+        try:
+            await self._turn
+        finally:
+            ctx.left = self._turn = None
+            if rest is not None:
+                rest.cancel()
+
+    def _rested(self) -> None:
+        self._is_resting = False
+        self._wake()
+
+    def _leave(self) -> None:
+        self._force = True
+        self._wake()
+
+    def _wake(self) -> None:
+        is_due = self._force or (self._is_news and not self._is_resting)
+        if is_due and self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)

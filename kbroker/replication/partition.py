@@ -141,7 +141,6 @@ class Partition(PartitionFields):
         self.log = log
         self.node_id = node_id
         self.purgatory = purgatory
-        self.waiting: dict[DelayedFetch, None] = {}
         self.isr_changes = isr_changes
         self.followers = {}
         self.offline: tuple[int, ...] = ()

@@ -20,4 +20,6 @@ cdef class FetchTarget:
     cdef void note_answer(self, int64_t high_watermark, int64_t log_start_offset) noexcept
 
 
+cpdef bint is_enough(int64_t size, int64_t min_bytes, int64_t max_wait_ms, bint may_wait, bint urgent,
+                     bint force) noexcept
 cdef PartitionFields partition_to_read(FetchTarget target, dict topics, dict names, bint by_id)

@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t
 
-from kbroker._fast.log.log_fields cimport PartitionFields, led_partition
+from kbroker._fast.log.log_fields cimport PartitionFields, RecordSource, led_partition
 
 
 cdef class FetchTarget:
@@ -70,16 +70,26 @@ cdef PartitionFields partition_to_read(FetchTarget target, dict topics, dict nam
     return led_partition(topics.get(target.topic), target.index, target.current_leader_epoch)
 
 
-def enter(fetch, tuple partitions not None) -> None:
-    """Let a fetch wait at each of these partitions."""
-    cdef PartitionFields partition
-    for partition in partitions:
-        partition.waiting[fetch] = None
+cpdef bint is_enough(int64_t size, int64_t min_bytes, int64_t max_wait_ms, bint may_wait, bint urgent,
+                     bint force) noexcept:
+    """Whether a fetch is answered now, with records of `size` bytes: the one rule, for fetches of all kinds.
+
+    `may_wait`: there is a source that may bring more.  `urgent`: something of the answer is to be given at once, as an
+    error is.  `force`: the time is up, or the broker stops.
+    """
+    return force or urgent or size >= min_bytes or max_wait_ms <= 0 or not may_wait
 
 
-def leave(fetch, tuple partitions not None) -> None:
+def enter(fetch, tuple sources not None) -> None:
+    """Let a fetch wait at each of these sources."""
+    cdef RecordSource source
+    for source in sources:
+        source.waiting[fetch] = None
+
+
+def leave(fetch, tuple sources not None) -> None:
     """It waits there no longer, wherever it still did."""
-    cdef PartitionFields partition
-    for partition in partitions:
-        if fetch in partition.waiting:
-            del partition.waiting[fetch]
+    cdef RecordSource source
+    for source in sources:
+        if fetch in source.waiting:
+            del source.waiting[fetch]

@@ -74,12 +74,16 @@ cdef class PurgatoryFields:
     cdef public ReadyQueue ready
 
 
-cdef class PartitionFields:
+cdef class RecordSource:
+    cdef public dict waiting
+    cdef object __weakref__
+
+
+cdef class PartitionFields(RecordSource):
     cdef public int32_t leader_epoch
     cdef public Py_ssize_t min_in_sync
     cdef public tuple isr
     cdef LogFields log_
-    cdef public dict waiting
     cdef public dict followers
     cdef public bint commits_alone
     cdef public bint follower_throttled

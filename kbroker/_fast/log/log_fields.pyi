@@ -65,12 +65,14 @@ class PurgatoryFields:
     due: bool
     ready: ReadyQueue
 
-class PartitionFields:
+class RecordSource:
+    waiting: dict[Any, None]
+
+class PartitionFields(RecordSource):
     leader_epoch: int
     min_in_sync: int
     isr: tuple[int, ...]
     log: Any
-    waiting: dict[Any, None]
     followers: dict[int, Any]
     commits_alone: bool
     follower_throttled: bool

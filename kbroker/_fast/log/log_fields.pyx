@@ -155,7 +155,14 @@ cdef class PurgatoryFields:
     """Of `FetchPurgatory`."""
 
 
-cdef class PartitionFields:
+cdef class RecordSource:
+    """Where fetches wait for records: a partition, or what a share group has of one.  `waiting`: the fetches."""
+
+    def __cinit__(self):
+        self.waiting = {}
+
+
+cdef class PartitionFields(RecordSource):
     """Of `Partition`.  `commits_alone`: what this replica has durably is committed."""
 
     @property

@@ -13,6 +13,6 @@ cdef class Pending:
 
 
 cdef class DelayedFetch(Pending):
-    cdef public tuple partitions
+    cdef public tuple sources
     cdef public int wait_ms
     cdef object purgatory

@@ -2,7 +2,7 @@ import asyncio
 from typing import Any, Protocol
 
 from kbroker._fast.files.file_region import FileRegion
-from kbroker._fast.log.log_fields import PartitionFields
+from kbroker._fast.log.log_fields import RecordSource
 from kbroker._fast.net.answer_memo import AnswerRenewal
 from kbroker._fast.net.gate import Gate
 
@@ -59,7 +59,7 @@ class Pending:
     def expire_after(self, loop: asyncio.AbstractEventLoop, wait_ms: int) -> None: ...
 
 class DelayedFetch(Pending):
-    partitions: tuple[PartitionFields, ...]
+    sources: tuple[RecordSource, ...]
     wait_ms: int
-    def __init__(self, purgatory: Any, partitions: tuple[PartitionFields, ...], wait_ms: int) -> None: ...
+    def __init__(self, purgatory: Any, sources: tuple[RecordSource, ...], wait_ms: int) -> None: ...
     def attempt(self, force: bool) -> bool: ...

@@ -104,11 +104,14 @@ cdef class Pending:
 
 
 cdef class DelayedFetch(Pending):
-    """A fetch that waits in a purgatory for more to read at `partitions`, or for `wait_ms` to pass."""
+    """A fetch that waits in a purgatory for more to read at its sources, or for `wait_ms` to pass.
 
-    def __init__(self, purgatory, tuple partitions not None, int wait_ms):
+    `sources`: partitions, or other `RecordSource`s.
+    """
+
+    def __init__(self, purgatory, tuple sources not None, int wait_ms):
         self.purgatory = purgatory
-        self.partitions = partitions
+        self.sources = sources
         self.wait_ms = wait_ms
 
     def attempt(self, force) -> bool:

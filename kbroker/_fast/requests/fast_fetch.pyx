@@ -76,11 +76,11 @@ cdef class FastFetch(DirectAnswers):
         cdef FetchAnswer answer = self.read_rows(services, version, correlation_id, cursor, head, None)
         if answer is None:
             return None
-        if is_enough(answer, head, False):
+        if answer.is_enough(head.max_wait_ms, False):
             return answer.end()
         fetch = DelayedRows.__new__(DelayedRows)
         fetch.purgatory = services.replica_manager.purgatory
-        fetch.partitions = answer.all_waiting()
+        fetch.sources = answer.all_waiting()
         fetch.wait_ms = head.max_wait_ms
         fetch.path = self
         fetch.version = version
@@ -286,12 +286,6 @@ cdef class FastFetch(DirectAnswers):
         return 0
 
 
-cdef bint is_enough(FetchAnswer answer, const FetchHead* head, bint force) noexcept:
-    """Whether the fetch is answered with what was found."""
-    return (force or answer.urgent or answer.total >= answer.min_bytes or head.max_wait_ms <= 0
-            or answer.waiting is None)
-
-
 cdef bytes id_of(const Topic* topic):
     return PyBytes_FromStringAndSize(<const char*> topic.data, topic.size) if topic.is_id else NO_ID
 
@@ -315,7 +309,7 @@ cdef class DelayedRows(DelayedFetch):
         answer = self.path.read_rows(self.ctx.services, self.version, self.correlation_id, &cursor, &head, self.names)
         if answer is None:
             self._hand_over(force)
-        elif is_enough(answer, &head, force):
+        elif answer.is_enough(head.max_wait_ms, force):
             self._end(answer.end(), True)
         else:
             return False

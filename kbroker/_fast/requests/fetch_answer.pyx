@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 from kbroker._fast.base.put cimport put32
 from kbroker._fast.files.file_read cimport read_cached
 from kbroker._fast.files.file_region cimport FileRegion
-from kbroker._fast.log.fetch_target cimport FetchTarget
+from kbroker._fast.log.fetch_target cimport FetchTarget, is_enough
 from kbroker._fast.log.log_fields cimport LogFields, PartitionFields
 from kbroker._fast.net.direct cimport Topic, put_size, put_topic
 from kbroker._fast.requests.fetch_rows cimport (
@@ -99,6 +99,10 @@ cdef class FetchAnswer:
 
     cdef tuple all_waiting(self):
         return (() if self.waiting is None else (self.waiting,)) + tuple(self.more_waiting or ())
+
+    cdef bint is_enough(self, int32_t max_wait_ms, bint force) noexcept:
+        """Whether the fetch is answered with what was found."""
+        return is_enough(self.total, self.min_bytes, max_wait_ms, self.waiting is not None, self.urgent, force)
 
     # Looking at partitions
 

@@ -61,7 +61,7 @@ cdef class TargetsRead:
         """What answers the fetch, for which there is too little, later."""
         cdef DelayedTargets fetch = DelayedTargets.__new__(DelayedTargets)
         fetch.purgatory = self.services.replica_manager.purgatory
-        fetch.partitions = self.answer.all_waiting()
+        fetch.sources = self.answer.all_waiting()
         fetch.wait_ms = self.head.max_wait_ms
         fetch.read = self
         self.answer = self.topics = None
@@ -105,8 +105,7 @@ cdef class TargetsRead:
 
     def is_enough(self, force) -> bool:
         """Whether the fetch is answered with what was found."""
-        return (force or self.answer.urgent or self.answer.total >= self.answer.min_bytes
-                or self.head.max_wait_ms <= 0 or self.answer.waiting is None)
+        return self.answer.is_enough(self.head.max_wait_ms, force)
 
     cdef int _look_at(self, FetchTarget target) except -1:
         cdef FetchAnswer answer = self.answer

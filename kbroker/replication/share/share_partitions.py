@@ -1,8 +1,8 @@
 """The share-partitions of a broker: one for each group that reads a partition which this broker leads.
 
 Made when a member first reads, thrown away when the leader, the topic or the group's state becomes another one.
-Fetches that wait for records are looked at, once per turn of the loop, when records of a share-partition that they name
-were released, locks timed out, or there is room again; appends wake them through the purgatory.
+Fetches that wait for records do so in the purgatory: they are looked at, once per turn of the loop, after an append,
+and when records of a share-partition that they name were released, locks timed out, or there is room again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
+from kbroker._fast.log.log_fields import RecordSource
 from kbroker.errors import KafkaError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.share.persister import SharePartitionKey
@@ -21,7 +23,6 @@ from kbroker.replication.share.share_session import ShareSession, ShareSessions
 if TYPE_CHECKING:
     import asyncio
 
-    from kbroker._fast.net.pending import DelayedFetch
     from kbroker.clock import Clock
     from kbroker.metadata.image import ClusterImage, MetadataDelta
     from kbroker.replication.partition import Partition
@@ -52,8 +53,7 @@ class SharePartitions:
         self._clock = clock
         self._loop = loop
         self._known: dict[SharePartitionKey, SharePartition] = {}
-        self._waiting: dict[SharePartitionKey, dict[DelayedFetch, None]] = {}
-        self._marked: dict[SharePartitionKey, None] = {}
+        self._sources: WeakValueDictionary[SharePartitionKey, RecordSource] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -125,34 +125,17 @@ class SharePartitions:
 
     # Waking fetches
 
-    def wait(self, fetch: DelayedFetch, key: SharePartitionKey) -> None:
-        """Have `fetch` looked at when there may be something for it."""
-        self._waiting.setdefault(key, {})[fetch] = None
-
-    def forget(self, fetch: DelayedFetch, key: SharePartitionKey) -> None:
-        """The fetch waits no more."""
-        waiting = self._waiting.get(key)
-        if waiting is not None:
-            waiting.pop(fetch, None)
-            if not waiting:
-                del self._waiting[key]
+    def source(self, key: SharePartitionKey) -> RecordSource:
+        """Where a fetch waits for what others release of a share-partition; it lasts as long as a fetch has it."""
+        source = self._sources.get(key)
+        if source is None:
+            source = self._sources[key] = RecordSource()
+        return source
 
     def _mark(self, known: SharePartition) -> None:
-        if known.key in self._waiting:
-            if not self._marked:
-                self._loop.call_soon(self._replicas.purgatory.ready.turn, self._look)
-            self._marked[known.key] = None
-
-    def _look(self) -> None:
-        marked, self._marked = self._marked, {}
-        for key in marked:
-            for fetch in list(self._waiting.get(key, ())):
-                try:
-                    if not fetch.done and fetch.attempt(False):
-                        self._replicas.purgatory.forget(fetch)
-                        fetch.lost()
-                except Exception as error:
-                    fetch.fail(error)
+        source = self._sources.get(known.key)
+        if source is not None and source.waiting:
+            self._replicas.purgatory.mark(source)
 
     # What changes
 
