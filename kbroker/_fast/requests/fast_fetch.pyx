@@ -76,7 +76,7 @@ cdef class FastFetch(DirectAnswers):
         cdef FetchAnswer answer = self.read_rows(services, version, correlation_id, cursor, head, None)
         if answer is None:
             return None
-        if answer.is_enough(head.max_wait_ms, False):
+        if answer.has_enough(head.max_wait_ms, False):
             return answer.end()
         fetch = DelayedRows.__new__(DelayedRows)
         fetch.purgatory = services.replica_manager.purgatory
@@ -309,7 +309,7 @@ cdef class DelayedRows(DelayedFetch):
         answer = self.path.read_rows(self.ctx.services, self.version, self.correlation_id, &cursor, &head, self.names)
         if answer is None:
             self._hand_over(force)
-        elif answer.is_enough(head.max_wait_ms, force):
+        elif answer.has_enough(head.max_wait_ms, force):
             self._end(answer.end(), True)
         else:
             return False

@@ -48,7 +48,7 @@ cdef class FetchAnswer:
     cdef int set_limits(self, const FetchHead* head) except -1
     cdef int may_wait_at(self, PartitionFields partition) except -1
     cdef tuple all_waiting(self)
-    cdef bint is_enough(self, int32_t max_wait_ms, bint force) noexcept
+    cdef bint has_enough(self, int32_t max_wait_ms, bint force) noexcept
     cdef bint look(self, LogFields log, int64_t offset, int64_t max_bytes, Found* found) except -1
     cdef object read_alone(self, FetchTarget target)
     cdef int begin(self, int correlation_id, int32_t session_id, Py_ssize_t topics) except -1

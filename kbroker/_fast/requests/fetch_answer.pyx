@@ -100,7 +100,7 @@ cdef class FetchAnswer:
     cdef tuple all_waiting(self):
         return (() if self.waiting is None else (self.waiting,)) + tuple(self.more_waiting or ())
 
-    cdef bint is_enough(self, int32_t max_wait_ms, bint force) noexcept:
+    cdef bint has_enough(self, int32_t max_wait_ms, bint force) noexcept:
         """Whether the fetch is answered with what was found."""
         return is_enough(self.total, self.min_bytes, max_wait_ms, self.waiting is not None, self.urgent, force)
 

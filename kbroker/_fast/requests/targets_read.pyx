@@ -105,7 +105,7 @@ cdef class TargetsRead:
 
     def is_enough(self, force) -> bool:
         """Whether the fetch is answered with what was found."""
-        return self.answer.is_enough(self.head.max_wait_ms, force)
+        return self.answer.has_enough(self.head.max_wait_ms, force)
 
     cdef int _look_at(self, FetchTarget target) except -1:
         cdef FetchAnswer answer = self.answer
