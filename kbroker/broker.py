@@ -31,12 +31,12 @@ from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.member import StartInterruptedError
 from kbroker.cluster.outbound import Outbound
 from kbroker.config import log_config
-from kbroker.garbage import GarbageCollection
 from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
 from kbroker.gate.plaintext import Plaintext
 from kbroker.handlers import dispatch
 from kbroker.handlers.services import Services
 from kbroker.handlers.table import advertised_ranges
+from kbroker.host.garbage import GarbageCollection
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.client_metrics_overrides import ClientMetricsOverrides

@@ -37,7 +37,8 @@ FOUNDATION = BASE | {"_fast", "config", "metrics", "log_output", "periodic"}
 RECORDS = FOUNDATION | {"records"}
 PROTOCOL = FOUNDATION | {"protocol"}
 SCHEMAS = PROTOCOL | {"schemas"}
-STORAGE = RECORDS | {"scheduling", "storage"}
+HOST = FOUNDATION | {"host"}
+STORAGE = RECORDS | HOST | {"storage"}
 METADATA = SCHEMAS | {"metadata"}
 TELEMETRY = RECORDS | {"telemetry"}
 NETWORK = SCHEMAS | RECORDS | {"network"}
@@ -48,9 +49,10 @@ REPLICATION = STORAGE | CLUSTER | NETWORK | {"replication"}
 COORDINATOR = REPLICATION | {"coordinator"}
 HANDLERS = COORDINATOR | GATE | TELEMETRY | {"handlers"}
 CONSOLE = HANDLERS | {"console"}
-ASSEMBLY = CONSOLE | {"assembly"}
-BROKER = ASSEMBLY | {"broker", "process", "garbage", "service_manager", "stop_signals"}
-MIGRATION = REPLICATION | {"migration"}
+STARTUP = STORAGE | METADATA | {"startup"}
+ASSEMBLY = CONSOLE | STARTUP | {"assembly"}
+BROKER = ASSEMBLY | {"broker"}
+MIGRATION = REPLICATION | STARTUP | {"migration"}
 REPLAY = STORAGE | SCHEMAS | {"replay"}
 
 PACKAGES: dict[str, set[str]] = {
@@ -62,19 +64,17 @@ PACKAGES: dict[str, set[str]] = {
     "nearest": {"__init__"},
     "waiting": {"__init__"},
     "patterns": {"__init__"},
-    "scheduling": {"__init__"},
-    "stop_signals": {"__init__"},
-    "service_manager": FOUNDATION,
+    "host": HOST,
     "_fast": BASE | {"_fast"},
     "config": BASE | {"config"},
     "log_output": BASE | {"log_output"},
     "periodic": FOUNDATION,
-    "garbage": {"__init__"},
     "metrics": FOUNDATION,
     "records": RECORDS,
     "protocol": PROTOCOL,
     "schemas": SCHEMAS,
     "storage": STORAGE,
+    "startup": STARTUP,
     "metadata": METADATA,
     "cluster": CLUSTER,
     "network": NETWORK,
@@ -86,8 +86,7 @@ PACKAGES: dict[str, set[str]] = {
     "handlers": HANDLERS,
     "console": CONSOLE,
     "assembly": ASSEMBLY,
-    "broker": BROKER - {"process"},
-    "process": BROKER,
+    "broker": BROKER,
     "supervision": BROKER | {"supervision"},
     "replay": REPLAY,
     "migration": MIGRATION,
@@ -378,7 +377,7 @@ def test_sentences_name_their_subject() -> None:
 # Slices of another kind: the budget itself; what the kernel gives a thread; a mirror's turns between messages.
 TIME_SLICES = {
     "kbroker/_fast/base/slices.pxd",
-    "kbroker/scheduling.py",
+    "kbroker/host/scheduling.py",
     "kbroker/replay/player/column_sender.py",
 }
 OTHER_YIELD = re.compile(

@@ -98,7 +98,7 @@ def check_directory(path: str, reserve_bytes: int, mounts: Sequence[tuple[str, s
 
 def check_contents(paths: Sequence[str]) -> Iterator[Finding]:
     """Whether the directories that are there belong together, to kbroker, and to no broker that runs."""
-    from kbroker.replication.metadata_at_start import check_metadata_is_there
+    from kbroker.startup.metadata_at_start import check_metadata_is_there
     from kbroker.storage.directories.log_dirs import LOCK_FILE, LogDirError, LogDirLockedError, open_directories
     from kbroker.storage.files.filesystem import FileSystem
 

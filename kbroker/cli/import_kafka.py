@@ -64,7 +64,7 @@ def command(
     from kbroker.metadata.metadata_record import MetadataLogError
     from kbroker.migration.copying import absolute
     from kbroker.migration.importing import ImportOptions, ImportRefusedError, run_import
-    from kbroker.replication.new_store import StoreThereError
+    from kbroker.startup.new_store import StoreThereError
     from kbroker.storage.directories.log_dirs import LogDirError
     from kbroker.storage.files.filesystem import SYSTEM_FILES
 

@@ -11,7 +11,7 @@ from kbroker.config import BrokerConfig, ConfigError
 from kbroker.types import random_uuid, uuid_to_text
 
 if TYPE_CHECKING:
-    from kbroker.replication.metadata_rebuild import RebuiltTopic, Survey
+    from kbroker.startup.metadata_rebuild import RebuiltTopic, Survey
     from kbroker.storage.directories.log_dirs import LogDir
 
 LOST = (
@@ -53,8 +53,8 @@ def rebuild(
     be those that the broker starts with.
     """
     from kbroker.metadata.store import MetadataStoreError
-    from kbroker.replication.metadata_rebuild import RebuildError, plan, survey, write
-    from kbroker.replication.new_store import StoreThereError
+    from kbroker.startup.metadata_rebuild import RebuildError, plan, survey, write
+    from kbroker.startup.new_store import StoreThereError
     from kbroker.storage.directories.log_dirs import LogDirError, describe, open_directories
     from kbroker.storage.files.filesystem import FileSystem
 

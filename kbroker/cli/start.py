@@ -48,8 +48,8 @@ def command(
         for override in overrides:
             arguments += ["--override", override]
         return supervise(config, arguments, count)
-    from kbroker.process import run
-    from kbroker.scheduling import ask_for_short_slices
+    from kbroker.host.scheduling import ask_for_short_slices
+    from kbroker.supervision.process import run
 
     ask_for_short_slices()
     return run(config)
@@ -57,9 +57,9 @@ def command(
 
 def _work(config: BrokerConfig, slot: str, parent: int) -> int:
     from kbroker.cluster.workers.worker_slot import WorkerSlot
-    from kbroker.process import run
-    from kbroker.scheduling import ask_for_short_slices
+    from kbroker.host.scheduling import ask_for_short_slices
     from kbroker.supervision.orphans import stop_with_parent
+    from kbroker.supervision.process import run
 
     stop_with_parent(parent)
     ask_for_short_slices()

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kbroker.replication.metadata_at_start import UNDER_WAY
-from kbroker.replication.new_store import StoreThereError, check_no_store
+from kbroker.startup.metadata_at_start import UNDER_WAY
+from kbroker.startup.new_store import StoreThereError, check_no_store
 from kbroker.storage.directories.log_dirs import (
     CLEAN_SHUTDOWN_FILE,
     LOCK_FILE,

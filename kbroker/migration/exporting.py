@@ -26,9 +26,9 @@ from kbroker.migration.kafka_directories import locked
 from kbroker.migration.metadata_log import MetadataLog, snapshots
 from kbroker.migration.metadata_snapshot import encode_snapshot, snapshot_name
 from kbroker.migration.state_topics import StateNames, read_state_names
-from kbroker.replication.metadata_at_start import has_content
-from kbroker.replication.metadata_rebuild import FoundPartition, survey
-from kbroker.replication.new_store import EXPORTED_SUFFIX
+from kbroker.startup.metadata_at_start import has_content
+from kbroker.startup.metadata_rebuild import FoundPartition, survey
+from kbroker.startup.new_store import EXPORTED_SUFFIX
 from kbroker.storage.directories.log_dirs import (
     CLEAN_SHUTDOWN_FILE,
     CLUSTER_METADATA_DIRECTORY,

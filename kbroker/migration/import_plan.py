@@ -19,9 +19,9 @@ from kbroker.metadata.image import PartitionImage, TopicImage
 from kbroker.metadata.kafka_metadata import ACLS, CREDENTIALS, TOKENS
 from kbroker.metadata.topic_names import is_internal
 from kbroker.migration.settings import client_quotas, feature_levels, resource_settings, topic_settings
-from kbroker.replication.metadata_rebuild import FoundPartition, RebuildError, RebuiltTopic
-from kbroker.replication.metadata_rebuild import plan as plan_without_metadata
-from kbroker.replication.new_store import StoreContents
+from kbroker.startup.metadata_rebuild import FoundPartition, RebuildError, RebuiltTopic
+from kbroker.startup.metadata_rebuild import plan as plan_without_metadata
+from kbroker.startup.new_store import StoreContents
 from kbroker.types import ZERO_UUID, random_uuid
 
 if TYPE_CHECKING:

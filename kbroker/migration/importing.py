@@ -19,9 +19,9 @@ from kbroker.migration.import_plan import ImportPlan, plan_from_directories, pla
 from kbroker.migration.kafka_directories import KafkaDirectories, Mode, locked, read_directories
 from kbroker.migration.metadata_log import MetadataLog
 from kbroker.migration.state_topics import StateNames, read_state_names
-from kbroker.replication.metadata_at_start import IMPORTED, end_of_metadata_log
-from kbroker.replication.metadata_rebuild import survey
-from kbroker.replication.new_store import check_no_store, write_store
+from kbroker.startup.metadata_at_start import IMPORTED, end_of_metadata_log
+from kbroker.startup.metadata_rebuild import survey
+from kbroker.startup.new_store import check_no_store, write_store
 from kbroker.storage.directories.log_dirs import CLEAN_SHUTDOWN_FILE, open_directories
 from kbroker.types import random_uuid, uuid_to_text
 

@@ -19,7 +19,7 @@ from kbroker.records.legacy import iterate_stored_records
 from kbroker.schemas.internal_records import decode_record
 
 if TYPE_CHECKING:
-    from kbroker.replication.metadata_rebuild import FoundPartition
+    from kbroker.startup.metadata_rebuild import FoundPartition
     from kbroker.storage.files.filesystem import FileSystem
 
 _KINDS: Mapping[str, str] = {"ConsumerGroup": "consumer", "ShareGroup": "share", "StreamsGroup": "streams"}

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 from kbroker import __version__, log_output
 from kbroker.cluster.workers.messages import Gone, encode
 from kbroker.cluster.workers.worker_slot import WorkerSlot, worker_settings
+from kbroker.host.service_manager import EXTENSION_US, service_manager
+from kbroker.host.stop_signals import StopSignals
 from kbroker.metrics.http_guard import names_of
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
-from kbroker.service_manager import EXTENSION_US, service_manager
-from kbroker.stop_signals import StopSignals
 from kbroker.supervision.silence import Silence
 from kbroker.supervision.worker_life import WorkerLife, WorkerState
 from kbroker.supervision.worker_pages import WorkerPages, start_pages

@@ -19,7 +19,7 @@ from kbroker.metadata.image import ConfigResource
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.metadata_record import MetadataLogError
 from kbroker.migration.importing import ImportOptions, ImportRefusedError, run_import
-from kbroker.replication.metadata_at_start import check_metadata_is_there
+from kbroker.startup.metadata_at_start import check_metadata_is_there
 from kbroker.storage.directories.log_dirs import LogDirError, LogDirLockedError, open_directories
 from kbroker.types import uuid_to_text
 from tests.broker_process import BrokerProcess

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.store import StoreCalls
 from kbroker.periodic import PeriodicTask
-from kbroker.replication.metadata_at_start import check_metadata_is_there, check_node_has_partitions
+from kbroker.startup.metadata_at_start import check_metadata_is_there, check_node_has_partitions
 from kbroker.storage.manager.known_directories import claim_with_store
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from kbroker._fast.base.slices import Slices
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
-from kbroker.scheduling import CLEANER_SLICE_NS, ask_for_short_slices
+from kbroker.host.scheduling import CLEANER_SLICE_NS, ask_for_short_slices
 from kbroker.storage.cleaner.cleaner import Cleaner, CleaningAbortedError, CleanSummary, Ticket
 from kbroker.storage.cleaner.cleaner_plan import NO_LAG_LIMIT, Candidate, assess
 from kbroker.storage.cleaner.cleaner_queue import DueLogs

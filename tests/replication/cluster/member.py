@@ -19,13 +19,13 @@ from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.requests import BrokerEpoch, IsrChange, PartitionOutcome
 from kbroker.config import BrokerConfig
 from kbroker.errors import CoordinatorNotAvailableError, NotControllerError
+from kbroker.host.stop_signals import StopSignals
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import BrokerImage, TopicImage
 from kbroker.metadata.store import ProducerIdBlock
 from kbroker.metrics.readiness import Problem
 from kbroker.quotas.host_names import HostNames
-from kbroker.stop_signals import StopSignals
 from kbroker.types import TopicPartition
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kbroker.stop_signals import STOP_SIGNALS
+from kbroker.host.stop_signals import STOP_SIGNALS
 from tests.broker.client import Client, until
 from tests.conftest import BrokerProcess
 
@@ -22,7 +22,7 @@ RUNS = 5
 # would have had the system's meaning.
 STOPS_AT_ONCE = """
 import asyncio, os, signal, sys
-from kbroker.stop_signals import STOP_SIGNALS, StopSignals
+from kbroker.host.stop_signals import STOP_SIGNALS, StopSignals
 
 WANTED = sum(1 << (number - 1) for number in STOP_SIGNALS)
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from kbroker.metadata.image import PartitionImage, TopicImage
 from kbroker.metadata.internal_topics import internal_topic
 from kbroker.metadata.topic_names import is_internal, is_legal
-from kbroker.replication.new_store import StoreContents, write_store
+from kbroker.startup.new_store import StoreContents, write_store
 from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY, parse_partition_directory
 from kbroker.storage.files.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache

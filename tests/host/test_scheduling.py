@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.scheduling import CLEANER_SLICE_NS, LOOP_SLICE_NS, ask_for_short_slices
+from kbroker.host.scheduling import CLEANER_SLICE_NS, LOOP_SLICE_NS, ask_for_short_slices
 from tests.broker_process import BrokerProcess
 
 _SCHED_GETATTR = {"x86_64": 315, "aarch64": 275}

@@ -18,10 +18,10 @@ from kbroker.assembly.membership.choice import membership_of
 from kbroker.broker import Broker, exit_later
 from kbroker.cluster.member import StartInterruptedError
 from kbroker.errors import KafkaError
+from kbroker.host.scheduling import process_started
+from kbroker.host.service_manager import service_manager
+from kbroker.host.stop_signals import StopSignals
 from kbroker.network.listener import BindError
-from kbroker.scheduling import process_started
-from kbroker.service_manager import service_manager
-from kbroker.stop_signals import StopSignals
 from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.recovery.recovery_progress import LoadingInterruptedError
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbroker.garbage import FROZEN_FROM_BLOCKS, NO_FULL_COLLECTION, GarbageCollection
+from kbroker.host.garbage import FROZEN_FROM_BLOCKS, NO_FULL_COLLECTION, GarbageCollection
 
 
 @pytest.fixture(autouse=True)

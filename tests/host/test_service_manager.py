@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.service_manager import service_manager
+from kbroker.host.service_manager import service_manager
 from tests.broker.client import Client
 from tests.conftest import StartBroker
 

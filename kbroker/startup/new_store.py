@@ -13,7 +13,7 @@ from kbroker.metadata.features import Features
 from kbroker.metadata.image import ConfigResource, QuotaEntity, TopicImage
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.spare_file import SUFFIX as SPARE_SUFFIX
-from kbroker.replication.metadata_at_start import has_content
+from kbroker.startup.metadata_at_start import has_content
 
 if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem

@@ -1,0 +1,1 @@
+"""What the broker asks of its host: the scheduler, signals, the service manager, and when garbage is collected."""
