@@ -9,14 +9,14 @@ by the same code: the session's plan (`replication.fetch_session`) gives the tar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kbroker._fast.log.fetch_target import FetchTarget
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.requests.fast_fetch import FastFetch
-from kbroker._fast.requests.fetch_answer import FetchRules
+from kbroker._fast.requests.fetch_answer import FetchRules, FetchVersions
 from kbroker._fast.requests.targets_read import TargetsRead
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import may_cluster, may_topic
@@ -25,7 +25,6 @@ from kbroker.handlers.fetch_partition import FIRST_VERSION_WITH_TOPIC_IDS, faile
 from kbroker.handlers.old_fetch import handle_old_fetch
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
-from kbroker.protocol.schema import parse_versions
 from kbroker.replication.delayed_fetch import FetchWait
 from kbroker.replication.fetch_session import FetchPlan, PartitionKey
 from kbroker.replication.replica_selector import Reader
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
-    from kbroker.protocol.schema import Field
     from kbroker.replication.partition import Partition
 
 FetchResponse = wire.FetchResponse
@@ -263,32 +261,22 @@ def _forgotten(topic: wire.FetchRequest.ForgottenTopic, index: int, by_id: bool)
     return (topic.topic_id if by_id else topic.topic), index
 
 
-def _since(fields: Iterable[Field]) -> dict[str, int]:
-    """From which version on there are these fields and those within them."""
-    found: dict[str, int] = {}
-    for field in fields:
-        found[field.name] = parse_versions(field.versions).start
-        found.update({name: first for name, first in _since(field.fields).items() if name not in found})
-    return found
-
-
-def versions() -> tuple[int, ...]:
-    """What the fast path has to know of the field tables, in the order of `FetchLayout`."""
-    request, response = wire.FetchRequest.schema, wire.FetchResponse.schema
-    asked, answered = _since(request.fields), _since(response.fields)
-    return (
-        FIRST_VERSION_OF_BATCHES,
-        LAST_VERSION,
-        answered["throttle_time_ms"],
-        asked["max_bytes"],
-        asked["isolation_level"],
-        answered["log_start_offset"],
-        asked["session_id"],
-        asked["current_leader_epoch"],
-        asked["rack_id"],
-        parse_versions(request.flexible).start,
-        asked["topic_id"],
-        asked["replica_state"],
+def versions() -> FetchVersions:
+    """What the fast path has to know of the field tables."""
+    request, response = schema("FetchRequest"), schema("FetchResponse")
+    return FetchVersions(
+        first=FIRST_VERSION_OF_BATCHES,
+        last=LAST_VERSION,
+        throttle_times=response.first_version("throttle_time_ms"),
+        max_bytes=request.first_version("max_bytes"),
+        isolation_levels=request.first_version("isolation_level"),
+        log_starts=response.first_version("responses.partitions.log_start_offset"),
+        sessions=request.first_version("session_id"),
+        leader_epochs=request.first_version("topics.partitions.current_leader_epoch"),
+        racks=request.first_version("rack_id"),
+        flexible=request.first_flexible_version,
+        topic_ids=request.first_version("topics.topic_id"),
+        replica_states=request.first_version("replica_state"),
     )
 
 

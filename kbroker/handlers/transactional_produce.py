@@ -14,10 +14,10 @@ from kbroker.gate.access import may
 from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers import verification
 from kbroker.handlers.verification import Batch, ClientGeneration
-from kbroker.storage.log.verification import VerificationGuard
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
+    from kbroker.handlers.partition_append import PartitionAppend
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
     from kbroker.schemas import wire
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 FIRST_ADDING_VERSION = 12
 FIRST_ABORTABLE_VERSION = 11
-
-# Of a row of the request, by its id(): the guard that its append has to bring, or why it is refused.
-Guards = dict[int, VerificationGuard]
-Refused = dict[int, KafkaError]
 
 
 def may_write_transactions(ctx: RequestContext, request: wire.ProduceRequest) -> bool:
@@ -45,30 +41,35 @@ def may_write_transactions(ctx: RequestContext, request: wire.ProduceRequest) ->
 
 
 async def verify_batches(
-    ctx: RequestContext, transactional_id: str, rows: Iterable[tuple[Row, Partition]], pace: Pace
-) -> tuple[Guards, Refused]:
-    """Let in the batches of a produce that are part of their producer's transaction; each row comes with the partition
-    that it names.  A row without a transactional batch gets no guard."""
+    ctx: RequestContext, transactional_id: str, appends: Iterable[PartitionAppend], pace: Pace
+) -> None:
+    """Let in the batches of a produce that are part of their producer's transaction.
+
+    Each gets its guard, or is refused; what is no batch of a transaction gets no guard."""
     generation = ClientGeneration(ctx.api_version >= FIRST_ADDING_VERSION, ctx.api_version >= FIRST_ABORTABLE_VERSION)
-    guards: Guards = {}
-    refused: Refused = {}
-    asked: list[tuple[Row, Batch]] = []
-    for row, partition in rows:
+    asked: list[tuple[PartitionAppend, Batch]] = []
+    for each in appends:
         await pace
+        if not each.is_open:
+            continue
         try:
-            batch = _transactional(row, partition)
+            partition = each.partition()
+        except KafkaError:
+            continue  # The append says so.
+        try:
+            batch = _transactional(each.row, partition)
             if batch is None:
                 continue
-            guard = guards[id(row)] = verification.start(batch, generation)
+            each.guard = verification.start(batch, generation)
         except KafkaError as error:
-            refused[id(row)] = error.with_traceback(None)
+            each.refusal = error.with_traceback(None)
             continue
-        if verification.needs_verification(ctx.services, guard, generation):
-            asked.append((row, batch))
+        if verification.needs_verification(ctx.services, each.guard, generation):
+            asked.append((each, batch))
     if asked:
         errors = await verification.verify(ctx.services, transactional_id, [batch for _, batch in asked], generation)
-        refused.update({id(row): error for (row, _), error in zip(asked, errors, strict=True) if error is not None})
-    return guards, refused
+        for (each, _), refusal in zip(asked, errors, strict=True):
+            each.refusal = refusal
 
 
 def _is_transactional(records: memoryview | None) -> bool:

@@ -135,6 +135,11 @@ class MessageSchema:
         """The newest version."""
         return parse_versions(self.versions)[-1]
 
+    @property
+    def first_flexible_version(self) -> int:
+        """The first version with compact types and tagged fields (KIP-482)."""
+        return parse_versions(self.flexible)[0]
+
     def first_version(self, path: str) -> int:
         """The first version with the field that the path leads to, as in `topics.partitions.rack_id`."""
         return parse_versions(self._field(path).versions)[0]

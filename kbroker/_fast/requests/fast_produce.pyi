@@ -8,6 +8,7 @@ Appended = list[tuple[int, int] | None]
 class ProduceVersions:
     def __init__(
         self,
+        *,
         first: int,
         last: int,
         flexible: int,

@@ -47,9 +47,11 @@ cdef class ProduceVersions:
 
     cdef ProduceLayout layout
 
-    def __init__(self, int first, int last, int flexible, int topic_ids, int log_append_times, int log_starts,
+    def __init__(self, *, int first, int last, int flexible, int topic_ids, int log_append_times, int log_starts,
                  int record_errors):
-        self.layout = ProduceLayout(first, last, flexible, topic_ids, log_append_times, log_starts, record_errors)
+        self.layout = ProduceLayout(first=first, last=last, flexible=flexible, topic_ids=topic_ids,
+                                    log_append_times=log_append_times, log_starts=log_starts,
+                                    record_errors=record_errors)
 
 
 cdef class FastProduce(DirectAnswers):

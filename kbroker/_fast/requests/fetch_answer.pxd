@@ -10,6 +10,10 @@ cdef enum:
     INLINE_BYTES = 448      # of an answer: a partition or two without records
 
 
+cdef class FetchVersions:
+    cdef FetchLayout layout
+
+
 cdef class FetchRules:
     cdef FetchLayout layout
     cdef object file_system

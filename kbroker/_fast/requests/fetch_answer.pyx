@@ -23,6 +23,7 @@ from kbroker._fast.requests.fetch_rows cimport (
     ROW_BYTES,
     UNKNOWN,
     FetchHead,
+    FetchLayout,
     Found,
     put_row,
     put_start,
@@ -41,20 +42,29 @@ cdef enum:
     COPY_BYTES = 48800
 
 
+cdef class FetchVersions:
+    """From which version on what is there; see `handlers.fetch.versions`."""
+
+    def __init__(self, *, int first, int last, int throttle_times, int max_bytes, int isolation_levels, int log_starts,
+                 int sessions, int leader_epochs, int racks, int flexible, int topic_ids, int replica_states):
+        self.layout = FetchLayout(first=first, last=last, throttle_times=throttle_times, max_bytes=max_bytes,
+                                  isolation_levels=isolation_levels, log_starts=log_starts, sessions=sessions,
+                                  leader_epochs=leader_epochs, racks=racks, flexible=flexible, topic_ids=topic_ids,
+                                  replica_states=replica_states)
+
+
 cdef class FetchRules:
     """What all fetches share.
 
-    `layout`: the versions of the request's and the answer's fields, in the order of `FetchLayout`.  `file_system`: the
-    type of those files that are read here.  `read_partition(services, version, replica_id, committed, target, limit,
-    first, reader)` reads a partition alone: (its struct of the answer, whether the client must get
-    that at once).  `reader`: where the client stands, None where that does not matter.
+    `versions`: those of the request's and the answer's fields.  `file_system`: the type of those files that are read
+    here.  `read_partition(services, version, replica_id, committed, target, limit, first, reader)` reads a partition
+    alone: (its struct of the answer, whether the client must get that at once).  `reader`: where the client stands, None
+    where that does not matter.
     `compile_answer(version)` gives the answer's codec program.
     """
 
-    def __init__(self, layout, file_system, read_partition, compile_answer):
-        (self.layout.first, self.layout.last, self.layout.throttle_times, self.layout.max_bytes,
-         self.layout.isolation_levels, self.layout.log_starts, self.layout.sessions, self.layout.leader_epochs,
-         self.layout.racks, self.layout.flexible, self.layout.topic_ids, self.layout.replica_states) = layout
+    def __init__(self, FetchVersions versions not None, file_system, read_partition, compile_answer):
+        self.layout = versions.layout
         self.file_system = file_system
         self.read_partition = read_partition
         self.compile_answer = compile_answer

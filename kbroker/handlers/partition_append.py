@@ -1,0 +1,254 @@
+"""A partition's part of a produce request, on its way from the request into the log and to its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kbroker._fast.records.record_batch import MAGIC_V2
+from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
+from kbroker.gate.access import require_topic
+from kbroker.gate.authorizer import Operation
+from kbroker.handlers.delayed_produce import Unacknowledged
+from kbroker.metadata.topic_names import is_internal
+from kbroker.schemas import schema, wire
+from kbroker.storage.log.log_validator import (
+    AnalyzedBatch,
+    AppendOrigin,
+    RecordValidationError,
+    UnfitRequestError,
+)
+from kbroker.storage.log.message_set_validator import (
+    FIRST_PRODUCE_VERSION_OF_BATCHES,
+    LongRecordsError,
+    validate_records,
+)
+from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
+
+if TYPE_CHECKING:
+    from kbroker.handlers.services import RequestContext
+    from kbroker.replication.partition import Partition
+
+    Topic = wire.ProduceRequest.TopicProduceData
+    Row = wire.ProduceRequest.PartitionProduceData
+
+PartitionProduceResponse = wire.ProduceResponse.PartitionProduceResponse
+BatchIndexAndErrorMessage = wire.ProduceResponse.BatchIndexAndErrorMessage
+
+ALL_REPLICAS = -1
+NO_RECORDS = -1, -1
+ADMIN_CLIENT_ID = "__admin_client"
+FIRST_VERSION_WITH_TOPIC_IDS = schema("ProduceRequest").first_version("topic_data.topic_id")
+EMPTY = memoryview(b"")
+# Kafka tells where the log starts with every refusal but these.
+WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class PartitionAppend:
+    """One row of a produce request.
+
+    What came of it so far is one of: nothing; `appended`, the first and last offset, by the fast path; `refusal`, by
+    the verification of its transaction or by a thread; `analyzed`, by a thread.  `guard`: what the append of a batch of
+    a transaction has to bring.  `unacknowledged`: what its answer has to wait for.
+
+    Changed by the handler of its request alone, which asks for the answer once.
+    """
+
+    __slots__ = ("_ctx", "acks", "analyzed", "appended", "guard", "refusal", "row", "topic", "unacknowledged")
+
+    def __init__(
+        self, ctx: RequestContext, acks: int, topic: Topic, row: Row, appended: tuple[int, int] | None
+    ) -> None:
+        self._ctx = ctx
+        self.acks = acks
+        self.topic = topic
+        self.row = row
+        self.appended = appended
+        self.refusal: KafkaError | None = None
+        self.analyzed: AnalyzedBatch | None = None
+        self.guard: VerificationGuard | None = None
+        self.unacknowledged: Unacknowledged | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing has come of it yet."""
+        return self.appended is None and self.refusal is None
+
+    def partition(self) -> Partition:
+        """The partition that it names, where the client may write.  Raises KafkaError."""
+        ctx, topic = self._ctx, self.topic
+        manager = ctx.services.replica_manager
+        if ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS:
+            topic.name = manager.topic_name(topic.topic_id)
+        require_topic(ctx, Operation.WRITE, topic.name)
+        if is_internal(topic.name) and ctx.client_id != ADMIN_CLIENT_ID:
+            raise InvalidTopicError(f"Cannot append to internal topic {topic.name}")
+        partition: Partition = manager.partition(topic.name, self.row.index)
+        return partition
+
+    def answer(self) -> PartitionProduceResponse | None:
+        """Appends the batch, unless that was done; its answer.  None: a thread has to validate the records first."""
+        try:
+            partition = self.partition()
+            if not are_valid(self.acks):
+                # That there is no such partition is said before, as by Kafka.
+                return self.refuse(ErrorCode.INVALID_REQUIRED_ACKS)
+            return self._appended_before(partition) if self.appended is not None else self._append(partition)
+        except LongRecordsError:
+            return None
+        except KafkaError as error:
+            return self._refused(error)
+
+    async def answer_by_thread(self) -> PartitionProduceResponse:
+        """As `answer`, after a thread has validated the records."""
+        try:
+            await self._validate_by_thread(self.partition())
+        except KafkaError as error:
+            # Its frames hold the batch: with the traceback in reach of them only the collector would free both.
+            self.refusal = error.with_traceback(None)
+        answer = self.answer()
+        self._discard()
+        assert answer is not None
+        return answer
+
+    def refuse(self, code: int) -> PartitionProduceResponse:
+        """The answer with an error for which no log was asked."""
+        return PartitionProduceResponse(index=self.row.index, error_code=code, base_offset=-1)
+
+    # Validating
+
+    async def _validate_by_thread(self, partition: Partition) -> None:
+        is_as_stored = (
+            self._ctx.api_version >= FIRST_PRODUCE_VERSION_OF_BATCHES and partition.log.config.message_magic == MAGIC_V2
+        )
+        if is_as_stored:
+            await self._validate_in_turn(partition)
+        else:
+            async with self._ctx.services.conversions.turn:
+                await self._validate_in_turn(partition)
+
+    async def _validate_in_turn(self, partition: Partition) -> None:
+        under_way = self._ctx.services.replica_manager.judging
+        validating = asyncio.get_running_loop().run_in_executor(None, self._prepare, partition)
+        # What a stop of the broker does not wait for: it stays there when the stop cancels this.
+        under_way.add(validating)
+        try:
+            self.analyzed = await validating
+            if self.analyzed is None:
+                self.appended = NO_RECORDS
+        except KafkaError as error:
+            self.refusal = error.with_traceback(None)
+        except OSError as error:
+            self.refusal = partition.log.storage_error("writing a large batch", error)
+        under_way.discard(validating)
+
+    def _prepare(self, partition: Partition) -> AnalyzedBatch | None:
+        """What a thread does for a long batch: validates it, and writes a large one to a file of its own."""
+        analyzed = self._validate(partition)
+        if analyzed is not None and analyzed.info.magic == MAGIC_V2:
+            analyzed.detached = partition.log.write_detached(analyzed.view)
+        return analyzed
+
+    def _validate(self, partition: Partition, *, on_loop: bool = False) -> AnalyzedBatch | None:
+        """The records in the form to be stored; None of a message set without a whole message.
+
+        `on_loop`: LongRecordsError for what belongs in a thread.
+        """
+        ctx, records = self._ctx, self.row.records
+        if records is None:
+            if ctx.api_version < FIRST_PRODUCE_VERSION_OF_BATCHES:
+                raise UnfitRequestError("a message set that is null")
+            records = EMPTY
+        return validate_records(
+            records,
+            partition.log.config,
+            ctx.services.clock.now_ms(),
+            topic_partition=partition,
+            produce_version=ctx.api_version,
+            log_end_offset=partition.log.log_end_offset,
+            on_loop=on_loop,
+        )
+
+    def _discard(self) -> None:
+        """Forgets what a thread found, and removes what it wrote where the log has not taken that: of a duplicate, or a
+        batch that was refused."""
+        analyzed, self.analyzed = self.analyzed, None
+        if analyzed is not None and analyzed.detached is not None and analyzed.detached.path:
+            asyncio.get_running_loop().run_in_executor(None, analyzed.detached.discard)
+
+    # Appending
+
+    def _appended_before(self, partition: Partition) -> PartitionProduceResponse:
+        assert self.appended is not None
+        first, last = self.appended
+        answer = PartitionProduceResponse(
+            index=self.row.index, base_offset=first, log_start_offset=partition.log.log_start_offset
+        )
+        return self._acknowledge(partition, last, answer)
+
+    def _append(self, partition: Partition) -> PartitionProduceResponse:
+        """Raises KafkaError, LongRecordsError."""
+        ctx = self._ctx
+        if self.acks == ALL_REPLICAS:
+            partition.check_in_sync()
+        if self.refusal is not None:
+            # Raised again it would hold the batch: the frames that it passes do.
+            return self._refused(self.refusal)
+        analyzed = self._validate(partition, on_loop=True) if self.analyzed is None else self.analyzed
+        if analyzed is None:
+            return PartitionProduceResponse(index=self.row.index, base_offset=-1)
+        if analyzed.info.is_transactional and self.guard is None:
+            # It was not verified: the request names no transactional id.
+            raise KafkaError.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        result = ctx.services.replica_manager.append(
+            partition, analyzed.view, origin=AppendOrigin.CLIENT, analyzed=analyzed, guard=self.guard or NO_GUARD
+        )
+        if analyzed.conversion_seconds:
+            count = result.last_offset - result.first_offset + 1
+            ctx.services.conversions.produced(count, analyzed.conversion_seconds)
+        answer = PartitionProduceResponse(
+            index=self.row.index,
+            base_offset=result.first_offset,
+            log_append_time_ms=result.log_append_time,
+            log_start_offset=result.log_start_offset,
+        )
+        return self._acknowledge(partition, result.last_offset, answer)
+
+    def _acknowledge(
+        self, partition: Partition, last_offset: int, answer: PartitionProduceResponse
+    ) -> PartitionProduceResponse:
+        if not partition.is_acknowledged(last_offset, by_all=self.acks == ALL_REPLICAS):
+            self.unacknowledged = Unacknowledged(partition, last_offset, answer)
+        return answer
+
+    def _refused(self, error: KafkaError) -> PartitionProduceResponse:
+        answer = self.refuse(error.code)
+        if error.code not in WITHOUT_LOG_START and not isinstance(error, UnfitRequestError):
+            partition = self._ctx.services.replica_manager.partition(self.topic.name, self.row.index)
+            answer.log_start_offset = partition.log.log_start_offset
+        if isinstance(error, RecordValidationError):
+            answer.error_message = error.message
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=bad.batch_index, batch_index_error_message=bad.message)
+                for bad in error.record_errors
+            ]
+        return answer
+
+
+def are_valid(acks: int) -> bool:
+    """Whether a producer may ask for these acknowledgements."""
+    return acks in (0, 1, ALL_REPLICAS)
