@@ -11,6 +11,7 @@
 #   make faults     brokers of a cluster that die, hang and are cut off, under load (Java); ROUNDS=200 SEED=7
 #   make check-answers  every answer of real brokers judged; KIND=node|fsync|workers|cluster|kafka|kafka-cluster SECONDS=60
 #   make simulate   whole brokers on virtual time, every answer judged; SIMULATIONS=100000 SEED=1   make mutations  what it finds
+#   make simulate-debug     the same on the debug build, with invariants asserted
 #   make simulate-coverage  how much of the code such histories reach, a table of each file; SIMULATIONS=300
 #   make histories  replication under faults on virtual time; HISTORIES=100000 SEED=1
 #   make bench      each compiled module and storage operation, compared with the last commit
@@ -48,7 +49,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test spark test test-quick test-slow test-kafka test-spark test-tools soak faults check-answers histories simulate simulate-coverage mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test spark test test-quick test-slow test-kafka test-spark test-tools soak faults check-answers histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -197,6 +198,11 @@ SIMULATIONS ?= 1000
 simulate: install $(MADE)/test
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation $(if $(REPLAY),--replay $(REPLAY),$(if $(SHRINK),--shrink $(SHRINK),\
 	  --simulations $(SIMULATIONS) --seed $(or $(SEED),1)))
+
+# The same where classes that hold state assert their invariants with each change.
+simulate-debug: debug-build
+	cd build/debug && PYTHONHASHSEED=0 PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m tests.simulation \
+	  --simulations $(SIMULATIONS) --seed $(or $(SEED),1)
 
 # How much of connections, requests, the log and replication histories reach: a table of each file; FILES=fast_append lists
 # what is not reached there

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.log.replica_fields import FollowerFields
 
 UNKNOWN_OFFSET = -1
@@ -36,6 +37,10 @@ class Follower(FollowerFields):
         self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
         self.leader_end = leader_end
+        if CHECKED:
+            assert self.fetched_at <= now, "time goes back"
+            assert self.caught_up_at <= now, "caught up at a time to come"
+            assert fetch_offset >= 0, fetch_offset
         self.fetched_at = now
         return is_news
 

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.cluster.requests import BrokerEpoch, IsrChange
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.replication.partition import Role
@@ -116,6 +117,15 @@ class IsrManager:
         )
         if self._task is None:
             self._task = self._loop.create_task(self._send_all())
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless each proposal is one of its partition and on its way."""
+        assert self._task is not None or not self._proposals, "proposals that nobody sends"
+        for name, (partition, change) in self._proposals.items():
+            assert name == change.partition == partition.topic_partition, (name, change)
+            assert change.isr and change.leader_epoch <= partition.leader_epoch, (name, change, partition.leader_epoch)
 
     def drop_lagging(self, partitions: Iterable[Partition]) -> None:
         """Propose smaller ISRs where followers lag; every half of `replica.lag.time.max.ms`.

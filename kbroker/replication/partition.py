@@ -27,6 +27,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.log.log_fields import PartitionFields
 from kbroker.errors import (
     FencedLeaderEpochError,
@@ -182,6 +183,8 @@ class Partition(PartitionFields):
         if self.role is Role.LEADER:
             self.advance()
             self._settle_deletions()
+        elif CHECKED:
+            self.check_invariants()
 
     def _begin_epoch(self, image: PartitionImage) -> None:
         """Forgets what was known of followers: their logs may have been cut since."""
@@ -215,6 +218,16 @@ class Partition(PartitionFields):
         if self.role is Role.LEADER:
             self.advance()
 
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless roles, replicas and waits fit each other; between requests."""
+        assert self.min_in_sync <= len(self.replicas), (self, self.min_in_sync, self.replicas)
+        assert self.node_id not in self.followers, (self, list(self.followers))
+        if self.role is not Role.LEADER:
+            assert not self.commits_alone and self.proposed_isr is None, (self, self.proposed_isr)
+        for by_all, waits in self._waits.items():
+            assert waits == sorted(waits, key=_last_offset), self
+            assert not waits or not self.is_acknowledged(waits[0].last_offset, by_all=by_all), (self, waits[0])
+
     # -- committing, as the leader ------------------------------------------------------------------------------------
 
     def advance(self) -> None:
@@ -222,6 +235,8 @@ class Partition(PartitionFields):
         is being served, which may be amid an append."""
         self._move_high_watermark()
         self._settle()
+        if CHECKED:
+            self.check_invariants()
 
     def _move_high_watermark(self) -> None:
         if self.has_min_isr and self.log.maybe_increment_high_watermark(self._in_sync_end()) and self.waiting:
@@ -391,6 +406,8 @@ class Partition(PartitionFields):
             self.purgatory.mark(self)
         if log_start_offset > log.log_start_offset:
             log.maybe_increment_log_start_offset(min(log_start_offset, log.high_watermark))
+        if CHECKED:
+            log.check_invariants()
 
     @property
     def behind(self) -> int | None:

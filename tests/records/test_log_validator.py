@@ -244,6 +244,29 @@ def test_zstd_needs_produce_7() -> None:
         validate_and_analyze(damaged, LogConfig(), NOW_MS, produce_version=6)
 
 
+@pytest.mark.parametrize("damage", [0, 1], ids=["sound", "damaged"])
+@pytest.mark.parametrize(
+    ("first", "then", "error"),
+    [
+        ({"attributes": Codec.ZSTD}, {"base_offset": 9}, UnsupportedCompressionTypeError),
+        ({"base_offset": 9}, {"count": 200}, InvalidRecordError),
+        ({"count": 200}, {"attributes": 0x20}, MessageTooLargeError),
+        ({"count": 200}, {"producer_id": 7}, MessageTooLargeError),
+    ],
+)
+def test_of_two_faults_the_one_that_kafka_looks_at_first_is_said(
+    first: dict[str, int], then: dict[str, int], error: type[KafkaError], damage: int
+) -> None:
+    """A producer would not split a batch that is too large, because of what Kafka says only of one that fits; and a
+    bad checksum would change which of the other faults is said."""
+    fields = {"count": 2} | first | then
+    count = fields.pop("count")
+    batch = encode_batch(simple_records([b"value"] * count), count, max_timestamp=NOW_MS, **fields)
+    batch[-1] ^= damage
+    with pytest.raises(error):
+        validate_and_analyze(batch, LogConfig(max_message_bytes=500), NOW_MS, produce_version=6)
+
+
 def test_the_broker_may_write_control_batches() -> None:
     """Transactions could not end, or any client could end them."""
     marker = build_end_transaction(ControlType.COMMIT, 0, 5, 1, NOW_MS)

@@ -241,10 +241,14 @@ def test_an_append_made_by_an_answer_is_not_lost(tmp_path: Path) -> None:
     assert world.answered() == [0, 1]
 
 
-def test_a_failed_fsync_cuts_the_log_back_and_the_producer_goes_on(tmp_path: Path) -> None:
-    """Records that were refused would be there, or the refused producer would be out of sequence for ever."""
+@pytest.mark.parametrize("topic_partition", [TP, TopicPartition("__mine", 0)], ids=str)
+def test_a_failed_fsync_cuts_the_log_back_and_the_producer_goes_on(
+    tmp_path: Path, topic_partition: TopicPartition
+) -> None:
+    """Records that were refused would be there, or the refused producer would be out of sequence for ever; whatever
+    the name of a user's topic begins with."""
     files = FullFiles()
-    world = World(tmp_path, files)
+    world = World(tmp_path, files, topic_partition=topic_partition)
     world.append()
     world.loop.turn()
     world.loop.fsync()

@@ -1,2 +1,3 @@
 COMPILER: str
 MODE: str
+CHECKED: bool

@@ -1,7 +1,8 @@
 """What compiled these extensions, and how: for `kbroker --version`.
 
 `COMPILER`: its name and version.  `MODE`: the build of setup.py, `release`, `debug` or `sanitize` (a profile build has
-a release's code).
+a release's code).  `CHECKED`: whether classes that hold state assert their invariants with each change, which the
+debug build does (`check_invariants`).
 """
 
 cdef extern from *:
@@ -27,3 +28,4 @@ cdef extern from *:
 
 COMPILER = (<bytes> KB_COMPILER).decode("ascii", "replace").strip()
 MODE = (<bytes> KB_MODE).decode("ascii")
+CHECKED = MODE != "release"

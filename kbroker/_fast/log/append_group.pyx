@@ -13,6 +13,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from kbroker._fast.base.checked cimport CHECKED
 from kbroker._fast.files.system_calls cimport iovec, system_calls
 from kbroker._fast.log.append_steps cimport ask_for_fsync, count_in
 from kbroker._fast.log.batch_rules cimport check_batch, rules_at
@@ -189,6 +190,9 @@ cdef class AppendGroup:
         except BaseException:
             (<object> self.segment).cut_failed_write(self.file, self.group.position)
             raise
+        if CHECKED:
+            assert self.segment.tail.size == self.group.position + self.group.wanted, "bytes written and not counted"
+            assert self.log.local_.log_end_offset <= self.next_offset, "an offset that no batch was given"
         ask_for_fsync(self.log)
         return True
 

@@ -13,6 +13,8 @@ Every append takes them: one batch in C (`fast_append`), several at once (`appen
 cimport cython
 from libc.stdint cimport int64_t
 
+from kbroker._fast.base.checked cimport CHECKED
+from kbroker._fast.log.batch_rules cimport holds_offset
 from kbroker._fast.log.index cimport AppendTail
 from kbroker._fast.log.log_fields cimport LogFields, ProducerFields, SegmentFields
 from kbroker._fast.records.batch_info cimport BatchInfo
@@ -32,6 +34,10 @@ cpdef int count_in(
     cdef ProducerFields state = log.producer_state_
     cdef int64_t position = tail.size
     cdef int64_t last = first + info.header.last_offset_delta
+    if CHECKED:
+        assert log.local_.segments_.active_ is segment, "only the active segment is appended to"
+        assert log.local_.log_end_offset <= first <= last, (log.local_.log_end_offset, first, last)
+        assert size > 0 and holds_offset(segment, last), (size, segment.base_offset, last)
     segment.recently_used = True
     if tail.take(first, last, size, info.header.max_timestamp):
         (<object> segment).index_batch(tail, last if is_one else first, position)
@@ -43,6 +49,8 @@ cpdef int count_in(
             (<object> log).note_producer(info, first, last, marker, segment)
         elif state.producers.remember(info, first, last):
             (<object> state).begin_transaction(first, info.header.producer_id)
+    if CHECKED:
+        (<object> segment).check_invariants()
     return 0
 
 

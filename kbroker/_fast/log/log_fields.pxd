@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from kbroker._fast.base.checked cimport CHECKED
 from kbroker._fast.base.ready_queue cimport ReadyQueue
 from kbroker._fast.log.batch_seek cimport FollowUps
 from kbroker._fast.log.index cimport AppendTail
@@ -103,6 +104,8 @@ cdef inline bint raise_high_watermark(LogFields log, int64_t offset) except -1:
     log.high_watermark = offset
     if len(log.producer_state_.unreplicated) > 0:
         (<object> log.producer_state_).on_high_watermark(offset)
+    if CHECKED:
+        (<object> log).check_invariants()
     return True
 
 
@@ -125,6 +128,9 @@ cdef inline int after_append(PartitionFields partition) except -1:
     cdef bint moved
     if partition.commits_alone and log.committer_ is None:
         moved = raise_high_watermark(log, log.local_.log_end_offset)
+        if CHECKED:
+            assert has_min_isr(partition), "a commit without min.insync.replicas"
+            assert log.high_watermark == log.local_.log_end_offset, "an append that nobody else has to have"
     else:
         (<object> partition).advance()
         # Followers read up to the log end.

@@ -23,6 +23,7 @@ cdef class ProducerTable:
     cdef int32_t oldest
     cdef int32_t newest
     cdef void _free(self) noexcept
+    cdef int _check(self) except -1
     cdef bint check_next(self, BatchInfo info) noexcept
     cdef bint remember(self, BatchInfo info, int64_t base_offset, int64_t last_offset) except -1
     cdef Producer* _at(self, int32_t at) noexcept nogil

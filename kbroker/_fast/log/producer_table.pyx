@@ -14,6 +14,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
+from kbroker._fast.base.checked cimport CHECKED
 from kbroker._fast.records.batch_info cimport BatchInfo, Header
 from kbroker._fast.records.layout cimport CONTROL_MASK, TRANSACTIONAL_MASK
 from kbroker._fast.log.producer_entry cimport (
@@ -165,6 +166,8 @@ cdef class ProducerTable:
         if header.attributes & TRANSACTIONAL_MASK and record.current_txn_first_offset < 0:
             record.current_txn_first_offset = base_offset
             return True
+        if CHECKED:
+            self._check()
         return False
 
     def end_transaction(self, BatchInfo info not None, int32_t coordinator_epoch):
@@ -194,6 +197,15 @@ cdef class ProducerTable:
             else:
                 at += 1
         return before - self.count
+
+    cdef int _check(self) except -1:
+        """Raises AssertionError unless slabs, index and the order of use have the same producers."""
+        cdef int32_t at = self.oldest, seen = 0
+        while at != NOWHERE and seen <= self.count:
+            assert self.index[self._slot(self._at(at).producer_id)] == at, "a producer that its id does not lead to"
+            seen += 1
+            at = self._at(at).newer
+        assert seen == self.count <= self.budget.count, (seen, self.count, self.budget.count)
 
     # -- records ------------------------------------------------------------------------------------------------------
 

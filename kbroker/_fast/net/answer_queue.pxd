@@ -32,6 +32,7 @@ cdef class AnswerQueue:
     cdef int close(self) except -1
     cdef int drop(self) except -1
     cdef int helped(self, Py_ssize_t sent) except -1
+    cdef int _check(self) except -1
     cdef void _clear(self)
     cdef int _send(self, bint may_lend) except -1
     cdef list _cold_ranges(self)

@@ -15,6 +15,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, EIO, errno
 from posix.types cimport off_t
 
+from kbroker._fast.base.checked cimport CHECKED
 from kbroker._fast.files.file_read cimport iovec
 from kbroker._fast.files.file_region cimport FileRegion
 from kbroker._fast.files.page_cache cimport is_resident, was_read
@@ -113,6 +114,8 @@ cdef class AnswerQueue:
                 self.endpoint.owner.file_shrunk(error.fd)
             (<object> self.connection).close(f"lost: {error}")
             return 0
+        if CHECKED:
+            self._check()
         if outcome == ALL_SENT:
             self._unwatch()
             self._next(SEND_CLEAR)
@@ -127,6 +130,16 @@ cdef class AnswerQueue:
             self._unwatch()
             if outcome == NOT_IN_MEMORY:
                 self.endpoint.owner.read_cold(self.connection, self._cold_ranges())
+        return 0
+
+    cdef int _check(self) except -1:
+        """Raises AssertionError unless the count of bytes is that of the parts that are left."""
+        cdef Py_ssize_t left = -self.offset
+        cdef object part
+        for part in self.parts[self.head:]:
+            left += PyBytes_GET_SIZE(part) if type(part) is bytes else (<FileRegion> part).size
+        assert self.head <= len(self.parts), (self.head, len(self.parts))
+        assert self.queued_bytes == left, (self.queued_bytes, left)
         return 0
 
     def go_on(self) -> None:

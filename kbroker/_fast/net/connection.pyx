@@ -15,6 +15,7 @@ Knows bytes, frames and the `Route` table alone; policy on connections is the li
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t, uint64_t
 
+from kbroker._fast.base.checked cimport CHECKED
 from kbroker._fast.base.cursor cimport kb_load32
 from kbroker._fast.base.monotonic cimport now_ns
 from kbroker._fast.base.ready_queue cimport ReadyQueue
@@ -175,6 +176,9 @@ cdef class Connection(ConnectionInterface):
                 if available < 4 + size:
                     break
                 frames.start += 4 + size
+                if CHECKED:
+                    assert frames.start <= frames.filled <= frames.buffer.capacity, (frames.start, frames.filled)
+                    assert self.life != CLOSED, "a request of a connection that is closed"
                 requests.serve(frames.start - size, frames.start)
                 if answers.queued_bytes >= FLUSH_NOW_BYTES:
                     answers.flush()
@@ -306,6 +310,9 @@ cdef class Connection(ConnectionInterface):
             self.socket.close()
             self.requests.abandon()
             self.requests.pending = None
+        if CHECKED and self.answers is not None:
+            assert self.answers.queued_bytes == 0, "answers of a connection that is closed"
+            assert self.frames.buffer is None, "a buffer of a connection that is closed"
 
     cdef bint is_busy(self) noexcept:
         return self.socket is not None and (self.requests.pending is not None or self.answers.state != SEND_CLEAR)

@@ -28,4 +28,5 @@ cdef class FrameReader:
     cdef int _replace(self, Py_ssize_t need, Py_ssize_t leftover) except -1
     cdef int _pause(self) except -1
     cdef int _resume(self) except -1
+    cdef int _check(self) except -1
     cdef int _next(self, ReadState then) except -1

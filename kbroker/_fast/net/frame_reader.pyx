@@ -13,6 +13,7 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
+from kbroker._fast.base.checked cimport CHECKED
 from kbroker._fast.base.cursor cimport kb_load32
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.connection_states cimport AWAITING_MEMORY, PAUSED, READING, ReadState, may_read_next
@@ -74,6 +75,8 @@ cdef class FrameReader:
         `waiting`: whole frames may lie in the buffer, behind a request under way or answers not taken.
         """
         cdef Py_ssize_t leftover, need
+        if CHECKED:
+            self._check()
         if self.buffer is None:
             return 0
         if waiting and self.buffer.counted and self.buffer.exports > 0:
@@ -190,6 +193,17 @@ cdef class FrameReader:
         if self.state != READING and self.wanted_bytes == 0:
             self._next(READING)
             self.socket.resume_reading()
+        return 0
+
+    cdef int _check(self) except -1:
+        """Raises AssertionError unless what is not served lies in one place, within it."""
+        assert 0 <= self.start <= self.filled, (self.start, self.filled)
+        assert self.stash_bytes == 0 or (self.stash != NULL and self.buffer is None), "bytes in two places"
+        if self.buffer is None:
+            assert self.filled == 0, self.filled
+        else:
+            assert self.filled <= self.buffer.capacity, (self.filled, self.buffer.capacity)
+        assert (self.wanted_bytes > 0) <= (self.state == AWAITING_MEMORY), (self.wanted_bytes, self.state)
         return 0
 
     cdef int _next(self, ReadState then) except -1:

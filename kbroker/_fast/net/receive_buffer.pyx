@@ -14,6 +14,7 @@ is given back while views on it live is left to them and to the garbage collecto
 against the budget until the last of them is gone: a thread may still read a batch whose client has left.
 """
 
+from kbroker._fast.base.checked cimport CHECKED
 from collections import deque
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -108,6 +109,9 @@ cdef class BufferPool:
         self.used_bytes += buffer.capacity
 
     cdef int release(self, ReceiveBuffer buffer) except -1:
+        if CHECKED:
+            assert buffer.counted or self.held > 0, "a pooled buffer given back twice"
+            assert not buffer.counted or self.used_bytes >= buffer.capacity, (self.used_bytes, buffer.capacity)
         if not buffer.counted:
             self.held -= 1
             if buffer.exports == 0 and len(self.free) < FREE_LIST_LENGTH:

@@ -13,6 +13,7 @@ Its bytes are in the frame reader's buffer, where they stay until `settle`.
 
 from types import CoroutineType
 
+from kbroker._fast.base.checked cimport CHECKED
 from kbroker._fast.net.route import NO_RESPONSE
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -102,6 +103,8 @@ cdef class RequestServer:
         ctx.route = route
         if route is not None:
             self.asked |= route.asks
+        if CHECKED:
+            assert self.pending is None, "one request of a connection at a time"
         self.pending = ctx
         self._next(SERVING)
         if route is None or not route.min_version <= ctx.api_version <= route.max_version:
@@ -296,6 +299,9 @@ cdef class RequestServer:
 
     cdef int _answered(self, RequestContext ctx, Py_ssize_t bytes_out) except -1:
         cdef uint64_t now = now_ns()
+        if CHECKED:
+            assert self.pending is ctx, "one answer for each request, in the order of the requests"
+            assert bytes_out >= 0, bytes_out
         self.pending = None
         self.connection.last_active = now * 1e-9
         self.request_count += 1

@@ -22,6 +22,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.coordinator.classic.consumer_protocol import PROTOCOL_TYPE, SubscriptionError, subscribed_topics
 from kbroker.coordinator.classic.group_kind import GroupKind
 from kbroker.coordinator.classic.group_state import PREDECESSORS, GroupState, IllegalTransitionError
@@ -119,6 +120,20 @@ class Group:
             self.protocol_name = None
             self.subscribed_topics = self.compute_subscribed_topics()
             self.transition_to(GroupState.EMPTY, now_ms)
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless what the class says of its members is so."""
+        members = self.members
+        assert self.leader_id in members if members else self.leader_id is None, (self.group_id, self.leader_id)
+        awaiting = sum(member.awaits_join for member in members.values())
+        assert self.awaiting_join_count == awaiting, (self.group_id, self.awaiting_join_count, awaiting)
+        assert set(self.static_members.values()) <= members.keys(), (self.group_id, self.static_members)
+        assert not self.pending_joins.keys() & members.keys(), (self.group_id, list(self.pending_joins))
+        assert all(member.protocol_type == self.protocol_type for member in members.values()), self.group_id
+        votes = Counter(name for member in members.values() for name in _names(member.protocols))
+        assert self._supported == votes, (self.group_id, self._supported, votes)
 
     @property
     def is_empty(self) -> bool:
@@ -199,6 +214,8 @@ class Group:
         self._supported.update(_names(member.protocols))
         self.park_join(member, reply)
         self.remove_pending(member.member_id)
+        if CHECKED:
+            self.check_invariants()
 
     def remove(self, member_id: str) -> Member | None:
         """Let a member (or a pending one) go: its session ends and what it waits for is answered with
@@ -217,6 +234,8 @@ class Group:
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
         member.stop_session()
+        if CHECKED:
+            self.check_invariants()
         return member
 
     def _forget_protocols(self, member: Member) -> None:
@@ -270,6 +289,8 @@ class Group:
         if old_member_id in self.pending_syncs:
             self.pending_syncs.discard(old_member_id)
             self.pending_syncs.add(new_member_id)
+        if CHECKED:
+            self.check_invariants()
         return new
 
     def remove_pending(self, member_id: str) -> bool:

@@ -312,6 +312,16 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
             else:
                 self._unreconciled.add(new.member_id)
 
+    def check_invariants(self) -> None:
+        """See ModernGroup."""
+        super().check_invariants()
+        members = self.members.values()
+        assert self.classic_count == sum(member.classic is not None for member in members), self.group_id
+        assert self.regexes == Counter(member.topic_regex for member in members if member.topic_regex), self.group_id
+        assert set(self._owners.values()) <= self.members.keys(), (self.group_id, self._owners)
+        for instance_id, member_id in self.static_members.items():
+            assert self.members[member_id].instance_id == instance_id, (self.group_id, instance_id, member_id)
+
     def _uncount(self, old: ConsumerMember) -> None:
         if old.topic_regex:
             count(self.regexes, (old.topic_regex,), -1)

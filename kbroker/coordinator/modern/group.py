@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.errors import UnknownMemberIdError
 
 # Of a group without records.
@@ -129,12 +130,21 @@ class ModernGroup(Generic[M, A]):
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
         self.count_member(old, member)
+        if CHECKED:
+            self.check_invariants()
 
     def apply_no_member(self, member_id: str) -> None:
         """The tombstone of a member."""
         old = self.members.pop(member_id, None)
         if old is not None:
             self.count_member(old, None)
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless what is counted is what its members are; a kind adds what it counts."""
+        assert all(member_id == member.member_id for member_id, member in self.members.items()), self.group_id
+        assert self.epoch >= 0 and self.assignment_epoch >= -1, (self.group_id, self.epoch, self.assignment_epoch)
 
     def count_member(self, old: M | None, new: M | None) -> None:
         """A member was added (`old` is None), changed or removed (`new` is None); a kind counts here what it needs."""
@@ -160,6 +170,12 @@ class SubscribedGroup(ModernGroup[S, A]):
         if before != after:
             count(self.names, after, 1)
             count(self.names, before, -1)
+
+    def check_invariants(self) -> None:
+        """See ModernGroup."""
+        super().check_invariants()
+        names = Counter(name for member in self.members.values() for name in member.topic_names)
+        assert self.names == names, (self.group_id, self.names, names)
 
 
 def count(counter: Counter[str], names: Iterable[str], step: int) -> None:

@@ -48,6 +48,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.clock import Clock
 from kbroker.coordinator.runtime.partitioner import partition_for
 from kbroker.coordinator.runtime.plan import KeyValue, Outcome, Plan
@@ -145,6 +146,14 @@ class CoordinatorRuntime(Generic[S]):
                     )
                 )
             self._follow_partition(image)
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless each partition of the topic has its shard."""
+        assert [shard.index for shard in self.shards] == list(range(len(self.shards))), self.topic
+        for shard in self.shards:
+            shard.check_invariants()
 
     def _on_leadership(self, partition_index: int) -> None:
         topic = self._cache.topic(self.topic) if self._running else None

@@ -24,6 +24,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchError, BatchInfo
 from kbroker._fast.records.record_codec import gather_newest
 from kbroker.clock import Clock
@@ -199,8 +200,16 @@ class Shard(Generic[S]):
             self._timer.cancel()
             self._timer = None
         coordinator, self.coordinator = self.coordinator, None
+        if CHECKED:
+            self.check_invariants()
         if coordinator is not None:
             coordinator.unloaded()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless there is a state exactly where one is being read or served."""
+        has_state = self.state in (ShardState.LOADING, ShardState.ACTIVE)
+        assert has_state == (self.coordinator is not None), (self.index, self.state)
+        assert self.state is not ShardState.ACTIVE or self._timer is None, f"{self.index} is served and still loading"
 
     def _run_slice(self, pace: Pace) -> None:
         self._timer = None
@@ -215,6 +224,8 @@ class Shard(Generic[S]):
             self._timer = self._call_later(RETRY_SECONDS, self.load)
             return
         self.state = ShardState.ACTIVE
+        if CHECKED:
+            self.check_invariants()
         if self.coordinator is not None:
             self.coordinator.loaded(self.record_count, self._clock.monotonic() - self._started)
 

@@ -137,3 +137,9 @@ class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
         super().count_member(old, new)
         if new is None and old is not None:
             self.deadlines.pop(old.member_id, None)
+
+    def check_invariants(self) -> None:
+        """See ModernGroup."""
+        super().check_invariants()
+        assert self.deadlines.keys() <= self.members.keys(), (self.group_id, self.deadlines)
+        assert self.settled[0] <= self.changes, (self.group_id, self.settled, self.changes)

@@ -241,6 +241,14 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         if not self.members:
             self.known.shutdown_by = None
 
+    def check_invariants(self) -> None:
+        """See ModernGroup."""
+        super().check_invariants()
+        processes = {member.process_id for member in self.members.values()}
+        assert set(self._active.values()) <= processes, (self.group_id, self._active)
+        assert all(count > 0 for count in self._others.values()), (self.group_id, self._others)
+        assert self.members or self.known.shutdown_by is None, self.group_id
+
     def _own(self, tasks: OwnedTasks, process_id: str) -> None:
         for task in each_task(tasks.active):
             self._active[task] = process_id

@@ -10,7 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kbroker.coordinator.transactions.transaction_state import PREDECESSORS, IllegalTransitionError, TransactionState
+from kbroker._fast.base.build_facts import CHECKED
+from kbroker.coordinator.transactions.transaction_state import (
+    IDLE,
+    PREDECESSORS,
+    IllegalTransitionError,
+    TransactionState,
+)
 from kbroker.storage.log.producer_state import EPOCH_PER_TRANSACTION
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
@@ -45,7 +51,16 @@ class TransactionMetadata:
         """The metadata in another state.  IllegalTransitionError when the table forbids it."""
         if self.state not in PREDECESSORS[state]:
             raise IllegalTransitionError(self.transactional_id, self.state, state)
-        return replace(self, state=state, updated_ms=now_ms, **fields)
+        moved = replace(self, state=state, updated_ms=now_ms, **fields)
+        if CHECKED:
+            moved.check_invariants()
+        return moved
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless epoch and partitions are such as the state allows."""
+        assert NO_PRODUCER_EPOCH <= self.producer_epoch <= MAX_EPOCH, self
+        assert not self.partitions or self.state not in IDLE, self
+        assert self.producer_id != NO_PRODUCER_ID or self.state in (TransactionState.EMPTY, TransactionState.DEAD), self
 
     @property
     def is_epoch_exhausted(self) -> bool:

@@ -20,8 +20,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -359,6 +361,8 @@ class SharePartition:
         self._changes.append(change)
         if not self._writing:
             self._write()
+        if CHECKED:
+            assert self._writing or not self._changes, f"{self}: changes that nobody stores"
 
     def _write(self) -> None:
         changes, self._changes = self._changes, []
@@ -416,6 +420,19 @@ class SharePartition:
             self.end_offset = self.start_offset
         else:
             self.in_flight.join_ends()
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless runs, bounds and what is being stored fit each other."""
+        runs = self.in_flight.runs
+        assert all(one.last < other.first for one, other in pairwise(runs)), (str(self), runs)
+        assert all(run.first <= run.last for run in runs), (str(self), runs)
+        assert all(run.is_acquired == bool(run.member_id) for run in runs if run.before is None), (str(self), runs)
+        if runs:
+            assert runs[-1].last <= self.end_offset, (str(self), self.end_offset, runs[-1])
+        else:
+            assert self.end_offset == self.start_offset, (str(self), self.start_offset, self.end_offset)
 
 
 def _batches(runs: Iterable[Run]) -> list[StateBatch]:

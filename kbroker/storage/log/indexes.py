@@ -20,6 +20,7 @@ import logging
 import os
 from collections.abc import Iterator
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.log.batch_seek import find_batch
 from kbroker._fast.log.index import NEEDS_MAP, NO_SLOT, TAIL_ENTRIES, OffsetTable, TimeTable
 from kbroker.log_output import RateLimitedLog
@@ -126,6 +127,13 @@ class IndexFile:
         self._registered = False
         return True
 
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless the file holds no more entries than there are, and has room for those."""
+        table = self.table
+        assert 0 <= table.stored <= table.entries, (self.path, table.stored, table.entries)
+        assert table.entries <= self.max_entries or table.stored == table.entries, (self.path, table.entries)
+        assert table.mapped is None or table.mapped.size >= self.stored_bytes, self.path
+
     def write_tail(self, *, sync: bool = False, preallocate: bool = True) -> None:
         """Puts the entries in memory into the file; with `sync` they are durable afterwards."""
         if self._untrimmed:
@@ -203,6 +211,8 @@ class IndexFile:
         if entries and entries <= table.stored and table.mapped is None:
             self._attach()
         table.truncate(entries)
+        if CHECKED:
+            self.check_invariants()
         if not cut_file:
             return
         table.attach(None)

@@ -19,6 +19,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.log.batch_rules import check_offset
 from kbroker._fast.log.batch_seek import FollowUps, max_timestamp_of
 from kbroker._fast.log.index import AppendTail
@@ -288,6 +289,21 @@ class LogSegment(SegmentFields):
             if index is not None:
                 index.close()
 
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless sizes, entries and holes fit each other."""
+        tail, size = self.tail, self.size
+        assert size >= 0, (self, size)
+        assert self.is_damaged == bool(self.holes), self
+        if tail is not None:
+            # Where the cut of a failed write has failed, what lies behind the last batch is cut before the next append.
+            assert self.allocated_bytes == UNCUT or self.allocated_bytes >= size, (self, self.allocated_bytes)
+            assert tail.max_timestamp >= -1 or size, self
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.check_invariants()
+        if self._offset_index is not None and self._offset_index.table.entries:
+            assert self._offset_index.table.last_value < size, (self, self._offset_index.table.last_value)
+
     # -- append -------------------------------------------------------------------------------------------------------
 
     def prepare_append(self) -> AppendTail:
@@ -529,6 +545,8 @@ class LogSegment(SegmentFields):
         if position == 0:
             self._rolling_timestamp = None
         self.prepare_append()
+        if CHECKED:
+            self.check_invariants()
         return dropped
 
     def resize_indexes(self) -> None:

@@ -25,6 +25,7 @@ import contextlib
 import logging
 from typing import NamedTuple
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.log.log_fields import ProducerFields
 from kbroker._fast.log.producer_entry import ProducerEntry
 from kbroker._fast.log.producer_table import ProducerBudget, ProducerTable
@@ -320,6 +321,16 @@ class ProducerState(ProducerFields):
     def _refresh_unstable(self) -> None:
         candidates = [min(offsets) for offsets in (self._ongoing, self.unreplicated) if offsets]
         self.first_unstable_offset = min(candidates, default=None)
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless each transaction is open or ended, and an open one is its producer's."""
+        both = self._ongoing.keys() & self.unreplicated.keys()
+        assert not both, (self._topic_partition, both)
+        for first, last in self.unreplicated.items():
+            assert first <= last, (self._topic_partition, first, last)
+        assert len(set(self._ongoing.values())) == len(self._ongoing), (self._topic_partition, self._ongoing)
 
     def oldest_open(self) -> tuple[int, int] | None:
         """The producer of the oldest open transaction, and the time of its last batch; None where none is open."""

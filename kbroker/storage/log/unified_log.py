@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.log.append_steps import count_in, request_fsync
 from kbroker._fast.log.batch_rules import roll_cause
@@ -342,6 +343,8 @@ class UnifiedLog(LogFields):
             jobs = self._small_files(with_snapshot=True)
             if old.size:
                 self.local.flush_later(base, jobs)
+        if CHECKED:
+            self.check_invariants()
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
@@ -429,6 +432,8 @@ class UnifiedLog(LogFields):
         self.log_start_offset = offset
         self.leader_epoch_cache.truncate_from_start(offset)
         self.delete_segments_below(offset)
+        if CHECKED:
+            self.check_invariants()
         return True
 
     delete_records_before = maybe_increment_log_start_offset
@@ -458,6 +463,8 @@ class UnifiedLog(LogFields):
             finally:
                 self._after_truncation(self.local.log_end_offset)
                 log_lookup.rebuild_producer_state(self)
+        if CHECKED:
+            self.check_invariants()
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -470,6 +477,8 @@ class UnifiedLog(LogFields):
             self.producer_state.restart_at(offset)
         self.log_start_offset = offset
         self.high_watermark = offset
+        if CHECKED:
+            self.check_invariants()
 
     def _after_truncation(self, offset: int) -> None:
         if self.committer is not None:
