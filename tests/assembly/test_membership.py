@@ -1,4 +1,9 @@
-"""The joint between a broker and its cluster: a start and a stop go the same way for every kind, known or not."""
+"""The joint between a broker and its cluster: a start and a stop go the same way for every kind, known or not.
+
+Also of `kbroker.assembly.membership.controlled_shutdown`, `kbroker.assembly.membership.replicated_membership`,
+`kbroker.assembly.membership.replication_parts`, `kbroker.assembly.membership.stored_metadata`,
+`kbroker.assembly.membership.workers`, `kbroker.metadata.spare_file`.
+"""
 
 from __future__ import annotations
 

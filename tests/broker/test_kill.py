@@ -1,4 +1,7 @@
-"""Brokers that are killed under load, again and again: what was acknowledged must be there, once."""
+"""Brokers that are killed under load, again and again: what was acknowledged must be there, once.
+
+Also of `kbroker.handlers.delete_records`.
+"""
 
 from __future__ import annotations
 

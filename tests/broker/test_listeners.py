@@ -1,4 +1,7 @@
-"""Listeners: several at once, by name, on IPv4, IPv6 and every interface; the address clients are told; and limits."""
+"""Listeners: several at once, by name, on IPv4, IPv6 and every interface; the address clients are told; and limits.
+
+Also of `kbroker.assembly.listening`, `kbroker.config.listener`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Transactions that nobody ends, and the markers that end them."""
+"""Transactions that nobody ends, and the markers that end them.
+
+Also of `kbroker.handlers.transaction_markers`, `kbroker.storage.log.markers`.
+"""
 
 from __future__ import annotations
 

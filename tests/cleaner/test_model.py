@@ -2,6 +2,9 @@
 
 `latest` is the table that a read-committed reader from the start ends up with.  Whatever is compacted, it never
 changes; offsets keep their records; a tombstone is visible for delete.retention.ms at least after it was compacted.
+
+Also of `kbroker.storage.cleaner.cleaner_legacy`, `kbroker.storage.cleaner.cleaner_transactions`,
+`kbroker._fast.clean.clean_output`, `kbroker._fast.clean.clean_passes`, `kbroker._fast.clean.clean_write`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """The commands against a running broker: this one, or the Kafka at KBROKER_TEST_BOOTSTRAP.
 
 They speak the protocol only, so the same tests pass on Apache Kafka.
+
+Also of `kbroker.cli.group_offsets`, `kbroker.cli.groups`, `kbroker.cli.topics`, `kbroker.cli.quotas`,
+`kbroker.cli.transactions`, `kbroker.cli.share`, `kbroker.cli.streams`, `kbroker.cli.wire_groups`.
 """
 
 from __future__ import annotations

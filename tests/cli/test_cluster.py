@@ -1,4 +1,7 @@
-"""Where the replicas of a broker that is drained go, and why a replica is not in sync."""
+"""Where the replicas of a broker that is drained go, and why a replica is not in sync.
+
+Also of `kbroker.cli.cluster_checks`, `kbroker.cli.metrics_listener`, `kbroker.cli.wire_client`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The command line without a broker: what it prints, refuses and how it ends."""
+"""The command line without a broker: what it prints, refuses and how it ends.
+
+Also of `kbroker.cli.__main__`, `kbroker.cli.output`, `kbroker.cli.format`, `kbroker.cli.dump_files`,
+`kbroker.cli.directory_options`.
+"""
 
 from __future__ import annotations
 

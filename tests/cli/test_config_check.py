@@ -1,4 +1,7 @@
-"""`kbroker config check FILE`: what it says of each line is what the start would do."""
+"""`kbroker config check FILE`: what it says of each line is what the start would do.
+
+Also of `kbroker.config.judgement`, `kbroker.config.place_in_cluster`, `kbroker.config.together`.
+"""
 
 from __future__ import annotations
 

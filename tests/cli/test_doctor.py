@@ -1,4 +1,7 @@
-"""`kbroker doctor`: each thing that may be wrong, and what mends it."""
+"""`kbroker doctor`: each thing that may be wrong, and what mends it.
+
+Also of `kbroker.cli.doctor`, `kbroker.config.file_check`.
+"""
 
 from __future__ import annotations
 

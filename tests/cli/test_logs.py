@@ -1,4 +1,8 @@
-"""`kbroker logs` against a running broker, over Kafka's protocol, and on the files of a stopped one."""
+"""`kbroker logs` against a running broker, over Kafka's protocol, and on the files of a stopped one.
+
+Also of `kbroker.cli.log_sources`, `kbroker.cli.logs`, `kbroker.storage.reports.log_description`,
+`kbroker.storage.reports.log_pages`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Clusters by name: the file, and which cluster a command talks to."""
+"""Clusters by name: the file, and which cluster a command talks to.
+
+Also of `kbroker.cli.profile_option`.
+"""
 
 from __future__ import annotations
 

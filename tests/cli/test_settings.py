@@ -1,4 +1,7 @@
-"""`kbroker settings` against a running broker."""
+"""`kbroker settings` against a running broker.
+
+Also of `kbroker.cli.settings`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`kbroker start` as a process: what it prints, how it ends, and what it refuses."""
+"""`kbroker start` as a process: what it prints, how it ends, and what it refuses.
+
+Also of `kbroker.cli.advertised`, `kbroker.config.image_variables`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the tools say to a wrong address, and to a topic that there is not."""
+"""What the tools say to a wrong address, and to a topic that there is not.
+
+Also of `kbroker.nearest`, `kbroker.patterns`.
+"""
 
 from __future__ import annotations
 

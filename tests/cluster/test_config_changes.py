@@ -1,4 +1,7 @@
-"""What operations of IncrementalAlterConfigs make of settings."""
+"""What operations of IncrementalAlterConfigs make of settings.
+
+Also of `kbroker.cluster.resource_configs`, `kbroker.config.origin`.
+"""
 
 from __future__ import annotations
 

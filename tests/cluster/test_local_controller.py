@@ -1,4 +1,7 @@
-"""The local controller: store, image and subscribers move together, and a failing store moves nothing."""
+"""The local controller: store, image and subscribers move together, and a failing store moves nothing.
+
+Also of `kbroker.cluster.partition_updates`, `kbroker.cluster.topics`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Groups of the consumer protocol (KIP-848), as clients with `group.protocol=consumer` use it."""
+"""Groups of the consumer protocol (KIP-848), as clients with `group.protocol=consumer` use it.
+
+Also of `kbroker.coordinator.classic.consumer_protocol`.
+"""
 
 from __future__ import annotations
 

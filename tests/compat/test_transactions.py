@@ -1,4 +1,8 @@
-"""Transactions of real clients: what is committed is read once, what is aborted never, whatever client writes it."""
+"""Transactions of real clients: what is committed is read once, what is aborted never, whatever client writes it.
+
+Also of `kbroker.handlers.producers`, `kbroker.handlers.transaction_reports`, `kbroker.handlers.transactional_produce`,
+`kbroker.handlers.remote_verification`, `kbroker.handlers.verification`.
+"""
 
 from __future__ import annotations
 

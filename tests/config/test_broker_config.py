@@ -1,4 +1,7 @@
-"""Where settings come from, what is warned of and what stops the start."""
+"""Where settings come from, what is warned of and what stops the start.
+
+Also of `kbroker.config.topic`.
+"""
 
 from __future__ import annotations
 

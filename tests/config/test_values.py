@@ -2,6 +2,8 @@
 
 vectors/topic_configs.json: CreateTopics (validate only) with these settings, and the error text, null when accepted.
 vectors/broker_defaults.json: DescribeConfigs of a broker: default and whether read-only.
+
+Also of `kbroker.config.check`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Where there is a console, and what its settings mean."""
+"""Where there is a console, and what its settings mean.
+
+Also of `kbroker.console.overview`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Groups, clients, transactions and settings over HTTP."""
+"""Groups, clients, transactions and settings over HTTP.
+
+Also of `kbroker.console.group_lines`, `kbroker.console.group_members`, `kbroker.console.groups`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The console in a real browser, clicked through as a person would."""
+"""The console in a real browser, clicked through as a person would.
+
+Also of `kbroker.console.clients`, `kbroker.console.connection_lines`, `kbroker.console.settings`,
+`kbroker.console.transactions`.
+"""
 
 from __future__ import annotations
 

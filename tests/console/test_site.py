@@ -1,4 +1,7 @@
-"""The console over HTTP: its files, its guard, what it answers to bad questions."""
+"""The console over HTTP: its files, its guard, what it answers to bad questions.
+
+Also of `kbroker.console.static_files`, `kbroker.console.parts`, `kbroker.console.reader`.
+"""
 
 from __future__ import annotations
 

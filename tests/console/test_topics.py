@@ -1,4 +1,7 @@
-"""What the console says of the broker, its topics and partitions."""
+"""What the console says of the broker, its topics and partitions.
+
+Also of `kbroker.console.topic_lines`, `kbroker.console.topics`.
+"""
 
 from __future__ import annotations
 

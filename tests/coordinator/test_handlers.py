@@ -1,4 +1,8 @@
-"""Requests of every version through the handlers: what is decoded, what is answered, and when."""
+"""Requests of every version through the handlers: what is decoded, what is answered, and when.
+
+Also of `kbroker.assembly.coordinators`, `kbroker.coordinator.classic.group_kind`, `kbroker.coordinator.classic.member`,
+`kbroker.handlers.group_access`, `kbroker.handlers.heartbeat_size`, `kbroker.handlers.committed_state`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Restarts: what was there before is there again, and what is asked for meanwhile gets the right answer."""
+"""Restarts: what was there before is there again, and what is asked for meanwhile gets the right answer.
+
+Also of `kbroker.coordinator.classic.group_registry`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What time does to groups: sessions, rebalance timeouts, the initial delay, and members that come back."""
+"""What time does to groups: sessions, rebalance timeouts, the initial delay, and members that come back.
+
+Also of `kbroker.coordinator.classic.membership`, `kbroker.coordinator.classic.rebalance`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The coordinator runtime under a toy coordinator: what is answered is committed, what is applied is in the log."""
+"""The coordinator runtime under a toy coordinator: what is answered is committed, what is applied is in the log.
+
+Also of `kbroker.coordinator.runtime.waiting`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Transactions under random requests, failures, time-outs and restarts, against a model of who may do what."""
+"""Transactions under random requests, failures, time-outs and restarts, against a model of who may do what.
+
+Also of `kbroker.coordinator.transactions.assembly`, `kbroker.coordinator.transactions.decisions`,
+`kbroker.coordinator.transactions.transaction_partition`, `kbroker.coordinator.transactions.transaction_records`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Offsets that transactions commit for groups: when they count, and what is left of them."""
+"""Offsets that transactions commit for groups: when they count, and what is left of them.
+
+Also of `kbroker.coordinator.transactions.stable_offset`.
+"""
 
 from __future__ import annotations
 

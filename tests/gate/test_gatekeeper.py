@@ -1,4 +1,7 @@
-"""The gate with a fake authorizer: over a real listener, and before the handlers that ask it."""
+"""The gate with a fake authorizer: over a real listener, and before the handlers that ask it.
+
+Also of `kbroker._fast.net.gate`.
+"""
 
 from __future__ import annotations
 

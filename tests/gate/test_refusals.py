@@ -1,4 +1,7 @@
-"""Every API before an authorizer: refusals with Kafka's codes, and no name that its client may not see."""
+"""Every API before an authorizer: refusals with Kafka's codes, and no name that its client may not see.
+
+Also of `kbroker.gate.access`, `kbroker.handlers.authorized_operations`.
+"""
 
 from __future__ import annotations
 

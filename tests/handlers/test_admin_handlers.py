@@ -1,4 +1,9 @@
-"""Admin handlers where Kafka's recorded answers do not reach: every version, addresses, several brokers, failures."""
+"""Admin handlers where Kafka's recorded answers do not reach: every version, addresses, several brokers, failures.
+
+Also of `kbroker.handlers.config_entries`, `kbroker.handlers.config_resources`, `kbroker.handlers.loggers`,
+`kbroker.handlers.log_dirs`, `kbroker.handlers.topic_partitions`, `kbroker.handlers.features`,
+`kbroker.metadata.group_configs`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """Produce requests of several partitions: what the fast path appends and what it leaves to the handler come together
-in one answer, which is the one that the handler alone would have given."""
+in one answer, which is the one that the handler alone would have given.
+
+Also of `kbroker.handlers.delayed_produce`, `kbroker._fast.requests.fast_produce`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Signals that end a broker: each is a clean stop, whatever number of them comes at whatever moment."""
+"""Signals that end a broker: each is a clean stop, whatever number of them comes at whatever moment.
+
+Also of `kbroker.supervision.process`, `kbroker.waiting`.
+"""
 
 from __future__ import annotations
 

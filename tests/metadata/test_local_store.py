@@ -1,4 +1,7 @@
-"""The SQLite store: what goes in comes out, whole or not at all, and damage is told."""
+"""The SQLite store: what goes in comes out, whole or not at all, and damage is told.
+
+Also of `kbroker.metadata.quota_rows`, `kbroker.metadata.store_tables`, `kbroker.startup.new_store`.
+"""
 
 from __future__ import annotations
 

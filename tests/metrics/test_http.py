@@ -1,4 +1,7 @@
-"""The metrics server over real sockets, its text read back by the client library's own parser."""
+"""The metrics server over real sockets, its text read back by the client library's own parser.
+
+Also of `kbroker.metrics.sources`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a running broker shows after work whose numbers are known."""
+"""What a running broker shows after work whose numbers are known.
+
+Also of `kbroker.assembly.figures`, `kbroker.metrics.exposition`, `kbroker.metrics.snapshot`,
+`kbroker.metrics.loop_delay`.
+"""
 
 from __future__ import annotations
 

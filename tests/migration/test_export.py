@@ -1,4 +1,7 @@
-"""`kbroker export` on recorded directories: what a Kafka will find, and that nothing is lost there and back."""
+"""`kbroker export` on recorded directories: what a Kafka will find, and that nothing is lost there and back.
+
+Also of `kbroker.cli.export_kafka`, `kbroker.migration.state_topics`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests that come in the same turn of the loop: answered together, each as if it were alone."""
+"""Requests that come in the same turn of the loop: answered together, each as if it were alone.
+
+Also of `kbroker._fast.net.flush_batch`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Round trips, corruption and limits of the codec, over every message in every version."""
+"""Round trips, corruption and limits of the codec, over every message in every version.
+
+Also of `kbroker._fast.wire.decoder`, `kbroker._fast.wire.encoder`, `kbroker._fast.wire.structs`.
+"""
 
 from __future__ import annotations
 

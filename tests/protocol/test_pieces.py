@@ -1,4 +1,7 @@
-"""Messages in pieces: decoding, encoding and freeing that stop behind any item give what they give in one go."""
+"""Messages in pieces: decoding, encoding and freeing that stop behind any item give what they give in one go.
+
+Also of `kbroker._fast.wire.decoding`.
+"""
 
 from __future__ import annotations
 

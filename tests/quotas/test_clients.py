@@ -1,4 +1,8 @@
-"""Quotas as clients meet them: rates of real clients, and answers of a broker byte by byte."""
+"""Quotas as clients meet them: rates of real clients, and answers of a broker byte by byte.
+
+Also of `kbroker.cluster.mutations`, `kbroker.gate.client_gate`, `kbroker.gate.enforcement`,
+`kbroker.handlers.client_quotas`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CRC-32C against published values, another implementation and its own portable form."""
+"""CRC-32C against published values, another implementation and its own portable form.
+
+Also of `kbroker._fast.base.build_facts`.
+"""
 
 from __future__ import annotations
 

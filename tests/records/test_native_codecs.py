@@ -1,4 +1,7 @@
-"""The codecs by the C interfaces of their libraries and by Python: the same bytes, the same refusals."""
+"""The codecs by the C interfaces of their libraries and by Python: the same bytes, the same refusals.
+
+Also of `kbroker._fast.records.native_codecs`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is found wrong before Spark starts, and what it prints when it does."""
+"""What is found wrong before Spark starts, and what it prints when it does.
+
+Also of `kbroker.cli.before_spark`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The wire client of executors against a running broker, and against what is no broker."""
+"""The wire client of executors against a running broker, and against what is no broker.
+
+Also of `kbroker.replay.client.address`, `kbroker.replay.closing`.
+"""
 
 from __future__ import annotations
 

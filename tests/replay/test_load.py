@@ -1,4 +1,8 @@
-"""Topics to Parquet and back: each offset once, whatever ended the runs before."""
+"""Topics to Parquet and back: each offset once, whatever ended the runs before.
+
+Also of `kbroker.cli.load`, `kbroker.replay.load.export`, `kbroker.replay.load.files`, `kbroker.replay.load.manifest`,
+`kbroker.replay.load.targets`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`kbroker mirror` on Spark, between two brokers: once, and following what comes, with a kill in between."""
+"""`kbroker mirror` on Spark, between two brokers: once, and following what comes, with a kill in between.
+
+Also of `kbroker.cli.mirror`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Options of the data sources, and the arithmetic of offset ranges: nothing here needs Spark."""
+"""Options of the data sources, and the arithmetic of offset ranges: nothing here needs Spark.
+
+Also of `kbroker.replay.sources.admission`, `kbroker.replay.sources.datasources`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The readers of both data sources as Spark calls them, without Spark: planning, reading, streaming, damage."""
+"""The readers of both data sources as Spark calls them, without Spark: planning, reading, streaming, damage.
+
+Also of `kbroker.replay.sources.kbroker_source`, `kbroker.replay.sources.log_plan`.
+"""
 
 from __future__ import annotations
 

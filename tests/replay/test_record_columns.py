@@ -1,4 +1,7 @@
-"""The decoder of columns against the plain Python reader of batches, on good bytes and on damaged ones."""
+"""The decoder of columns against the plain Python reader of batches, on good bytes and on damaged ones.
+
+Also of `kbroker._fast.base.column_buffer`, `kbroker._fast.records.record_columns`.
+"""
 
 from __future__ import annotations
 

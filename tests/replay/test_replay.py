@@ -1,4 +1,8 @@
-"""Replays as their users meet them: sent at their times, proved by reading back, shown; and what goes wrong."""
+"""Replays as their users meet them: sent at their times, proved by reading back, shown; and what goes wrong.
+
+Also of `kbroker.cli.replay`, `kbroker.replay.player.sampling`, `kbroker.replay.player.topics`,
+`kbroker.replay.registration`, `kbroker._fast.replay.delivery_client`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Readers of traces: what each format becomes, and what becomes of rows that are none."""
+"""Readers of traces: what each format becomes, and what becomes of rows that are none.
+
+Also of `kbroker.replay.traces.entry_frame`, `kbroker.replay.traces.reading`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What `format("kbroker")` writes, read by Spark's own connector and the other way round, and restarted streams."""
+"""What `format("kbroker")` writes, read by Spark's own connector and the other way round, and restarted streams.
+
+Also of `kbroker.replay.sources.write_options`, `kbroker.replay.sources.writer`, `kbroker._fast.replay.replay_producer`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The fetchers of a broker without a leader that answers, or with one that a test speaks for."""
+"""The fetchers of a broker without a leader that answers, or with one that a test speaks for.
+
+Also of `kbroker.replication.fetchers`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Followers that fetch in the versions of Kafka 0.8.2 to 0.10.2."""
+"""Followers that fetch in the versions of Kafka 0.8.2 to 0.10.2.
+
+Also of `kbroker.handlers.conversions`.
+"""
 
 from __future__ import annotations
 

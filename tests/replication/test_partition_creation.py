@@ -1,4 +1,7 @@
-"""Topics with many partitions: usable at once, without the loop standing still while their files are made."""
+"""Topics with many partitions: usable at once, without the loop standing still while their files are made.
+
+Also of `kbroker.assembly.coordinator_basis`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Share groups on a whole broker: transactions, lost connections, restarts, deletion, and how much state is kept."""
+"""Share groups on a whole broker: transactions, lost connections, restarts, deletion, and how much state is kept.
+
+Also of `kbroker.assembly.share_parts`, `kbroker.handlers.share_fetch`, `kbroker.handlers.share_acknowledge`,
+`kbroker.handlers.share_offsets`, `kbroker.replication.share.share_partitions`,
+`kbroker.replication.share.share_session`.
+"""
 
 from __future__ import annotations
 

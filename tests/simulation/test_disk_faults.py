@@ -1,4 +1,7 @@
-"""Bad disks of the simulation: that Python's and C's calls meet them, and that a broker's end by one is seen."""
+"""Bad disks of the simulation: that Python's and C's calls meet them, and that a broker's end by one is seen.
+
+Also of `kbroker._fast.files.system_calls`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Text checkpoints, partition metadata and the leader epoch cache."""
+"""Text checkpoints, partition metadata and the leader epoch cache.
+
+Also of `kbroker.storage.files.replaced_file`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Listing a directory and reading small files, done in C for the sake of a start with thousands of partitions."""
+"""Listing a directory and reading small files, done in C for the sake of a start with thousands of partitions.
+
+Also of `kbroker._fast.files.directory`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Appends and reads of the fast path do what the general ones do, byte for byte, or leave it to them."""
+"""Appends and reads of the fast path do what the general ones do, byte for byte, or leave it to them.
+
+Also of `kbroker._fast.log.append_group`, `kbroker._fast.log.fast_append`, `kbroker._fast.requests.partition_read`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Group commit on a loop and an executor moved by hand: who waits for which fsync, and what a failed one means."""
+"""Group commit on a loop and an executor moved by hand: who waits for which fsync, and what a failed one means.
+
+Also of `kbroker.storage.files.flush_totals`.
+"""
 
 from __future__ import annotations
 

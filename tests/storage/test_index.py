@@ -1,4 +1,7 @@
-"""Sparse indexes: searches against a plain list, files across trim, truncate and reopen, damaged files."""
+"""Sparse indexes: searches against a plain list, files across trim, truncate and reopen, damaged files.
+
+Also of `kbroker.storage.log.segment_view`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A log directory that gives I/O errors: every kind of operation notices, it alone goes, a restart heals."""
+"""A log directory that gives I/O errors: every kind of operation notices, it alone goes, a restart heals.
+
+Also of `kbroker.storage.directories.directory_description`, `kbroker.storage.directories.log_dir_offline`,
+`kbroker.storage.directories.managed_logs`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Log directories and the logs in them: start, stop, checkpoints, deletion, and who may use a directory."""
+"""Log directories and the logs in them: start, stop, checkpoints, deletion, and who may use a directory.
+
+Also of `kbroker.storage.manager.log_flusher`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Random operations on a log against a plain list of records, reproducible and shrinking on failure."""
+"""Random operations on a log against a plain list of records, reproducible and shrinking on failure.
+
+Also of `kbroker.storage.log.log_lookup`, `kbroker.storage.log.log_segments`, `kbroker.storage.log.log_view`,
+`kbroker.storage.log.segment_search`, `kbroker.storage.log.segment_batches`, `kbroker.storage.log.time_search`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Moves of a partition between two log directories, at the level of files and logs."""
+"""Moves of a partition between two log directories, at the level of files and logs.
+
+Also of `kbroker.storage.directories.directory_plans`, `kbroker.storage.directories.future_dirs`,
+`kbroker.storage.directories.log_placement`, `kbroker.storage.directories.log_relocation`,
+`kbroker._fast.files.file_copy`.
+"""
 
 from __future__ import annotations
 

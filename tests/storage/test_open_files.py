@@ -1,4 +1,7 @@
-"""The budget of open segments: its size, and logs that are read under a small one."""
+"""The budget of open segments: its size, and logs that are read under a small one.
+
+Also of `kbroker.storage.manager.shrunk_files`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Idempotent producers and transactions of a partition."""
+"""Idempotent producers and transactions of a partition.
+
+Also of `kbroker.storage.log.producer_state`, `kbroker._fast.log.segment_replay`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Starts after an unclean stop, and leftovers of interrupted operations."""
+"""Starts after an unclean stop, and leftovers of interrupted operations.
+
+Also of `kbroker.storage.recovery.log_recovery`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Recovery that is stopped at every one of its own calls to the file system, over what crashes leave behind."""
+"""Recovery that is stopped at every one of its own calls to the file system, over what crashes leave behind.
+
+Also of `kbroker.storage.recovery.log_mending`, `kbroker.storage.recovery.log_recoveries`,
+`kbroker.storage.recovery.segment_split`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a follower makes of the batches that its leader sent: the same log, whether they come at once or one by one."""
+"""What a follower makes of the batches that its leader sent: the same log, whether they come at once or one by one.
+
+Also of `kbroker.storage.log.replicated_append`, `kbroker._fast.log.append_steps`.
+"""
 
 from __future__ import annotations
 

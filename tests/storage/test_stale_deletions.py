@@ -1,4 +1,7 @@
-"""Deletions that wait for file.delete.delay.ms, while files of the same name come again."""
+"""Deletions that wait for file.delete.delay.ms, while files of the same name come again.
+
+Also of `kbroker.storage.log.segment_removal`.
+"""
 
 from __future__ import annotations
 

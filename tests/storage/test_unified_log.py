@@ -1,4 +1,7 @@
-"""Appending, reading and rolling one log."""
+"""Appending, reading and rolling one log.
+
+Also of `kbroker._fast.files.file_space`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What clients are asked to push, and what is kept of it: rules of KIP-714 and their limits."""
+"""What clients are asked to push, and what is kept of it: rules of KIP-714 and their limits.
+
+Also of `kbroker.config.client_metrics`, `kbroker.handlers.telemetry`.
+"""
 
 from __future__ import annotations
 

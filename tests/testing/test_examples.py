@@ -1,4 +1,7 @@
-"""The examples of docs/testing.md, each in a project of its own, and the plug-in under pytest-xdist."""
+"""The examples of docs/testing.md, each in a project of its own, and the plug-in under pytest-xdist.
+
+Also of `kbroker.testing.container`.
+"""
 
 from __future__ import annotations
 

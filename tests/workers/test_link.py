@@ -1,4 +1,7 @@
-"""A worker's link to the controller: its image, its calls, and what becomes of them while worker 1 is away."""
+"""A worker's link to the controller: its image, its calls, and what becomes of them while worker 1 is away.
+
+Also of `kbroker.cluster.workers.log_reports`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the supervisor makes of the ends of its workers' processes."""
+"""What the supervisor makes of the ends of its workers' processes.
+
+Also of `kbroker.supervision.orphans`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Offsets of old clients in ZooKeeper: through OffsetCommit and OffsetFetch of version 0, and as commands move them."""
+"""Offsets of old clients in ZooKeeper: through OffsetCommit and OffsetFetch of version 0, and as commands move them.
+
+Also of `kbroker.handlers.zookeeper_offsets`.
+"""
 
 from __future__ import annotations
 

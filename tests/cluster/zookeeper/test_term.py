@@ -1,4 +1,8 @@
-"""What an elected controller does: every procedure of Kafka 3.9.1's, over the model of ZooKeeper."""
+"""What an elected controller does: every procedure of Kafka 3.9.1's, over the model of ZooKeeper.
+
+Also of `kbroker.cluster.zookeeper.topic_deletion`, `kbroker.cluster.zookeeper.work`,
+`kbroker.cluster.zookeeper.zookeeper_requests`.
+"""
 
 from __future__ import annotations
 

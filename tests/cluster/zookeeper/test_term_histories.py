@@ -1,4 +1,7 @@
-"""Random histories of a cluster under its controller, or one after the other: what has to hold in all of them."""
+"""Random histories of a cluster under its controller, or one after the other: what has to hold in all of them.
+
+Also of `kbroker.cluster.zookeeper.changes`, `kbroker.cluster.zookeeper.transitions`.
+"""
 
 from __future__ import annotations
 

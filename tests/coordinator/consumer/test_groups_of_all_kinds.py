@@ -1,4 +1,7 @@
-"""Consumer groups beside classic groups: one id, one table of offsets, and what both kinds have in common."""
+"""Consumer groups beside classic groups: one id, one table of offsets, and what both kinds have in common.
+
+Also of `kbroker.coordinator.consumer.classic_members`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A live group between the protocols: what may happen, what may not, and that nobody is left waiting."""
+"""A live group between the protocols: what may happen, what may not, and that nobody is left waiting.
+
+Also of `kbroker.coordinator.consumer.migration`, `kbroker.coordinator.consumer.embedded`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Share groups: Kafka's records, assignments, and the same group after every append."""
+"""Share groups: Kafka's records, assignments, and the same group after every append.
+
+Also of `kbroker.coordinator.share.member`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a share group notes before it is done at the share coordinator is done in the end, whatever comes in between."""
+"""What a share group notes before it is done at the share coordinator is done in the end, whatever comes in between.
+
+Also of `kbroker.coordinator.share.under_way`.
+"""
 
 from __future__ import annotations
 

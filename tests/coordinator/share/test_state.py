@@ -1,4 +1,7 @@
-"""The state of share-partitions in `__share_group_state`: Kafka's bytes, and the same state after every append."""
+"""The state of share-partitions in `__share_group_state`: Kafka's bytes, and the same state after every append.
+
+Also of `kbroker.handlers.share_state`.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 Each client behaves as a thread of Kafka Streams does: it closes what it was not given again before it says so, and
 drops everything when it is fenced.  Then a task is never run by two clients, a process never has a task twice, and
 after some calm everybody has a share.
+
+Also of `kbroker.coordinator.streams.fencing`, `kbroker.coordinator.streams.reconciliation`,
+`kbroker.coordinator.streams.endpoints`.
 """
 
 from __future__ import annotations

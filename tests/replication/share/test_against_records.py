@@ -1,4 +1,8 @@
-"""A share-partition does what a plain list of records would do, one by one."""
+"""A share-partition does what a plain list of records would do, one by one.
+
+Also of `kbroker.replication.share.aborted`, `kbroker.replication.share.acquiring`,
+`kbroker.replication.share.in_flight`.
+"""
 
 from __future__ import annotations
 
