@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs_pages import anchors
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-HEADING = re.compile(r"^#+ +(.*?) *$", re.MULTILINE)
 RUNS = ROOT / "docs" / "benchmarks"
-
-
-def anchors(page: Path) -> set[str]:
-    """What a link may name behind a #: headings in small letters without punctuation, a - for each space."""
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(page.read_text())}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

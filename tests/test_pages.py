@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import kbroker
-from tests.test_readme import PROGRAM, launcher, program
+from tests.readme import PROGRAM, launcher, program
 from tests.tools import require_tool
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,15 +24,14 @@ from pathlib import Path
 import pytest
 
 import kbroker
+from tests.readme import PORTS, PROGRAM, is_taken, launcher, program
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PORTS = (9092, 9644)
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 INLINE = re.compile(r"`(\.venv/bin/[^`]*)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 NOT_CLONED = (".git", ".tools", ".venv", "venv", "build", "data", "*.so", "__pycache__", "node_modules")
-ALONE = ("unshare", "--map-root-user", "--net")
 
 MAKE = """#!/bin/sh
 case "$*" in
@@ -48,9 +46,6 @@ case "$*" in
   test) exec {make} test PYTEST=--version ;;
   *) echo "README has a make goal that this test does not know: $*" >&2; exit 64 ;;
 esac
-"""
-PROGRAM = """#!/bin/sh
-exec {python} -m {module} "$@"
 """
 
 
@@ -72,12 +67,6 @@ def copy_tracked(target: Path) -> None:
         if (ROOT / name).is_file() and not name.startswith("docs/benchmarks/"):
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, target / name)
-
-
-def program(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
 
 
 @pytest.fixture
@@ -127,24 +116,6 @@ def script() -> str:
             parts.append(text.rstrip())
         parts.append(f"echo '== block {number} is done'")
     return "\n".join(parts) + "\n"
-
-
-def is_taken(port: int) -> bool:
-    with socket.socket() as attempt:
-        return attempt.connect_ex(("127.0.0.1", port)) == 0
-
-
-def launcher() -> list[str]:
-    """A way to have README's ports for oneself, or none where they are free; skips where neither is possible."""
-    try:
-        if subprocess.run([*ALONE, "ip", "link", "set", "lo", "up"], capture_output=True, check=False).returncode == 0:
-            return list(ALONE)
-    except FileNotFoundError:
-        pass
-    taken = [port for port in PORTS if is_taken(port)]
-    if taken:
-        pytest.skip(f"README's ports {taken} are in use, and there is no network namespace to be had")
-    return []
 
 
 @pytest.mark.timeout(300)

@@ -17,6 +17,7 @@ from kbroker.records.batch import Record, iterate_records
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.types import TopicPartition
+from tests.cleaner.compaction import SEGMENT_BYTES, TOPIC, ask_for_compaction, create
 from tests.cleaner.logs import clean
 from tests.compat.real_kafka import KafkaProcess
 from tests.compat.waiting import wait_for
@@ -24,18 +25,9 @@ from tests.storage.batches import HandClock, environment, open_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-TOPIC = "table"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-SEGMENT_BYTES = 1 << 20
 PATIENCE_SECONDS = 60.0
 TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x10, 0x20, 0x40
-TOPIC_SETTINGS = {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(SEGMENT_BYTES),
-    # Nothing is dirtier than wholly dirty: Kafka leaves the log alone until told otherwise.
-    "min.cleanable.dirty.ratio": "1.0",
-    "file.delete.delay.ms": "0",
-}
 
 
 until = partial(wait_for, seconds=PATIENCE_SECONDS, every=0.1)
@@ -76,23 +68,6 @@ def fill(bootstrap: str) -> None:
     for at in range(700):
         sweep.produce(TOPIC, key=b"key-%04d" % at, value=draw.randbytes(2000))
     assert sweep.flush(30) == 0
-
-
-def create(bootstrap: str) -> None:
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, 1, 1, config=TOPIC_SETTINGS)])[TOPIC].result(30)
-
-
-def ask_for_compaction(bootstrap: str) -> None:
-    from confluent_kafka import admin as api
-
-    names: Any = api
-    admin = names.AdminClient({"bootstrap.servers": bootstrap})
-    entry = names.ConfigEntry("min.cleanable.dirty.ratio", "0.01", incremental_operation=names.AlterConfigOpType.SET)
-    resource = names.ConfigResource(names.ConfigResource.Type.TOPIC, TOPIC, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 Held = list[tuple[tuple[int, ...], list[Record]]]

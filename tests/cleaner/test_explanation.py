@@ -9,8 +9,8 @@ import pytest
 from kbroker.storage.cleaner.cleaner_manager import CleaningFailure
 from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.storage.reports.log_explanation import duration, explain_compaction, explain_retention
+from tests.cleaner.brokerless import Brokerless, fill
 from tests.cleaner.logs import put
-from tests.cleaner.test_manager import Brokerless, fill
 from tests.storage.batches import START_MS, TP
 
 DELETE = frozenset({"delete"})

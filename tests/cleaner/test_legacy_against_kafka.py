@@ -21,8 +21,8 @@ from kbroker.records.compression import Codec
 from kbroker.records.legacy import iterate_stored_records
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.types import TopicPartition
+from tests.cleaner.compaction import ask_for_compaction, create
 from tests.cleaner.logs import clean
-from tests.cleaner.test_against_kafka import ask_for_compaction, create
 from tests.compat.brokers import BrokerProcess, KbrokerProcess
 from tests.compat.real_kafka import KafkaProcess
 from tests.compat.waiting import wait_for

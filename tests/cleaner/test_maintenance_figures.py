@@ -13,8 +13,8 @@ from kbroker.metrics.maintenance import FAMILIES, Values
 from kbroker.storage.manager.log_manager import LogManager
 from kbroker.storage.reports.maintenance_figures import maintenance_figures
 from kbroker.types import TopicPartition
+from tests.cleaner.brokerless import OTHER, Brokerless, FailingReads, fill
 from tests.cleaner.logs import COMPACT
-from tests.cleaner.test_manager import OTHER, Brokerless, FailingReads, fill
 from tests.storage.batches import START_MS, TP
 
 DELETE = frozenset({"delete"})

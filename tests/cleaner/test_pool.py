@@ -16,8 +16,8 @@ from kbroker.storage.cleaner.cleaner_settings import MOST_MAP_BYTES, CleanerSett
 from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.storage.reports.maintenance_figures import maintenance_figures
 from kbroker.types import TopicPartition
+from tests.cleaner.brokerless import OTHER, Brokerless, StoppingFiles, fill, interrupted
 from tests.cleaner.logs import records_of
-from tests.cleaner.test_manager import OTHER, Brokerless, StoppingFiles, fill, interrupted
 from tests.storage.batches import TP, UnsyncedFiles
 
 THIRD = TopicPartition("accounts", 0)

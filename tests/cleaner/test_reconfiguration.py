@@ -10,8 +10,8 @@ from typing import Any
 from kbroker.config import BrokerConfig
 from kbroker.storage.cleaner.cleaner import Cleaner
 from kbroker.types import TopicPartition
+from tests.cleaner.brokerless import Brokerless, fill
 from tests.cleaner.logs import records_of
-from tests.cleaner.test_manager import Brokerless, fill
 
 
 def test_more_threads_take_over_a_backlog_under_way(tmp_path: Path) -> None:

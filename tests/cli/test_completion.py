@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_readme import PROGRAM, program
+from tests.readme import PROGRAM, program
 
 SCRIPT = """
 export PATH="{path}:$PATH"

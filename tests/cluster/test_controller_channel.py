@@ -21,7 +21,7 @@ from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint, Metadata
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
-from tests.cluster.test_client import Peer
+from tests.cluster.nodes import Peer
 
 OLD, NEW, US = 1, 2, BrokerEpoch(3, 7)
 LISTENER = "PLAINTEXT"

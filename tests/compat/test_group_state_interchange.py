@@ -26,8 +26,8 @@ from kbroker.records.batch import RecordBatchBuilder
 from kbroker.schemas import message
 from kbroker.types import random_uuid, uuid_to_text
 from tests.compat.brokers import BrokerProcess, KbrokerProcess
+from tests.compat.interchange import transact
 from tests.compat.real_kafka import KafkaProcess
-from tests.compat.test_interchange import transact
 from tests.compat.waiting import wait_for
 from tests.coordinator.consumer.record_answers import Socket, topic_ids
 from tests.coordinator.consumer.script import ConsumerScript

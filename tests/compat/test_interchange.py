@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.compat.admin import Admin
 from tests.compat.brokers import BrokerProcess, KbrokerProcess
+from tests.compat.interchange import Read, consume, transact
 from tests.compat.old_kafka import OldKafka, zookeeper
 from tests.compat.real_kafka import KafkaProcess
 from tests.compat.records import CODECS
@@ -39,56 +40,6 @@ WITHOUT_ID = {"enable.idempotence": False}
 ISOLATIONS = ("read_committed", "read_uncommitted")
 
 
-class Read(NamedTuple):
-    """A record as a consumer got it."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    leader_epoch: int | None
-
-
-def consume(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> list[Read]:
-    """Everything from the start to the end that this isolation level sees."""
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "group.id": "reader",
-        "enable.auto.commit": False,
-        "isolation.level": isolation,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-    }
-    consumer = Consumer(settings)
-    found: list[Read] = []
-    try:
-        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-
-        def ended() -> bool:
-            for message in consumer.consume(500, timeout=0.2):
-                if message.error() is not None:
-                    assert message.error().name() == "_PARTITION_EOF", message.error()
-                    return True
-                headers: Any = message.headers() or ()
-                found.append(
-                    Read(
-                        message.offset() or 0,
-                        message.timestamp()[1],
-                        message.key(),
-                        message.value(),
-                        tuple(headers),
-                        message.leader_epoch(),
-                    )
-                )
-            return False
-
-        wait_for(ended, f"the end of {topic}", seconds=60)
-    finally:
-        consumer.close()
-    return found
-
-
 def produce(bootstrap: str, topic: str, prefix: str, **settings: Any) -> None:
     """40 records of every codec, each codec by an idempotent producer of its own."""
     for codec in CODECS:
@@ -99,21 +50,6 @@ def produce(bootstrap: str, topic: str, prefix: str, **settings: Any) -> None:
             value = None if number % 6 == 0 else (f"{codec} {number} ".encode() * (1 + number * 7))
             producer.produce(topic, key=key, value=value, headers=[("n", str(number).encode()), ("none", None)])
         assert producer.flush(30) == 0
-
-
-def transact(bootstrap: str, topic: str, name: str, *, commit: bool, end: bool = True) -> Producer:
-    """A transaction of 20 records, ended or left open; its producer."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 1})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    for number in range(20):
-        producer.produce(topic, key=name.encode(), value=f"{name} {number}".encode())
-    assert producer.flush(30) == 0
-    if end and commit:
-        producer.commit_transaction(30)
-    elif end:
-        producer.abort_transaction(30)
-    return producer
 
 
 def producers(bootstrap: str, topic: str) -> set[tuple[int, int, int]]:

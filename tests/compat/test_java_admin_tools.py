@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.compat.brokers import BrokerProcess
-from tests.compat.test_java_tools import TOOLS, refused, tool
+from tests.compat.java_tools import TOOLS, refused, tool
 
 CONFIGS = "kafka.admin.ConfigCommand"
 

@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.compat.brokers import KbrokerProcess
+from tests.compat.old_clients import OLD_LIBRDKAFKA
 from tests.compat.old_directories import (
     COMMITTED,
     FORMATS,
@@ -24,7 +25,6 @@ from tests.compat.old_directories import (
     unpack,
     write,
 )
-from tests.compat.test_old_clients import OLD_LIBRDKAFKA
 from tests.compat.tooling import ROOT
 from tests.compat.waiting import wait_for
 

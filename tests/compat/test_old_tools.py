@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.broker.client import Client
-from tests.compat.test_old_clients import CLIENTS, OLD_LIBRDKAFKA, Rows, expected, records_of, write_by_librdkafka
+from tests.compat.old_clients import CLIENTS, OLD_LIBRDKAFKA, Rows, expected, records_of, write_by_librdkafka
 from tests.compat.tooling import old_client_jars
 from tests.compat.waiting import wait_for
 from tests.conftest import BrokerProcess, StartBroker

@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 
 from tests.compat.admin import Admin
 from tests.compat.brokers import BrokerProcess, KbrokerProcess
+from tests.compat.interchange import consume, transact
 from tests.compat.real_kafka import KafkaProcess
-from tests.compat.test_interchange import consume, transact
 from tests.compat.tooling import run_java
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.broker_process import BrokerProcess
 from tests.compat.drivers.copier import ABORTED
-from tests.compat.test_transactions import create, read_all
 from tests.compat.tooling import ROOT, java_command, node_folder
+from tests.compat.transaction_rounds import create, read_all
 from tests.compat.waiting import wait_for
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from kbroker.assembly.console import Console
 from kbroker.config import BrokerConfig
 from kbroker.metrics import Readiness
 from kbroker.metrics.http_messages import Request
-from tests.metrics.test_http import sources
+from tests.metrics.http_exchange import sources
 
 ASKED = Request("GET", "/console/", "", "", False, True, "127.0.0.1")
 

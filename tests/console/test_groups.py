@@ -5,29 +5,14 @@ Also of `kbroker.console.group_lines`, `kbroker.console.group_members`, `kbroker
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 
 from kbroker import __version__
 from kbroker.handlers.client_software import software_in
 from kbroker.schemas import wire
 from tests.broker_process import BrokerProcess
 from tests.console.conftest import STRANGE, Viewer
-
-
-def joined(broker: BrokerProcess, group_id: str, topic: str, protocol: str) -> Consumer:
-    """A consumer that has its partitions and has committed offset 2 of partition 0."""
-    settings = {
-        "bootstrap.servers": broker.bootstrap,
-        "log_level": 0,
-        "group.id": group_id,
-        "client.id": f"of {protocol}",
-    }
-    consumer = Consumer({**settings, "group.protocol": protocol, "enable.auto.commit": False})
-    consumer.subscribe([topic])
-    while not consumer.assignment():
-        consumer.poll(0.1)
-    consumer.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
-    return consumer
+from tests.console.group_pages import joined
 
 
 def test_groups_of_both_protocols_say_who_has_what_and_why(console_broker: BrokerProcess, viewer: Viewer) -> None:

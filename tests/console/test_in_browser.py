@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from tests.broker_process import BrokerProcess
 from tests.console.browser import DESKTOP, PHONE, Window, open_browser
 from tests.console.conftest import STRANGE
-from tests.console.test_groups import joined
+from tests.console.group_pages import joined
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

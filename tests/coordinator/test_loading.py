@@ -25,37 +25,8 @@ from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage
 from kbroker.schemas import message
 from tests.coordinator.harness import MemoryLog, World, delete_topic, join_request, protocols
+from tests.coordinator.snapshots import snapshot
 from tests.coordinator.wire import Client
-
-
-def snapshot(world: World) -> dict[str, Any]:
-    """All that must survive a restart."""
-    return {
-        group_id: (
-            group.state,
-            group.generation_id,
-            group.protocol_type,
-            group.protocol_name,
-            group.leader_id,
-            group.subscribed_topics,
-            sorted(group.static_members.items()),
-            sorted(group.offsets),
-            [
-                (
-                    member.member_id,
-                    member.group_instance_id,
-                    member.client_id,
-                    member.client_host,
-                    member.rebalance_timeout_ms,
-                    member.session_timeout_ms,
-                    member.metadata_for(group.protocol_name),
-                    member.assignment,
-                )
-                for member in group.members.values()
-            ],
-        )
-        for group_id, group in sorted(world.coordinator.registry.groups.items())
-    }
 
 
 def busy_world() -> World:

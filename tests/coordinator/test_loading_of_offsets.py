@@ -16,7 +16,7 @@ from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.compression import Codec
 from kbroker.records.control import ControlType, build_end_transaction
 from tests.coordinator.harness import MemoryLog, World
-from tests.coordinator.test_loading import snapshot
+from tests.coordinator.snapshots import snapshot
 
 PLACES = st.tuples(st.sampled_from("gh"), st.integers(0, 2))
 COMMITS = st.lists(st.tuples(PLACES, st.none() | st.integers(0, 99)), min_size=1, max_size=5)

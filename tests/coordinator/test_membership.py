@@ -7,18 +7,7 @@ import pytest
 from kbroker.coordinator.classic.messages import LeavingMember
 from kbroker.errors import ErrorCode, KafkaError, NotEnoughReplicasError, RecordListTooLargeError
 from tests.coordinator.harness import Waiting, World, protocols, subscription
-
-
-def two_members(world: World) -> tuple[str, str, int]:
-    """Leader and follower of a stable group, and its generation."""
-    first = world.stable_member()
-    second = world.join()
-    again = world.join(member_id=first.member_id).answer
-    follower = second.answer
-    parked = world.sync("g", follower.member_id, again.generation_id)
-    world.sync("g", first.member_id, again.generation_id, {first.member_id: b"a", follower.member_id: b"b"})
-    assert parked.answer.assignment == b"b"
-    return first.member_id, follower.member_id, again.generation_id
+from tests.coordinator.two_members import two_members
 
 
 def test_the_first_member_leads_generation_one() -> None:

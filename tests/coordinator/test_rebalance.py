@@ -9,7 +9,7 @@ import pytest
 
 from kbroker.errors import ErrorCode, NotEnoughReplicasError
 from tests.coordinator.harness import World, protocols
-from tests.coordinator.test_membership import two_members
+from tests.coordinator.two_members import two_members
 
 
 def test_a_member_without_heartbeats_is_dropped(caplog: pytest.LogCaptureFixture) -> None:

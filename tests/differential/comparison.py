@@ -23,7 +23,7 @@ from tests.compat.old_kafka import OldKafka
 from tests.compat.real_kafka import KafkaProcess
 from tests.differential.allowed import reason_of
 from tests.differential.questions import Questions
-from tests.scenarios.test_answers import differing_parts
+from tests.scenarios.answer_parts import differing_parts
 
 RECORD = Path(__file__).parent / "record.json"
 VERSIONS = Path(__file__).parent / "served_versions.json"

@@ -22,7 +22,7 @@ from kbroker._fast.wire.codec import DecodeError, EncodeError
 from kbroker.protocol.frames import decode_request_header
 from tests.protocol import reference
 from tests.protocol.names import all_versions
-from tests.protocol.test_vectors import RELEASES, load
+from tests.protocol.vector_files import RELEASES, load
 
 VERSIONS = [(message_class, version) for message_class, version in all_versions()]
 NUMBERS = {pair: number for number, pair in enumerate(VERSIONS)}

@@ -28,47 +28,14 @@ from kbroker.metadata.image import ClusterImage
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
-from kbroker.quotas.meters import QuotaMeters
-from kbroker.quotas.rate import Windows
 from kbroker.quotas.rules import PRODUCER_BYTE_RATE
+from tests.gate.rules import Rules, known, meters
 from tests.handlers.admin_broker import AdminBroker
 from tests.network.later import PlainProgram
 from tests.network.test_connection import answer, frame, serving
 
 LASTING, OTHER = 3, 18
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")
-
-
-class Rules:
-    """An authorizer that allows what it was given, and notes what it was asked."""
-
-    def __init__(self, *allowed: tuple[Principal, Operation, str]) -> None:
-        self.allowed = set(allowed)
-        self.asked: list[tuple[Principal, Operation, str]] = []
-        self.changed: list[Callable[[], None]] = []
-
-    def is_authorized(
-        self, principal: Principal, host: str, operation: Operation, kind: ResourceKind, name: str
-    ) -> bool:
-        self.asked.append((principal, operation, name))
-        return (principal, operation, name) in self.allowed
-
-    def subscribe(self, changed: Callable[[], None]) -> None:
-        self.changed.append(changed)
-
-    def change(self, *allowed: tuple[Principal, Operation, str]) -> None:
-        self.allowed = set(allowed)
-        for changed in self.changed:
-            changed()
-
-
-def known(principal: Principal) -> Session:
-    """The session of a client that has authenticated."""
-    return Session(principal, "127.0.0.1", "PLAINTEXT", AuthenticationState.AUTHENTICATED)
-
-
-def meters() -> QuotaMeters:
-    return QuotaMeters(Windows(), Windows())
 
 
 class Guarded:

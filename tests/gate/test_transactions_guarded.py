@@ -13,7 +13,7 @@ from kbroker.gate.principal import ANONYMOUS
 from kbroker.handlers.transactions import handle_add_partitions_to_txn
 from kbroker.metadata.image import ClusterImage
 from kbroker.schemas import wire
-from tests.gate.test_gatekeeper import Rules, known, meters
+from tests.gate.rules import Rules, known, meters
 from tests.handlers.admin_broker import AdminBroker, Context
 from tests.unbroken import finished
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.broker_process import BrokerProcess
 from tests.handlers.changes import SETTINGS, changes, load
+from tests.scenarios.answer_parts import differing_parts
 from tests.scenarios.session import run
-from tests.scenarios.test_answers import differing_parts
 
 RECORD = load()
 

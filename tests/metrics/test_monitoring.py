@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from kbroker.metrics.documentation import rows
-from tests.test_docs import anchors
+from tests.docs_pages import anchors
 
 DOCS = Path(__file__).parents[2] / "docs"
 ALERTS = DOCS / "monitoring" / "alerts.yaml"

@@ -10,7 +10,7 @@ from typing import Any
 import uvloop
 
 from kbroker.metrics import MetricsServer, Readiness, ReadyState, start_metrics_server
-from tests.metrics.test_http import get, sources
+from tests.metrics.http_exchange import get, sources
 
 
 async def shelf(parts: Sequence[str]) -> tuple[int, Any]:

@@ -14,7 +14,7 @@ from kbroker.config import BrokerConfig
 from kbroker.metrics import MetricsServer, Readiness, ReadyState
 from kbroker.metrics import http_server as under_test
 from kbroker.metrics.http_guard import names_of
-from tests.metrics.test_http import exchange, get, sources
+from tests.metrics.http_exchange import exchange, get, sources
 
 CROWD = 450
 BIG = 4 << 20

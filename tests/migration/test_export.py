@@ -23,8 +23,8 @@ from kbroker.migration.importing import run_import
 from kbroker.migration.metadata_snapshot import encode_snapshot, snapshot_name
 from kbroker.storage.directories.log_dirs import META_PROPERTIES, decode_meta_properties
 from kbroker.types import TopicPartition
+from tests.migration.imported import Crash, CrashingFiles, options
 from tests.migration.kafka_data import CLUSTER_ID, FILES, META, log_sums, read, sums, unpack
-from tests.migration.test_import import Crash, CrashingFiles, options
 
 
 def exported(paths: Sequence[Path], release: str = "4.3.1", **given: Any) -> Any:

@@ -22,11 +22,12 @@ from kbroker.cli.main import run
 from kbroker.metadata.image import ConfigResource
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.metadata_record import MetadataLogError
-from kbroker.migration.importing import ImportOptions, ImportRefusedError, run_import
+from kbroker.migration.importing import ImportRefusedError, run_import
 from kbroker.startup.metadata_at_start import check_metadata_is_there
 from kbroker.storage.directories.log_dirs import LogDirError, LogDirLockedError, open_directories
 from kbroker.types import uuid_to_text
 from tests.broker_process import BrokerProcess
+from tests.migration.imported import Crash, CrashingFiles, options
 from tests.migration.kafka_data import (
     CLUSTER_ID,
     FILES,
@@ -41,11 +42,6 @@ from tests.migration.kafka_data import (
     write_log,
 )
 from tests.storage.batches import UnsyncedFiles
-
-
-def options(*paths: Path, **given: Any) -> ImportOptions:
-    targets = tuple(map(str, given.pop("targets", ())))
-    return ImportOptions(tuple(map(str, paths)), targets, **given)
 
 
 def stored(directory: Path) -> dict[str, Any]:
@@ -322,40 +318,6 @@ def test_an_imported_directory_without_any_id_is_served_without_one(tmp_path: Pa
     run_import(FILES, options(source))
     broker: BrokerProcess = kbroker_process({"log.dirs": str(source)})
     assert broker.offsets("t") == {0: (0, 0)}
-
-
-class Crash(Exception):
-    """Stands for the end of the process."""
-
-
-class CrashingFiles(UnsyncedFiles):
-    """Ends at the n-th call that changes something."""
-
-    __slots__ = ("left",)
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    def _count(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise Crash
-
-    def copy_file(self, source: str, target: str) -> None:
-        self._count()
-        super().copy_file(source, target)
-
-    def rename(self, source: str, target: str) -> None:
-        self._count()
-        super().rename(source, target)
-
-    def mkdir(self, path: str) -> None:
-        self._count()
-        super().mkdir(path)
-
-    def unlink(self, path: str) -> None:
-        self._count()
-        super().unlink(path)
 
 
 def test_a_crash_leaves_the_source_as_it_was_and_no_half_of_a_copy(tmp_path: Path) -> None:

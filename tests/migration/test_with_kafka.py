@@ -17,9 +17,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.brokers import BrokerProcess, KbrokerProcess
+from tests.compat.interchange import consume, transact
 from tests.compat.old_kafka import OldKafka, zookeeper
 from tests.compat.real_kafka import KafkaProcess
-from tests.compat.test_interchange import consume, transact
 from tests.compat.tooling import ROOT, run_java
 from tests.compat.waiting import wait_for
 from tests.migration.kafka_data import log_sums

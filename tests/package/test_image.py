@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.test_archives import tracked
+from tests.package.built_archives import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_THE_MACHINE = ("etc/resolv.conf", "etc/ssl/certs/ca-certificates.crt")

@@ -19,7 +19,7 @@ from kbroker.schemas import message
 from tests.protocol.generate import any_struct
 from tests.protocol.names import all_versions
 from tests.protocol.reference import MalformedError, Reference, as_dict
-from tests.protocol.test_vectors import RELEASES, load
+from tests.protocol.vector_files import RELEASES, load
 
 thorough = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -21,7 +21,7 @@ from kbroker._fast.wire.encoding import Encoding
 from kbroker.schemas import message, wire
 from tests.protocol.generate import any_struct
 from tests.protocol.reference import as_dict
-from tests.protocol.test_vectors import RELEASES, load
+from tests.protocol.vector_files import RELEASES, load
 
 thorough = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PARTITIONS = 5_000

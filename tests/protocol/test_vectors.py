@@ -7,33 +7,15 @@ Each line is name, version, bytes in hex, JSON.
 from __future__ import annotations
 
 import base64
-import gzip
-import json
-import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kbroker._fast.wire.codec import DecodeError
 from kbroker.protocol.schema import Field, MessageSchema
-from kbroker.schemas import family_of, message
 from kbroker.types import uuid_from_text
 from tests.protocol.names import all_versions, fields_in, is_tagged, nested_fields, plain
-
-VECTORS = pathlib.Path(__file__).parent / "vectors"
-RELEASES = ("4.3.1", "3.9.1")
-
-
-def load(release: str) -> Iterator[tuple[Any, int, bytes, dict[str, Any]]]:
-    with gzip.open(VECTORS / f"kafka-{release}.tsv.gz", "rt") as lines:
-        for line in lines:
-            name, version, encoded, described = line.rstrip("\n").split("\t")
-            try:
-                family_of(name)
-            except KeyError:
-                name = name.removesuffix("Data")
-            yield message(name), int(version), bytes.fromhex(encoded), json.loads(described)
+from tests.protocol.vector_files import RELEASES, load
 
 
 def assert_same(schema: MessageSchema, fields: tuple[Field, ...], version: int, struct: Any, described: Any) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.scenarios.answer_parts import differing_parts
 from tests.scenarios.differences import masked, reasons
 from tests.scenarios.golden import load, scenarios
 from tests.scenarios.session import Answers, run
@@ -23,20 +22,6 @@ def unlike(name: str, expected: Answers, found: Answers) -> list[str]:
         ours, theirs = masked(name, step, answer), masked(name, step, expected.get(step, "not on record"))
         lines += [f"{step}: {line}" for line in differing_parts(theirs, ours, "")]
     return lines
-
-
-def differing_parts(theirs: Any, ours: Any, path: str) -> Iterator[str]:
-    """A line for each part of an answer that differs."""
-    if theirs == ours:
-        return
-    if isinstance(theirs, dict) and isinstance(ours, dict) and theirs.keys() == ours.keys():
-        for key, value in theirs.items():
-            yield from differing_parts(value, ours[key], f"{path}.{key}")
-    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        for index, value in enumerate(theirs):
-            yield from differing_parts(value, ours[index], f"{path}[{index}]")
-    else:
-        yield f"{path}: Kafka {theirs!r}, kbroker {ours!r}"
 
 
 @pytest.mark.parametrize("name", sorted(scenarios()))

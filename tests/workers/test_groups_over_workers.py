@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewTopic
 
 from tests.compat.waiting import wait_for
 from tests.share.java_member import JavaMember
-from tests.share.test_java_members import poll_until, prepare
+from tests.share.java_members import poll_until, prepare
 from tests.workers.processes import QUIET, Deliveries, Workers, read_all
 
 pytestmark = pytest.mark.slow

@@ -29,6 +29,7 @@ from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.unbroken import UNBROKEN
 
 LISTENER = "PLAINTEXT"
+T0 = TopicPartition("t", 0)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from kbroker.cluster.zookeeper.isr_writer import IsrWriter
 from kbroker.cluster.zookeeper.session import ConnectionLossError
 from kbroker.errors import ErrorCode
 from kbroker.types import TopicPartition
-from tests.cluster.zookeeper.test_term import T0, Cluster, in_cluster
+from tests.cluster.zookeeper.office import T0, Cluster, in_cluster
 
 
 def change(name: TopicPartition, epoch: int, version: int, *isr: int) -> IsrChange:

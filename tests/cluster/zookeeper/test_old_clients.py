@@ -23,8 +23,8 @@ from tests.cluster.zookeeper.old_tools import (
     write_properties,
 )
 from tests.cluster.zookeeper.processes import Cluster, Kbroker, running
-from tests.compat.test_old_clients import SIMPLE
-from tests.compat.test_old_clients import run as run_client
+from tests.compat.old_clients import SIMPLE
+from tests.compat.old_clients import run as run_client
 from tests.compat.waiting import wait_for
 
 pytestmark = [pytest.mark.compat, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -29,9 +29,7 @@ from kbroker.errors import (
     TopicAlreadyExistsError,
 )
 from kbroker.types import TopicPartition
-from tests.cluster.zookeeper.office import Cluster, brief, in_cluster, take_isr
-
-T0 = TopicPartition("t", 0)
+from tests.cluster.zookeeper.office import T0, Cluster, brief, in_cluster, take_isr
 
 
 def test_a_topics_znodes_are_kafkas_and_its_replicas_are_told() -> None:

@@ -9,19 +9,12 @@ import pytest
 
 from kbroker.coordinator.classic.messages import LeavingMember, PartitionCommit
 from kbroker.coordinator.classic.offset_commits import Committer
-from kbroker.coordinator.consumer.draft import HeartbeatAnswer, HeartbeatRequest
 from kbroker.coordinator.runtime.plan import TransactionalProducer
 from kbroker.errors import ErrorCode, KafkaError, KafkaStorageError
+from tests.coordinator.consumer.beats import beat
 from tests.coordinator.harness import T1_ID, World
 
 HOUR = 3_600.0
-
-
-def beat(world: World, member_id: str, epoch: int, **fields: object) -> HeartbeatAnswer:
-    if epoch == 0:
-        fields = {"rebalance_timeout_ms": 60_000, "topic_names": frozenset({"t1"}), "owned": {}} | fields
-    request = HeartbeatRequest("g", member_id, epoch, **fields)  # type: ignore[arg-type]
-    return world.consumer_groups.heartbeat(request).answer
 
 
 def in_transaction(world: World, **who: object) -> ErrorCode:

@@ -13,7 +13,7 @@ from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records
 from kbroker.schemas import message
-from tests.coordinator.consumer.test_groups_of_all_kinds import beat
+from tests.coordinator.consumer.beats import beat
 from tests.coordinator.harness import T1_ID, World, subscription
 
 ALL = {T1_ID: frozenset({0, 1, 2})}

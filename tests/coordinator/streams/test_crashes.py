@@ -8,8 +8,8 @@ from kbroker.coordinator.streams.group import StreamsGroup
 from kbroker.errors import ErrorCode, NotEnoughReplicasError
 from tests.coordinator.harness import T1_ID, T2_ID, MemoryLog, World
 from tests.coordinator.streams.harness import facts
+from tests.coordinator.streams.kafka_settings import SETTINGS
 from tests.coordinator.streams.script import StreamsScript
-from tests.coordinator.streams.test_kafka_answers import SETTINGS
 from tests.coordinator.wire import Client
 
 IDS = {"t1": T1_ID, "t2": T2_ID}

@@ -11,8 +11,8 @@ from kbroker.coordinator.streams.internal_topics import InternalTopics
 from kbroker.errors import InvalidReplicationFactorError, KafkaError, PolicyViolationError, TopicAlreadyExistsError
 from kbroker.gate.authorizer import Operation, ResourceKind
 from tests.coordinator.harness import T1_ID, T2_ID, ManualLoop, World
+from tests.coordinator.streams.kafka_settings import SETTINGS
 from tests.coordinator.streams.script import StreamsScript
-from tests.coordinator.streams.test_kafka_answers import SETTINGS
 from tests.coordinator.wire import Client
 
 TOPICS = {

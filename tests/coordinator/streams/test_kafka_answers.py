@@ -12,15 +12,11 @@ from kbroker.errors import ErrorCode
 from kbroker.metadata.features import STREAMS_VERSION, FeatureUpdate, UpgradeType, update_features
 from kbroker.metadata.image import MetadataDelta
 from tests.coordinator.harness import T1_ID, T2_ID, World
+from tests.coordinator.streams.kafka_settings import SETTINGS
 from tests.coordinator.streams.record_answers import ANSWERS
 from tests.coordinator.streams.script import StreamsScript
 from tests.coordinator.wire import Client
 
-SETTINGS: dict[str, object] = {
-    "group.streams.assignment.interval.ms": 0,
-    "group.streams.initial.rebalance.delay.ms": 0,
-    "group.streams.num.standby.replicas": 1,
-}
 # Where kbroker answers otherwise, and why.
 DIFFERENT = {
     "a still has all": "a member that has other tasks than it was given may have lost an answer: it is told again"

@@ -21,9 +21,9 @@ from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records
 from kbroker.schemas import message
 from tests.coordinator.harness import STATE_ID, World, create_topics, delete_topic, topic_image
+from tests.coordinator.streams.kafka_settings import SETTINGS
 from tests.coordinator.streams.record_answers import ANSWERS, TOPIC_IDS, VECTORS
 from tests.coordinator.streams.script import StreamsScript
-from tests.coordinator.streams.test_kafka_answers import SETTINGS
 from tests.coordinator.wire import Client, plain
 
 PARTITIONS = (0, 1, 3)
