@@ -17,7 +17,7 @@ from kbroker.gate.principal import ANONYMOUS, AuthenticationState, Session
 from kbroker.handlers import dispatch
 from kbroker.network.listener_security import FirstSession
 from kbroker.protocol.api import ApiKey
-from tests.network.test_connection import answer, frame
+from tests.network.served_connection import answer, frame
 
 FIRST_BYTES = 1_000
 

@@ -32,7 +32,7 @@ from kbroker.quotas.rules import PRODUCER_BYTE_RATE
 from tests.gate.rules import Rules, known, meters
 from tests.handlers.admin_broker import AdminBroker
 from tests.network.later import PlainProgram
-from tests.network.test_connection import answer, frame, serving
+from tests.network.served_connection import answer, frame, serving
 
 LASTING, OTHER = 3, 18
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")

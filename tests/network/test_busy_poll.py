@@ -13,8 +13,8 @@ import pytest
 import uvloop
 
 from kbroker._fast.net.busy_poll import BusyPoll
-from tests.network.test_answer_memo import LASTING, OTHER, answer, frame, running
-from tests.network.test_connection import until
+from tests.network.kept_answers import LASTING, OTHER, running
+from tests.network.served_connection import answer, frame, until
 
 SECOND_US = 1_000_000
 FIRST, NEXT = 16, 4

@@ -20,7 +20,7 @@ from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.files.page_cache import bring_in
 from kbroker.network.cold_reads import AHEAD_BYTES, NEAR_BYTES, ColdReads
 from tests.network.later import is_cold
-from tests.network.test_connection import ECHO, FILE, answer, frame, running
+from tests.network.served_connection import ECHO, FILE, answer, frame, running
 
 MB = 1 << 20
 LIBC = ctypes.CDLL(None, use_errno=True)

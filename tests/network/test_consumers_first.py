@@ -10,7 +10,7 @@ import uvloop
 
 from kbroker._fast.log.log_fields import PartitionFields
 from kbroker._fast.net.pending import DelayedFetch
-from tests.network.test_connection import LATER, WAKE, frame, running, until
+from tests.network.served_connection import LATER, WAKE, frame, running, until
 
 
 def has_bytes(client: socket.socket) -> bool:

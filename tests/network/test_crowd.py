@@ -15,7 +15,7 @@ import uvloop
 from kbroker._fast.net.accepting import accept_all
 from kbroker.network.acceptor import TURN, CrowdAcceptor
 from kbroker.network.limits import KEPT_DESCRIPTORS, ConnectionLimits
-from tests.network.test_connection import ECHO, frame, running, until
+from tests.network.served_connection import ECHO, frame, running, until
 
 
 @contextmanager

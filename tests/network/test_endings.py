@@ -8,7 +8,7 @@ import struct
 import uvloop
 
 from tests.network.later import reset
-from tests.network.test_connection import ECHO, FILE, LATER, SILENT, TASK, answer, frame, running, until
+from tests.network.served_connection import ECHO, FILE, LATER, SILENT, TASK, answer, frame, running, until
 
 
 def test_requests_before_a_bad_frame_get_their_answers() -> None:

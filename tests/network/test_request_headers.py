@@ -6,7 +6,7 @@ import struct
 
 import uvloop
 
-from tests.network.test_connection import CONTROLLED_SHUTDOWN, answer, frame, running
+from tests.network.served_connection import CONTROLLED_SHUTDOWN, answer, frame, running
 
 
 def test_a_controlled_shutdown_of_kafka_0_8_2_is_read_without_a_client_id() -> None:

@@ -11,7 +11,7 @@ import uvloop
 from kbroker._fast.net.route import NO_RESPONSE
 from kbroker.network.listener import STALLED_SECONDS
 from tests.network.later import reset
-from tests.network.test_connection import ECHO, HOLD, LATER, SILENT, Harness, answer, frame, running, until
+from tests.network.served_connection import ECHO, HOLD, LATER, SILENT, Harness, answer, frame, running, until
 
 LIMIT = 4 << 20
 

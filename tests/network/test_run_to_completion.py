@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 from kbroker._fast.base.ready_queue import ReadyQueue
-from tests.network.test_connection import ECHO, LATER, TOGETHER, WAKE, Harness, answer, frame, running, until
+from tests.network.served_connection import ECHO, LATER, TOGETHER, WAKE, Harness, answer, frame, running, until
 
 # One answer in so many is held back to see whether the turn brings others.
 ANSWERS_UNTIL_A_PROBE = 20

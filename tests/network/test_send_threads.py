@@ -20,7 +20,7 @@ from tests.broker_process import BrokerProcess
 from tests.handlers.test_live_settings import alter
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
-from tests.network.test_connection import BARE, ECHO, FILE, Harness, answer, frame, running, until
+from tests.network.served_connection import BARE, ECHO, FILE, Harness, answer, frame, running, until
 from tests.network.thread_names import threads_named
 from tests.scenarios.session import Session
 

@@ -14,7 +14,7 @@ import uvloop
 
 from kbroker.config import BrokerConfig, ConfigError
 from kbroker.network.socket_options import SocketOptions, congestion_control, is_same_host
-from tests.network.test_connection import FILE, Harness, answer, frame, running, until
+from tests.network.served_connection import FILE, Harness, answer, frame, running, until
 
 MB = 1 << 20
 SIOCOUTQNSD = 0x894B

@@ -6,7 +6,7 @@ import pytest
 import uvloop
 
 from tests.network import socket_kinds
-from tests.network.test_connection import ECHO, answer, frame, running, until
+from tests.network.served_connection import ECHO, answer, frame, running, until
 
 
 def test_a_connection_knows_the_certificate_that_its_client_has_shown(
