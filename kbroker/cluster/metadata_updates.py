@@ -76,13 +76,13 @@ def _merged(
     if not known:
         return None
     # A gap is a partition that the controller has not sent yet.
-    rows = tuple(known.get(index) or _untold(index) for index in range(max(known) + 1))
+    rows = tuple(known.get(index) or _unreported(index) for index in range(max(known) + 1))
     if old is not None:
         return replace(old, partitions=rows, topic_id=old.topic_id if topic_id == ZERO_UUID else topic_id)
     return TopicImage(name, topic_id, rows, is_internal(name), configs_of(name))
 
 
-def _untold(index: int) -> PartitionImage:
+def _unreported(index: int) -> PartitionImage:
     return PartitionImage(index, NO_LEADER, NO_EPOCH, (), ())
 
 

@@ -116,7 +116,7 @@ async def _commit(
     pace: Pace,
 ) -> None:
     """Portion by portion: each is admitted by itself, as the group may have begun a new generation meanwhile."""
-    who = Committer(
+    committer = Committer(
         request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
     )
     kept = _in_zookeeper(ctx)
@@ -129,9 +129,9 @@ async def _commit(
         try:
             if kept is not None:
                 most = ctx.services.config.get("offset.metadata.max.bytes")
-                codes = await commit_to_zookeeper(kept, who.group_id, asked, most)
+                codes = await commit_to_zookeeper(kept, committer.group_id, asked, most)
             else:
-                codes = ctx.services.group_coordinator.commit_offsets(who, asked, ctx.api_version)
+                codes = ctx.services.group_coordinator.commit_offsets(committer, asked, ctx.api_version)
         except KafkaError as error:
             codes = [error.code] * len(portion)
         for slot, code in zip(portion, codes, strict=True):

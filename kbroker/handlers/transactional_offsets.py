@@ -99,7 +99,7 @@ async def _commit(
     pace: Pace,
 ) -> None:
     """Portion by portion: each is admitted by itself, as the group may have begun a new generation meanwhile."""
-    who = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+    committer = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
     producer = TransactionalProducer(request.producer_id, request.producer_epoch)
     refusal: KafkaError | None = None
     try:
@@ -113,7 +113,9 @@ async def _commit(
         try:
             if refusal is not None:
                 raise refusal
-            codes = ctx.services.group_coordinator.commit_transactional_offsets(who, asked, producer, ctx.api_version)
+            codes = ctx.services.group_coordinator.commit_transactional_offsets(
+                committer, asked, producer, ctx.api_version
+            )
         except KafkaError as error:
             codes = [_known(write_error(error), ctx.api_version)] * len(portion)
         for slot, code in zip(portion, codes, strict=True):

@@ -209,7 +209,7 @@ class ReplicaManager:
         return bool(self.log_manager.failures.offline) and self.log_manager.get_log(topic_partition) is None
 
     def lose(self, topic_partition: TopicPartition) -> None:
-        """The disk of a partition has failed: it is neither led nor followed, and asked for it is offline."""
+        """The disk of a partition has failed: this broker neither leads nor follows it, and calls it offline."""
         self._failed.add(topic_partition)
         self.drop(topic_partition, delete=False)
 

@@ -2,12 +2,12 @@
 
 Each class is the base of the one that does the part's work: `LogFields` of `UnifiedLog`, `SegmentFields` of
 `LogSegment`, and so on.  Python sees plain attributes; C reads them without a look-up by name, and numbers without an
-object behind them: a broker with 10,000 partitions meets each log's objects when no processor holds them any more, and
-each of them costs.
+object behind them: in a broker with 10,000 partitions no processor's cache holds a log's objects when they are asked
+for, and each object that is read costs a miss.
 
-What has a descriptor behind it, however far, is set by a property of its own: the one that Cython makes lets go of the
-old value before it puts the new one there, and while that one's file is closed, without the GIL, another thread would
-be given an object that is no more.  `_before` keeps it for as long.
+An attribute whose value holds a descriptor, itself or through others, is set by a property of its own.  The setter that
+Cython makes releases the old value before it stores the new one.  Releasing closes a file without the GIL, and another
+thread that reads the attribute meanwhile would get the released object.  `_before` holds the old value until then.
 
 Invariant: the base of a finished object has all of its parts; only what is documented as None may be None
 (`committer`, `append_rules`, of a segment `tail`, `open_file` and `follow_ups`).

@@ -252,8 +252,9 @@ cdef class AnswerQueue:
     cdef int helped(self, Py_ssize_t sent) except -1:
         """A thread is through: a cold range is in the page cache or cannot be read, or `sent` bytes left.
 
-        A range that was cold is sent without another look, however soon the kernel drops it again.  Where a thread
-        was to send and got nowhere, the next attempt is ours, and finds out why.
+        A range that was cold is sent without asking again whether it is in the page cache: the kernel may have dropped
+        it, and the answer would never leave.  Where a thread could send nothing, the loop tries next and meets the
+        reason.
         """
         self._next(SEND_YIELDED)
         if self.cold_region is not None:

@@ -119,7 +119,8 @@ cdef class FetchAnswer:
     cdef bint look(self, LogFields log, int64_t offset, int64_t max_bytes, Found* found) except -1:
         """Looks for records of a partition; False where Python has to read it.
 
-        Without a look at them where their size does not depend on it, and they can be seen when they are copied.
+        The records themselves are not looked at where the size of what is found does not depend on them, and the copy
+        looks at them anyway.
         """
         cdef int64_t limit = min(max_bytes, self.left)
         self.file = None

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.cluster")
 
-TOLD_SECONDS = 5.0
+OWN_METADATA_SECONDS = 5.0
 
 
 class StateChanges:
@@ -236,12 +236,12 @@ class StateChanges:
             self._channels.send(node_id, request, version)
 
     async def wait_for_own_metadata(self) -> None:
-        """Wait until this broker itself has taken what it was sent, for TOLD_SECONDS at most."""
+        """Wait until this broker has applied the requests of its own controller, for OWN_METADATA_SECONDS at most."""
         own = self.context.node_id
         taken = asyncio.Event()
         for node_id, (request, version) in self._messages.update_metadata((), [own]).items():
             self._channels.send(node_id, request, version, lambda _answer: taken.set())
-            if not await set_within(taken, TOLD_SECONDS):
+            if not await set_within(taken, OWN_METADATA_SECONDS):
                 logger.warning("broker %d does not take what its own controller sends", own)
 
     def stop(

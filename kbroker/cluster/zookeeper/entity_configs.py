@@ -144,8 +144,8 @@ class EntityConfigs:
         set on one that had its name before: no notification tells of the settings that a topic is made with."""
         if name not in self._topics or self._cache is None:
             return name in self._topics
-        told = self._cache.topic(name)
-        return told is not None and topic_id in (told.topic_id, ZERO_UUID)
+        announced = self._cache.topic(name)
+        return announced is not None and topic_id in (announced.topic_id, ZERO_UUID)
 
     async def _read_topic(self, name: str) -> None:
         self._topics[name] = await self.settings(f"topics/{name}")

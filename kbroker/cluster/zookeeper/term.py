@@ -148,7 +148,7 @@ class Term:
     # Work
 
     def mark(self, work: Work) -> None:
-        """Have something looked at."""
+        """Have the term do a kind of work at its next turn."""
         self._work.setdefault(work, self._loop.time())
         self._wake.set()
 
@@ -182,7 +182,7 @@ class Term:
             # The next connection begins a new term, of this broker or of another.
             logger.info("the controller has lost its connection to ZooKeeper")
         except Exception:
-            logger.exception("the controller failed, and gives up its office")
+            logger.exception("this broker failed as the controller, and lets another be elected")
             await asyncio.sleep(RETRY_SECONDS)
             self._deposed()
 

@@ -46,7 +46,7 @@ class ControllerTerm(Protocol):
         """The broker's settings by now."""
 
     def mark(self, work: Work) -> None:
-        """Have something looked at."""
+        """Have the term do a kind of work at its next turn."""
 
     async def complete_reassignments(self) -> None:
         """End the reassignments whose new replicas are all in the ISR."""

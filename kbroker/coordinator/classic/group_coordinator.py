@@ -261,15 +261,21 @@ class GroupCoordinator:
 
     # Offsets
 
-    def commit_offsets(self, who: Committer, commits: Sequence[PartitionCommit], api_version: int) -> list[ErrorCode]:
+    def commit_offsets(
+        self, committer: Committer, commits: Sequence[PartitionCommit], api_version: int
+    ) -> list[ErrorCode]:
         """Store offsets; one code per commit, in order."""
-        return self._commits.commit(who, commits, api_version)
+        return self._commits.commit(committer, commits, api_version)
 
     def commit_transactional_offsets(
-        self, who: Committer, commits: Sequence[PartitionCommit], producer: TransactionalProducer, api_version: int
+        self,
+        committer: Committer,
+        commits: Sequence[PartitionCommit],
+        producer: TransactionalProducer,
+        api_version: int,
     ) -> list[ErrorCode]:
         """Store offsets that count once the producer's transaction is committed; one code per commit, in order."""
-        return self._commits.commit_transactional(who, commits, producer, api_version)
+        return self._commits.commit_transactional(committer, commits, producer, api_version)
 
     def partition_of(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that a group's state is in.  CoordinatorNotAvailableError while there

@@ -70,9 +70,9 @@ class OffsetCommits:
 
     # Committing
 
-    def commit(self, who: Committer, commits: Sequence[PartitionCommit], api_version: int) -> list[ErrorCode]:
+    def commit(self, committer: Committer, commits: Sequence[PartitionCommit], api_version: int) -> list[ErrorCode]:
         """Store offsets; one code per commit, in order.  Raises what concerns all of them."""
-        group, check = self._admit(who, api_version)
+        group, check = self._admit(committer, api_version)
         codes, accepted, records = self._accepted(group, check, commits)
         try:
             self._registry.append(group, records)
@@ -85,10 +85,14 @@ class OffsetCommits:
         return codes
 
     def commit_transactional(
-        self, who: Committer, commits: Sequence[PartitionCommit], producer: TransactionalProducer, api_version: int
+        self,
+        committer: Committer,
+        commits: Sequence[PartitionCommit],
+        producer: TransactionalProducer,
+        api_version: int,
     ) -> list[ErrorCode]:
         """Store offsets of an open transaction; the same, but for when they count."""
-        group, check = self._admit_transactional(who, api_version)
+        group, check = self._admit_transactional(committer, api_version)
         codes, accepted, records = self._accepted(group, check, commits)
         try:
             self._registry.runtime.write(group.partition_index, lambda _state, _now_ms: Plan(None, records, producer))
@@ -129,49 +133,55 @@ class OffsetCommits:
             codes.append(ErrorCode.NONE)
         return codes, accepted, records
 
-    def _admit_transactional(self, who: Committer, api_version: int) -> tuple[Group, CommitCheck | None]:
+    def _admit_transactional(self, committer: Committer, api_version: int) -> tuple[Group, CommitCheck | None]:
         """The same for a commit in a transaction; a producer that names no member (before KIP-447) is let in."""
-        group = self._registry.groups.get(who.group_id) or self._registry.find(who.group_id)
-        is_member = who.generation_id >= 0 or bool(who.member_id) or who.group_instance_id is not None
+        group = self._registry.groups.get(committer.group_id) or self._registry.find(committer.group_id)
+        is_member = committer.generation_id >= 0 or bool(committer.member_id) or committer.group_instance_id is not None
         if group is None:
-            if who.generation_id < 0:
-                return self._registry.create(who.group_id), None
+            if committer.generation_id < 0:
+                return self._registry.create(committer.group_id), None
             raise IllegalGenerationError()
         if not is_member:
             return group, None
         if group.kind is not None:
             try:
                 check = group.kind.check_commit(
-                    who.member_id, who.group_instance_id, who.generation_id, api_version, is_transactional=True
+                    committer.member_id,
+                    committer.group_instance_id,
+                    committer.generation_id,
+                    api_version,
+                    is_transactional=True,
                 )
             except KafkaError as error:
                 raise _as_generation(error) from error
             return group, None if check is None else partial(_check_generation, check)
-        if who.generation_id < 0 and group.state is GroupState.EMPTY:
+        if committer.generation_id < 0 and group.state is GroupState.EMPTY:
             return group, None
-        group.check_member(who.member_id, who.group_instance_id)
-        if who.generation_id != group.generation_id:
+        group.check_member(committer.member_id, committer.group_instance_id)
+        if committer.generation_id != group.generation_id:
             raise IllegalGenerationError()
         return group, None
 
-    def _admit(self, who: Committer, api_version: int) -> tuple[Group, CommitCheck | None]:
-        """The group, if `who` may commit to it now, and what to ask for each partition; a commit is a sign of life as
-        well."""
-        group = self._registry.groups.get(who.group_id) or self._registry.find(who.group_id)
+    def _admit(self, committer: Committer, api_version: int) -> tuple[Group, CommitCheck | None]:
+        """The group, if `committer` may commit to it now, and what to ask for each partition.  A commit is a sign of life,
+        too."""
+        group = self._registry.groups.get(committer.group_id) or self._registry.find(committer.group_id)
         if group is None:
-            if who.generation_id < 0:
-                return self._registry.create(who.group_id), None
+            if committer.generation_id < 0:
+                return self._registry.create(committer.group_id), None
             if api_version >= _KNOWS_GROUP_ID_NOT_FOUND:
-                raise GroupIdNotFoundError(f"Group {who.group_id} not found.")
+                raise GroupIdNotFoundError(f"Group {committer.group_id} not found.")
             raise IllegalGenerationError()
         if group.kind is not None:
-            check = group.kind.check_commit(who.member_id, who.group_instance_id, who.generation_id, api_version)
+            check = group.kind.check_commit(
+                committer.member_id, committer.group_instance_id, committer.generation_id, api_version
+            )
             return group, check
-        if who.generation_id < 0 and group.state is GroupState.EMPTY:
+        if committer.generation_id < 0 and group.state is GroupState.EMPTY:
             return group, None
-        if who.generation_id >= 0 or who.member_id or who.group_instance_id is not None:
-            member = group.check_member(who.member_id, who.group_instance_id)
-            if who.generation_id != group.generation_id:
+        if committer.generation_id >= 0 or committer.member_id or committer.group_instance_id is not None:
+            member = group.check_member(committer.member_id, committer.group_instance_id)
+            if committer.generation_id != group.generation_id:
                 raise IllegalGenerationError()
             if group.state is GroupState.COMPLETING_REBALANCE:
                 # It heard of the new generation, so it is a member in good standing whose assignment is being made.
