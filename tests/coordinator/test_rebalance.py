@@ -1,6 +1,6 @@
 """What time does to groups: sessions, rebalance timeouts, the initial delay, and members that come back.
 
-Also of `kbroker.coordinator.classic.membership`, `kbroker.coordinator.classic.rebalance`.
+Also of `kbroker.coordinator.classic.group_members`, `kbroker.coordinator.classic.rebalance`.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Protocol
 from kbroker.clock import Clock
 from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.group_kind import KindServer
+from kbroker.coordinator.classic.group_members import GroupMembers
 from kbroker.coordinator.classic.group_registry import GroupRegistry
 from kbroker.coordinator.classic.group_state import GroupState
-from kbroker.coordinator.classic.membership import GroupMembership
 from kbroker.coordinator.classic.messages import (
     DescribedGroup,
     JoinReply,
@@ -109,7 +109,7 @@ class GroupCoordinator:
             self._on_group_loaded,
         )
         self.rebalances = Rebalances(self._limits, clock, loop.call_later, self.registry)
-        self._membership = GroupMembership(self._limits, self.rebalances, self.registry)
+        self._members = GroupMembers(self._limits, self.rebalances, self.registry)
         self._commits = OffsetCommits(
             self.registry,
             self.rebalances,
@@ -197,7 +197,7 @@ class GroupCoordinator:
         except KafkaError as error:
             reply(JoinResult(error.code, member_id))
             return
-        self._membership.join(group, request, reply)
+        self._members.join(group, request, reply)
         if is_new:
             self.registry.discard_unused(group)
 
@@ -221,7 +221,7 @@ class GroupCoordinator:
             else:
                 server.sync(request, reply)
             return
-        self._membership.sync(group, request, reply)
+        self._members.sync(group, request, reply)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat: NONE or REBALANCE_IN_PROGRESS; raises KafkaError where the member is not of this generation."""
@@ -241,7 +241,7 @@ class GroupCoordinator:
             if server is None:
                 raise UnknownMemberIdError()
             return server.heartbeat_classic(group_id, member_id, group_instance_id, generation_id)
-        return self._membership.heartbeat(group, member_id, group_instance_id, generation_id)
+        return self._members.heartbeat(group, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[LeaveResult]:
         """LeaveGroup.  Raises InvalidGroupIdError, UnknownMemberIdError."""
@@ -257,7 +257,7 @@ class GroupCoordinator:
             if server is None:
                 raise UnknownMemberIdError()
             return server.leave_classic(group_id, leaving)
-        return self._membership.leave(group, leaving)
+        return self._members.leave(group, leaving)
 
     # Offsets
 

@@ -163,8 +163,8 @@ class OffsetCommits:
         return group, None
 
     def _admit(self, committer: Committer, api_version: int) -> tuple[Group, CommitCheck | None]:
-        """The group, if `committer` may commit to it now, and what to ask for each partition.  A commit is a sign of life,
-        too."""
+        """The group, if `committer` may commit to it now, and what to ask for each partition.  A commit counts as a
+        sign of life."""
         group = self._registry.groups.get(committer.group_id) or self._registry.find(committer.group_id)
         if group is None:
             if committer.generation_id < 0:

@@ -31,7 +31,7 @@ from kbroker.errors import ErrorCode, IllegalGenerationError, KafkaError, Unknow
 logger = logging.getLogger("kbroker.groups")
 
 
-class GroupMembership:
+class GroupMembers:
     """The requests of members."""
 
     __slots__ = ("_limits", "_rebalances", "_store")
