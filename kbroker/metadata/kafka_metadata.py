@@ -1,4 +1,4 @@
-"""What the metadata of an Apache Kafka cluster says: built record by record, as Kafka's own images are (MetadataDelta).
+"""What the metadata of an Apache Kafka cluster says that is to be imported: built record by record.
 
 Only what a cluster keeps: sessions and fencing of brokers are left out.  ACLs, SCRAM credentials and delegation tokens
 are kept as they are, to be counted, and to go back to a Kafka.
@@ -10,32 +10,26 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kbroker.metadata.image import ConfigResource, QuotaEntity
+from kbroker.metadata.image import ConfigResource, PartitionImage, QuotaEntity
 from kbroker.metadata.metadata_record import MetadataLogError, MetadataRecord
+from kbroker.metadata.record_deltas import (
+    TOPIC_RESOURCE,
+    changed_partition,
+    partition_of,
+    quota_entity,
+    without_elr,
+)
 from kbroker.schemas import wire
 
-TOPIC_RESOURCE = 2
 ACLS = "ACLs"
 CREDENTIALS = "SCRAM credentials"
 TOKENS = "delegation tokens"
-NO_LEADER_CHANGE = -2
 
 
-@dataclass(slots=True)
-class KafkaPartition:
-    """A partition as its controller has it."""
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    elr: tuple[int, ...] = ()
-    last_known_elr: tuple[int, ...] = ()
-
-    def has_all(self, node_id: int) -> bool:
-        """Whether a node's replica has all that was committed, as far as is known: after a stop no ISR may be left."""
-        return node_id in (*self.isr, *self.elr, *self.last_known_elr) or self.replicas == (node_id,)
+def has_all(partition: PartitionImage, node_id: int) -> bool:
+    """Whether a node's replica has all that was committed, as far as is known: after a stop no ISR may be left."""
+    eligible = (*partition.isr, *partition.elr, *partition.last_known_elr)
+    return node_id in eligible or partition.replicas == (node_id,)
 
 
 @dataclass(slots=True)
@@ -44,7 +38,7 @@ class KafkaTopic:
 
     name: str
     topic_id: bytes
-    partitions: dict[int, KafkaPartition] = field(default_factory=dict)
+    partitions: dict[int, PartitionImage] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -86,21 +80,15 @@ class KafkaMetadata:
             case wire.TopicRecord() as value:
                 self.topics[value.topic_id] = KafkaTopic(value.name, value.topic_id)
             case wire.PartitionRecord() as value:
-                self._topic(value.topic_id).partitions[value.partition_id] = KafkaPartition(
-                    tuple(value.replicas),
-                    tuple(value.isr),
-                    value.leader,
-                    value.leader_epoch,
-                    value.partition_epoch,
-                    tuple(value.eligible_leader_replicas or ()),
-                    tuple(value.last_known_elr or ()),
-                )
+                self._topic(value.topic_id).partitions[value.partition_id] = partition_of(value)
             case wire.PartitionChangeRecord() as value:
                 self._change(value)
             case wire.RemoveTopicRecord() as value:
                 removed = self._topic(value.topic_id)
                 del self.topics[value.topic_id]
                 self.configs.pop(ConfigResource(TOPIC_RESOURCE, removed.name), None)
+            case wire.ClearElrRecord() as value:
+                self._clear_elr(value.topic_name)
             case wire.ConfigRecord() as value:
                 self._configure(ConfigResource(value.resource_type, value.resource_name), value.name, value.value)
             case wire.ClientQuotaRecord() as value:
@@ -140,18 +128,13 @@ class KafkaMetadata:
             raise MetadataLogError(
                 f"a record changes {topic.name}-{value.partition_id}, which no record before it has made"
             )
-        if value.replicas is not None:
-            partition.replicas = tuple(value.replicas)
-        if value.isr is not None:
-            partition.isr = tuple(value.isr)
-        if value.eligible_leader_replicas is not None:
-            partition.elr = tuple(value.eligible_leader_replicas)
-        if value.last_known_elr is not None:
-            partition.last_known_elr = tuple(value.last_known_elr)
-        if value.leader != NO_LEADER_CHANGE:
-            partition.leader = value.leader
-            partition.leader_epoch += 1
-        partition.partition_epoch += 1
+        topic.partitions[value.partition_id] = changed_partition(partition, value)
+
+    def _clear_elr(self, name: str) -> None:
+        """Of a topic, or of all where it has no name."""
+        for topic in self.topics.values():
+            if name in ("", topic.name):
+                topic.partitions = {index: without_elr(each) for index, each in topic.partitions.items()}
 
     def _configure(self, resource: ConfigResource, name: str, value: str | None) -> None:
         values = self.configs.setdefault(resource, {})
@@ -163,7 +146,7 @@ class KafkaMetadata:
             del self.configs[resource]
 
     def _limit(self, value: wire.ClientQuotaRecord) -> None:
-        entity = tuple(sorted((each.entity_type, each.entity_name) for each in value.entity))
+        entity = quota_entity(value)
         values = self.quotas.setdefault(entity, {})
         if value.remove:
             values.pop(value.key, None)

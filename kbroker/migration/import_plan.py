@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.image import PartitionImage, TopicImage
-from kbroker.metadata.kafka_metadata import ACLS, CREDENTIALS, TOKENS
+from kbroker.metadata.kafka_metadata import ACLS, CREDENTIALS, TOKENS, has_all
 from kbroker.metadata.topic_names import is_internal
 from kbroker.migration.settings import client_quotas, feature_levels, resource_settings, topic_settings
 from kbroker.startup.metadata_rebuild import FoundPartition, RebuildError, RebuiltTopic
@@ -143,7 +143,7 @@ class _Draft:
         if any(len(each.replicas) > 1 for each in topic.partitions.values()):
             self._replicated.append(name)
         self._behind += [
-            f"{name}-{number}" for number in of_topic if not topic.partitions[number].has_all(self._node_id)
+            f"{name}-{number}" for number in of_topic if not has_all(topic.partitions[number], self._node_id)
         ]
         if settings.get("remote.storage.enable", "false").lower() == "true":
             self._tiered.append(name)

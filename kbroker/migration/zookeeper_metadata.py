@@ -13,16 +13,15 @@ from kbroker.cluster.zookeeper.session import ZooKeeperError
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.znodes import decode_cluster_id, decode_config, decode_producer_id_block
 from kbroker.metadata.cache import MetadataCache
-from kbroker.metadata.image import ClusterImage, ConfigResource, TopicImage
+from kbroker.metadata.image import ClusterImage, ConfigResource, PartitionImage, TopicImage
 from kbroker.metadata.kafka_metadata import (
     ACLS,
     CREDENTIALS,
     TOKENS,
-    TOPIC_RESOURCE,
     KafkaMetadata,
-    KafkaPartition,
     KafkaTopic,
 )
+from kbroker.metadata.record_deltas import TOPIC_RESOURCE
 from kbroker.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
@@ -77,11 +76,12 @@ async def _topics(reader: ZnodeReader, metadata: KafkaMetadata) -> None:
         known = KafkaTopic(name, topic.topic_id or ZERO_UUID)
         for number, replicas in topic.partitions.items():
             state = states.get(TopicPartition(name, number))
-            known.partitions[number] = KafkaPartition(
-                replicas,
-                state[0].isr if state else replicas,
+            known.partitions[number] = PartitionImage(
+                number,
                 state[0].leader if state else -1,
                 state[0].leader_epoch if state else 0,
+                replicas,
+                state[0].isr if state else replicas,
                 state[1] if state else 0,
             )
         metadata.topics[topic.topic_id or name.encode()] = known

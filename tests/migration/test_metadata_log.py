@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbroker.metadata.image import ConfigResource
+from kbroker.metadata.kafka_metadata import has_all
 from kbroker.metadata.metadata_record import MetadataLogError
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.control import ControlType, encode_control_key
@@ -41,7 +42,7 @@ def test_a_snapshot_and_the_records_behind_it_are_read(tmp_path: Path) -> None:
     assert metadata.protected_counts() == {"SCRAM credentials": 1}
     (first, *_) = (each.partitions[0] for each in metadata.topics.values() if each.name == "orders")
     # Kafka has taken it out of the ISR at its stop, and keeps it as eligible.
-    assert (first.replicas, first.isr, first.leader, first.leader_epoch) == ((1,), (), -1, 3) and first.has_all(1)
+    assert (first.replicas, first.isr, first.leader, first.leader_epoch) == ((1,), (), -1, 3) and has_all(first, 1)
 
 
 def test_a_log_without_a_snapshot_is_read(tmp_path: Path) -> None:
