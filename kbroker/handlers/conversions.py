@@ -1,8 +1,9 @@
 """What conversion of records holds in memory, and how much of it there is.
 
-Converted records lie apart until the client has taken them or is gone, and leave by sendfile like any others: in memory
-(a memfd) up to `limit_bytes` for all, beyond that in a file without a name in the log directory that they come from, so
-that consumers that do not read what they asked for keep no other from its records.
+Converted records have a file of their own until the client has taken them or is gone, and leave by sendfile like any
+others.  The file is in memory (a memfd) as long as all of them together hold at most `limit_bytes`; beyond that it is a
+file without a name in the log directory of the records.  So consumers that do not read what they asked for do not keep
+others from their records.
 """
 
 from __future__ import annotations

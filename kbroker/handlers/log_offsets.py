@@ -58,8 +58,11 @@ logger = logging.getLogger("kbroker.storage")
 
 
 class Asked(NamedTuple):
-    """What is asked of a partition: `bound` is the offset behind the last that may be answered, `refusal` the error
-    instead of what would be answered there while the leader's high watermark may be behind that of the last one."""
+    """What a request asks of a partition.
+
+    Answers lie below the offset `bound`.  `refusal` is the error in place of an answer at the bound, while the high
+    watermark of this leader may be behind that of the leader before.
+    """
 
     timestamp: int
     bound: int

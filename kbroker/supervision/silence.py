@@ -1,9 +1,9 @@
 """For how long each worker has said nothing, counted in looks: without a clock, processes or sockets.
 
-A worker's event loop says every `broker.heartbeat.interval.ms` that it turns.  The supervisor looks LOOKS times in the
-time that it has patience for, and a look without a sign of life is a part of that time gone.  So time in which the
-supervisor did not run (it was stopped, the machine was suspended or paused) is one look at most, however long it was:
-it says nothing about workers, which did not run either or could not be heard.
+A worker's event loop reports every `broker.heartbeat.interval.ms` that it turns.  The supervisor looks LOOKS times
+within its patience, and counts the looks without a report.  While the supervisor itself does not run (it was stopped,
+the machine was suspended or paused) it misses at most one look, however long that lasts: workers did not run then
+either, or could not be heard.
 """
 
 from __future__ import annotations

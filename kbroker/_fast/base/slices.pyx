@@ -1,9 +1,10 @@
 """Slices of the event loop's time: the one way in which long work yields to everybody else.
 
-Work that grows with what a client sends awaits a `Pace` at each step (`await pace`).  That costs tens of nanoseconds
-and goes on at once until the slice is used up; then the work waits in one queue of the broker, from which each turn of
-the loop lets one go on: however many large requests are under way, others wait for one slice of 2 ms and one step.  The
-first slice of a request is shorter, because those of several requests may fall into one turn.
+Work that grows with what a client sends awaits a `Pace` at each step (`await pace`).  The await costs tens of
+nanoseconds, and the work continues at once until its slice is used up.  Then it waits in one queue of the broker; each
+turn of the loop lets one waiter of that queue continue.  So however many large requests are under way, others wait for
+one slice of 2 ms and one step.  The first slice of a request is shorter, because those of several requests may fall
+into one turn.
 
 What cannot await asks `pace.due()` between two steps, and leaves the rest to `pace.then(call)`, which waits in the same
 queue.  What runs to its end in C looks at the clock for as long (SLICE_NS).

@@ -4,14 +4,14 @@ A client that sends its next request when it has the answer to the last one lets
 and to be woken costs a virtual processor some 30 us, more than the request.  So when requests were seen to follow each
 other closely, the loop asks for events without a wait until none came for `limit_us`.
 
-It is given up where it does not pay: each time that nothing came, twice as many requests must follow each other
-closely before it is tried again, until it has been worth it; and where this thread has to wait for a processor, others
-need it more, so that it is left to them for a while.
+Polling ends where it does not pay.  Each time that nothing came, twice as many requests must follow each other closely
+before the loop polls again; one success resets that.  Where this thread has had to wait for a processor, others need
+it more, and the loop does not poll for a while.
 
 States: asleep between requests (`streak` close ones so far), or `watching`: `watch` is called in each turn of the loop.
-While all that comes is from one client (`in_a_row`), its socket is looked at itself in each of these turns, which saves
-the way through the loop: a virtual processor whose client waits for the answer goes to sleep within some 10 us, and to
-wake it costs more than the request.
+While all requests come from one client (`in_a_row`), each of these turns reads that client's socket directly, without
+the loop's own machinery.  The client's virtual processor goes to sleep within some 10 us of waiting for its answer, and
+waking it costs more than the request.
 """
 
 from libc.stdint cimport uint64_t

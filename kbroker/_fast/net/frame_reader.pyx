@@ -1,8 +1,8 @@
 """The receive side of a connection: where the next bytes go, and what happens to an unfinished frame between two reads.
 
 A connection with nothing unfinished holds no buffer.  An unfinished frame stays in the pooled buffer while few
-connections do that, is copied out (`stash`) to the size it has when many do, so that 10,000 connections that send one
-byte each hold 10,000 bytes, and moves to a buffer of the frame's own size once it cannot fit a pooled one.
+connections have one.  When many do, it is copied into an allocation of its own size (`stash`): 10,000 connections that
+send one byte each hold 10,000 bytes.  A frame that fits no pooled buffer moves to a buffer of the frame's size.
 
 The reader is its own buffer object: the free part, `filled` to capacity, is what the loop reads into.
 Invariant: 0 <= start <= filled <= capacity; `buffer` and `stash` are never both set; a full buffer pauses reading;

@@ -1,9 +1,9 @@
 """The socket of a connection, as the rest of the connection needs it; `PlainSocket` is one without encryption.
 
-A socket part is what the loop knows of a connection, an asyncio BufferedProtocol, made by a listener for each client.
-It gives the bytes of requests to the connection (`room`, `received`), and takes those of answers as the kernel does:
-it never waits, and takes some of what it is given or nothing (NO_ROOM, or -1 with errno EAGAIN); when the client is
-gone it gives -1 with another errno, or raises OSError.  The transport is never written through.
+A listener makes a socket part for each client; it is the asyncio BufferedProtocol that the loop calls.  It hands the
+bytes of requests to the connection (`room`, `received`), and sends the bytes of answers as the kernel does: it never
+waits, and sends all, a part or nothing (NO_ROOM, or -1 with errno EAGAIN).  When the client is gone it returns -1 with
+another errno, or raises OSError.  Nothing is written through asyncio's transport.
 
 One that encrypts takes bytes before they are with the kernel.  What it then has left is `held_bytes`; `drain` sends
 that, and is called again when the socket is writable.

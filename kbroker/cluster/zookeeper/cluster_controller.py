@@ -1,8 +1,8 @@
 """`Controller` of a broker in a ZooKeeper cluster: what it serves itself, what the elected one serves, and over what.
 
-While this broker is elected it serves everything.  Otherwise, as in Kafka with ZooKeeper, requests that change topics
-and partitions are refused with NOT_CONTROLLER; what this broker itself wants (ISRs, producer ids, its shutdown) it asks
-of the elected one; topics that clients have only named, and settings, any broker writes.
+While this broker is elected it serves everything.  Otherwise, as in Kafka with ZooKeeper, it refuses requests that
+change topics and partitions with NOT_CONTROLLER, and asks the elected broker for what it needs itself (ISRs, producer
+ids, its shutdown).  Any broker writes settings, and topics that are made because a client named them.
 """
 
 from __future__ import annotations

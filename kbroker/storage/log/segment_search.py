@@ -2,12 +2,12 @@
 
 An index is under no checksum.  A walk that begins at an entry's position therefore checks what an entry promises: a
 batch that begins at or before the offset asked for, with ascending ones after it.  Where that is not so, either the
-index is damaged or the log is.  A walk from the closest entry that the log confirms tells which: it comes to the
-offset, and the index is built again from the batches; or it comes to bytes that are no batch, which are a hole
-(`segment_damage`).  An index that leaves out so much that a walk takes long is built again as well.
+index is damaged or the log is.  A walk from the closest entry that the log confirms tells which.  If it comes to the
+offset, the index is built again from the batches; if it comes to bytes that are no batch, those are a hole
+(`segment_damage`).  An index whose gaps make walks long is built again as well.
 
-A reader that goes on asks for the offset behind the batch that was found last: where that one lies and ends is kept for
-some readers of a segment (`follow_ups`), so that reading on, or again, costs one header and no look-up.
+A reader usually asks next for the offset behind the batch that it was given last.  `follow_ups` keeps position and end
+of that batch for some readers of a segment, so that reading on, or again, costs one header and no look-up.
 """
 
 from __future__ import annotations
