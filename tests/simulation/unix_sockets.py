@@ -86,6 +86,14 @@ class UnixSockets:
         end.write(data)
         end.close()
 
+    def close(self) -> None:
+        """The supervisor is gone."""
+        for sock in self._bound.values():
+            sock.close()
+        for end in self._network.ends:
+            # Writers of streams complain of what is open when they go.
+            end.closed = end.closed or end.is_local
+
     def ends(self, one: Process, other: Process) -> list[LocalEnd]:
         """The connections between two processes, each by one end."""
         return [

@@ -48,7 +48,7 @@ class Workers(Several):
     """Workers 1 to `scale.nodes`, one to three of which follow."""
 
     def __init__(self, seed: int, folder: Path, scale: Scale) -> None:
-        super().__init__(seed, folder, replace(scale, nodes=random.Random(seed).choice(COUNTS)))
+        super().__init__(seed, folder, replace(scale, nodes=self.count_of(seed)))
         rng = self.rng
         self.has_features = self.serves_new_groups = True
         self.replicas = rng.choice((1, self.scale.nodes))
@@ -67,10 +67,17 @@ class Workers(Several):
         self._may_start: dict[int, float] = {}
         self._starting: dict[int, Broker] = {}
         self._start_ends: dict[int, asyncio.Future[None]] = {}
+        self._given_up: list[tuple[asyncio.Task[None], Broker]] = []
+        """Starts that came to nothing: what waits there does so for ever, and complains when it goes."""
         self.image: ClusterImage | None = None
         """What the controller has published last."""
         self.faults = WorkerFaults(self)
         self.at_end.append(self._settle)
+
+    @staticmethod
+    def count_of(seed: int) -> int:
+        """How many workers the host of a seed has."""
+        return random.Random(seed).choice(COUNTS)
 
     # What the host is set to
 
@@ -135,6 +142,7 @@ class Workers(Several):
         del self._start_ends[node]
         broker = self._starting.pop(node)
         if killed.done() or start.exception() is not None:
+            self._given_up.append((start, broker))
             if not killed.done() and not isinstance(start.exception(), (KafkaError, OSError, ValueError)):
                 await start
             self.network.end_process(process)
@@ -166,6 +174,9 @@ class Workers(Several):
         self._may_start[node] = self.loop.time() + pause
 
     async def may_return(self, node: int) -> None:
+        if node == 1:
+            # Nobody takes the controller out of an ISR while it is away; what it has lost it finds out when it is back.
+            self.torn.discard(1)
         await super().may_return(node)
         await asyncio.sleep(max(0.0, self._may_start[node] - self.loop.time()))
         self._supervised[node].restarted()

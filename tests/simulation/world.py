@@ -457,6 +457,8 @@ def _drop(world: World) -> None:
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     for server in list(world.network.servers.values()):
         server.close()
+    if world.network.local is not None:
+        world.network.local.close()
     for end in list(world.network.ends):
         if end.descriptor is not None:
             end.descriptor.close()

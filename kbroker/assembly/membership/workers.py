@@ -64,6 +64,8 @@ class WorkersMembership(ReplicatedMembership):
         replicas.fetchers = self._replication.fetchers
         report = report_at_start(cache.image, node_id, log_manager, all_on_one_host=True)
         await self._worker.report_logs(report, held_logs(cache.image, node_id, log_manager))
+        # The controller has worked while the logs were loaded, and while this worker waited for the others.
+        replicas.drop_deleted(cache.image)
         replicas.apply_image(cache.image)
         cache.subscribe(replicas.apply)
         if self._metadata is not None:

@@ -128,6 +128,11 @@ class TransactionLedger:
             each.newest = made
         return made
 
+    def not_initialized(self, each: TransactionalId) -> None:
+        """InitProducerId was answered with an error: what was open may be being ended for its sake."""
+        each.answered += 1
+        self._may_end_all(each)
+
     def _may_end_all(self, each: TransactionalId) -> None:
         for transaction in self.all:
             if transaction.who == each.name:

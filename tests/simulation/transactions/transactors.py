@@ -205,7 +205,7 @@ class Transactor(Client):
                 self.who = ledger.initialized(self.id, sent, (answer.producer_id, answer.producer_epoch))
                 break
             if answer is not None:
-                self.id.answered += 1
+                ledger.not_initialized(self.id)
             if code is None or code in MOVED or code in NOT_NOW:
                 self.id.is_exact = False
                 self.coordinator.lose()
