@@ -6,13 +6,14 @@ those of Python are to be patched with the functions of the same names below.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_SetFromErrno
-from libc.errno cimport ENOSPC
+from libc.errno cimport EAGAIN, ENOSPC
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcpy, memcmp, strlen
+from posix.types cimport off_t
 
 from kbroker._fast.files.file_write cimport kb_fail
-from kbroker._fast.files.system_calls cimport SystemCalls, iovec, system_calls
+from kbroker._fast.files.system_calls cimport RWF_NOWAIT, SystemCalls, iovec, system_calls
 
 cdef extern from "<unistd.h>" nogil:
     ssize_t readlink(const char* path, char* buffer, size_t size)
@@ -36,6 +37,9 @@ cdef struct Fault:
 cdef Fault[MOST_FAULTS] faults
 cdef int fault_count = 0
 cdef uint64_t chance = 1
+# Of 256 looks into the page cache so many meet what it lacks.
+cdef int cold_share = 0
+cdef uint64_t cold_chance = 1
 cdef SystemCalls real = system_calls
 
 
@@ -54,12 +58,15 @@ cdef Fault* fault_of(int fd) noexcept nogil:
     return NULL
 
 
+cdef uint64_t drawn(uint64_t* state) noexcept nogil:
+    state[0] ^= state[0] << 13
+    state[0] ^= state[0] >> 7
+    state[0] ^= state[0] << 17
+    return state[0]
+
+
 cdef uint64_t draw() noexcept nogil:
-    global chance
-    chance ^= chance << 13
-    chance ^= chance >> 7
-    chance ^= chance << 17
-    return chance
+    return drawn(&chance)
 
 
 cdef ssize_t portion(Fault* fault, size_t size) noexcept nogil:
@@ -125,10 +132,38 @@ cdef ssize_t bad_pread(int fd, void* buffer, size_t size, int64_t offset) noexce
 
 cdef ssize_t bad_preadv2(int fd, const iovec* vector, int count, int64_t offset, int flags) noexcept nogil:
     cdef int error = read_error(fd)
+    if error == 0 and flags & RWF_NOWAIT and <int> (drawn(&cold_chance) % 256) < cold_share:
+        error = EAGAIN
     if error:
         kb_fail(error)
         return -1
     return real.preadv2(fd, vector, count, offset, flags)
+
+
+cdef ssize_t bad_sendfile(int out_fd, int in_fd, off_t* offset, size_t count) noexcept nogil:
+    cdef int error = read_error(in_fd)
+    if error:
+        kb_fail(error)
+        return -1
+    return real.sendfile(out_fd, in_fd, offset, count)
+
+
+cdef void put_calls():
+    if fault_count or cold_share:
+        system_calls.pread, system_calls.preadv2 = bad_pread, bad_preadv2
+        system_calls.pwrite, system_calls.pwritev = bad_pwrite, bad_pwritev
+        system_calls.sendfile = bad_sendfile
+    else:
+        system_calls.pread, system_calls.preadv2 = real.pread, real.preadv2
+        system_calls.pwrite, system_calls.pwritev = real.pwrite, real.pwritev
+        system_calls.sendfile = real.sendfile
+
+
+def put_cold_pages(int share, uint64_t seed):
+    """Of 256 looks into the page cache so many meet what it lacks, until a thread has read it."""
+    global cold_share, cold_chance
+    cold_share, cold_chance = share, seed | 1
+    put_calls()
 
 
 def put_faults(list wanted, uint64_t seed):
@@ -150,12 +185,7 @@ def put_faults(list wanted, uint64_t seed):
         fault.write_error, fault.read_error = write_error, error_of_reads
         fault.short_share, fault.room = short_share, room
         fault_count += 1
-    if fault_count:
-        system_calls.pread, system_calls.preadv2 = bad_pread, bad_preadv2
-        system_calls.pwrite, system_calls.pwritev = bad_pwrite, bad_pwritev
-    else:
-        system_calls.pread, system_calls.preadv2 = real.pread, real.preadv2
-        system_calls.pwrite, system_calls.pwritev = real.pwrite, real.pwritev
+    put_calls()
 
 
 def pwrite(int fd, data, int64_t position):

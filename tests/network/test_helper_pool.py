@@ -41,6 +41,13 @@ def test_every_piece_is_done_once_whoever_does_it(helper_pool: HelperPool) -> No
         shares += 1
 
 
+def test_what_is_drawn_says_who_does_which_piece_without_threads(helper_pool: HelperPool) -> None:
+    """On virtual time who writes first would be another one with each run."""
+    helper_pool.draw = lambda count, limit: [(each, each % (limit + 1)) for each in reversed(range(count))]
+    assert share_sleeping_pieces(helper_pool, 4, 2) == [(1, 0), (1, 1), (1, 2), (1, 0)]
+    assert helper_pool.running == members() == 0
+
+
 def test_threads_take_pieces_while_the_loop_is_at_one(helper_pool: HelperPool) -> None:
     """Other processors would stand idle while one writes what many sent."""
     deadline = time.monotonic() + SECONDS

@@ -243,6 +243,23 @@ def test_a_process_that_may_open_no_more_files_sends_by_the_loop_alone() -> None
     uvloop.run(main())
 
 
+def test_what_runs_the_jobs_in_the_place_of_threads_decides_when() -> None:
+    """On virtual time a thread would send at any moment, and no history could be played again."""
+
+    async def main() -> None:
+        async with running(send_threads=2, buffer_bytes=4 * MB) as harness:
+            threads = harness.listener.endpoint.send_threads
+            threads.runner = lambda each: harness.loop.call_soon(each.do_next)
+            before = threads_named("kbroker-send")
+            content = fill(harness, 16 * MB)
+            await until_lent(harness, 20, lambda: (read_on(harness, content, seed, 10) for seed in range(READERS)))
+            assert threads_named("kbroker-send") == before
+            assert threads.outstanding == 0
+        threads.do_next()
+
+    uvloop.run(main())
+
+
 def test_wrong_numbers_of_threads_are_refused() -> None:
     """A wrong number would start threads without an end, or none without a word."""
     with pytest.raises(ValueError, match="-1 threads"):

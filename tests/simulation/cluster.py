@@ -20,7 +20,6 @@ from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, ZooKeep
 from kbroker.cluster.zookeeper.session import ConnectionLossError, SessionState, Watch
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
-from tests.extensions.memory_socket import MemorySocket
 from tests.replication.simulation.zookeeper_node import SlowSession
 from tests.simulation.loop import Process
 from tests.simulation.several import InForce, Several
@@ -122,7 +121,6 @@ class Cluster(Several):
                 config,
                 loop,
                 make_membership=lambda parts: ZooKeeperMembership(parts, member),
-                make_socket=MemorySocket,
             )
             await broker.start()
             return broker

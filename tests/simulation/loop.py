@@ -20,9 +20,11 @@ import asyncio
 import hashlib
 import heapq
 import random
+import select
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.base import monotonic
@@ -138,6 +140,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._sequence = 0
         self.look: Callable[[], object] = lambda: None
         """Called every so many turns, between them."""
+        self._readers: dict[int, asyncio.Handle] = {}
         self.set_exception_handler(_note_failure)
         monotonic.set_virtual(START_NS, self.pace.look_ns, WALL_FROM_MS)
 
@@ -270,10 +273,21 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.network.remove_writer(fd)
 
     def add_reader(self, fd: int, callback: Any, *args: Any) -> None:
-        raise NotImplementedError("a simulated broker has no other descriptors to wait for")
+        """For what threads wake the loop by; see `look_at_readers`."""
+        self._readers[fd] = asyncio.Handle(callback, args, self, None)
 
     def remove_reader(self, fd: int) -> bool:
-        return False
+        return self._readers.pop(fd, None) is not None
+
+    def look_at_readers(self, process: Process) -> None:
+        """A thread of the process may have written to a descriptor that is waited for: the loop sees that later."""
+        for fd, handle in self._readers.items():
+            if handle._context.get(PROCESS, OUTSIDE) is process:  # type: ignore[attr-defined]
+                self.at(self.now_ns + self.rng.randrange(self.pace.job_ns), partial(self._read, fd, handle), process)
+
+    def _read(self, fd: int, handle: asyncio.Handle) -> None:
+        if self._readers.get(fd) is handle and select.select([fd], [], [], 0)[0]:
+            self._run_handle(handle)
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]
         bound = options["sock"]

@@ -47,6 +47,8 @@ class _State:
     """An idempotent producer's place in one partition."""
 
     sequence: int = 0
+    is_known: bool = False
+    """Whether a batch is known to be there."""
     recent: list[Sent] = field(default_factory=list)
 
 
@@ -168,9 +170,16 @@ class Producer(Client):
         first = next((each for each in self._unsettled if each.partition == sent.partition), sent)
         return self.idempotent and self._is_in_doubt and first is not sent
 
+    def _may_have_lost_its_place(self, sent: Sent) -> bool:
+        """Whether a batch in doubt cannot be sent again: a broker that stops in order keeps of each producer its last
+        batch alone, as Kafka's snapshots do; and one that does not know a producer takes any batch for its first, so
+        that one of those that were under way when it came to lead may have been before the first of them."""
+        state = self._states.get(sent.partition)
+        others = any(each is not sent and each.partition == sent.partition for each in self._unsettled)
+        is_unknown = self.world.may_lose_leaders and (state is None or not state.is_known)
+        return sent.at <= self.world.stopped_at or (is_unknown and others)
+
     def _begin_anew(self, connection: ModelConnection) -> None:
-        """A broker that stops in order keeps of each producer its last batch alone, as Kafka's snapshots do: one before
-        that, of which nobody knows whether it is there, cannot be sent again."""
         self.producer = (-1, -1)
         self._states.clear()
         self._unsettled.clear()
@@ -242,6 +251,8 @@ class Producer(Client):
             code = row.error_code
             if code == 0:
                 self._unsettled.pop(sent, None)
+                if self.idempotent:
+                    self._states.setdefault(sent.partition, _State()).is_known = True
                 certain = self.acks == -1 or not self.world.may_lose_leaders
                 # One that leads no more has what others have yet to get, and lacks what they got since.
                 is_late = not certain and self.world.may_lead_twice
@@ -257,7 +268,7 @@ class Producer(Client):
                 )
             elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_behind(sent):
                 self._is_in_doubt = True
-            elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and sent.at <= self.world.stopped_at:
+            elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._may_have_lost_its_place(sent):
                 self._begin_anew(connection)
             elif not self.world.tolerates(code, sent.partition):
                 self.judge.fail(f"{connection.name}: {sent.partition} answers {ErrorCode(code).name}")

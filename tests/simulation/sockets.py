@@ -146,7 +146,7 @@ class End:
         """Hang up, and let what is on the way be lost."""
         self._close(RESET)
 
-    # For a memory socket
+    # For the calls of C (`tests/extensions/simulated_sockets.pyx`)
 
     def look(self, size: int) -> bytes | None:
         """Up to `size` bytes that have come; None at the end."""
@@ -301,7 +301,8 @@ class Network:
         self.delays_ns: dict[tuple[str, str], int] = {}
         """How much longer than others what the first sends takes to the second."""
         self._writers: dict[int, tuple[int, asyncio.Handle]] = {}
-        self._with_inode: dict[int, End] = {}
+        self.with_inode: dict[int, End] = {}
+        """The ends that have a descriptor, by its inode."""
         self._fd_inodes: dict[int, int] = {}
         self._number = 0
         self.local: Any = None
@@ -340,7 +341,7 @@ class Network:
         return sum(end.process is process for end in self._waiting_ends())
 
     def _waiting(self) -> list[tuple[End, asyncio.Handle]]:
-        return [(end, handle) for inode, handle in self._writers.values() if (end := self._with_inode.get(inode))]
+        return [(end, handle) for inode, handle in self._writers.values() if (end := self.with_inode.get(inode))]
 
     def _waiting_ends(self) -> list[End]:
         return [end for end, _ in self._waiting()]
@@ -403,7 +404,7 @@ class Network:
         near.address = ("127.83.0.1", 30_000 + self._number)
         near.peer, far.peer = far, near
         far.descriptor = _Descriptor()
-        self._with_inode[far.descriptor.inode] = far
+        self.with_inode[far.descriptor.inode] = far
         near.protocol = factory()
         near.protocol.connection_made(near)
         self.loop.at(self.loop.now_ns + self.latency(), lambda: far.context.run(self._accept, server, far), far.process)
@@ -448,7 +449,7 @@ class Network:
         self.ends.pop(end, None)
 
     def gone(self, descriptor: _Descriptor) -> None:
-        self._with_inode.pop(descriptor.inode, None)
+        self.with_inode.pop(descriptor.inode, None)
 
     def end_process(self, process: Process) -> None:
         """Its connections end, as the system ends them."""
@@ -460,5 +461,5 @@ class Network:
             if end.descriptor is not None:
                 self.gone(end.descriptor)
         for fd, (inode, _) in list(self._writers.items()):
-            if inode not in self._with_inode:
+            if inode not in self.with_inode:
                 del self._writers[fd]

@@ -22,6 +22,7 @@ import kbroker.broker
 from kbroker._fast.base import monotonic
 from kbroker.storage.manager import log_checkpoints
 from tests.simulation.loop import NS, PROCESS, SimulatedLoop
+from tests.simulation.native_threads import NativeThreads
 
 IN_PLACE = ("log-close", "log-recovery", "recovery-save")
 """Pools whose jobs are waited for by what hands them out, without a loop."""
@@ -171,14 +172,23 @@ def surroundings(loop: SimulatedLoop) -> Iterator[None]:
     """Time, chance and threads of this process are the loop's."""
     state = random.getstate()
     random.seed(loop.rng.getrandbits(64))
-    patches = [*_simulated_executors(loop), *_seeded(loop), *_virtual_time(), *loop.disk.patches(), _no_exit()]
+    threads = NativeThreads(loop)
+    patches = [
+        *_simulated_executors(loop),
+        *_seeded(loop),
+        *_virtual_time(),
+        *loop.disk.patches(),
+        _no_exit(),
+        *threads.patches(),
+    ]
     collects = gc.isenabled()
     # When garbage is found would depend on what ran before in this process.
     gc.disable()
     for each in patches:
         each.start()
     try:
-        yield
+        with threads.in_c():
+            yield
     finally:
         for each in reversed(patches):
             each.stop()

@@ -23,7 +23,6 @@ from kbroker.cluster.workers.worker_slot import WorkerSlot, worker_settings
 from kbroker.config import BrokerConfig
 from kbroker.errors import KafkaError
 from kbroker.supervision.worker_life import WorkerLife
-from tests.extensions.memory_socket import MemorySocket
 from tests.simulation.features import coordinator_settings
 from tests.simulation.loop import Process
 from tests.simulation.reading_back import read_back
@@ -127,7 +126,7 @@ class Workers(Several):
 
         async def begin() -> None:
             membership = partial(membership_of, slot=self._slot(node))
-            broker = Broker(config, self.loop, make_membership=membership, make_socket=MemorySocket)
+            broker = Broker(config, self.loop, make_membership=membership)
             self._starting[node] = broker
             try:
                 await broker.start()

@@ -23,7 +23,6 @@ from typing import Any
 
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
-from tests.extensions.memory_socket import MemorySocket
 from tests.simulation.administration.feature import Administration
 from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
@@ -187,7 +186,7 @@ class World:
             "node.id": str(node),
             "listeners": f"PLAINTEXT://{host_of(node)}:{PORT}",
             "metrics.listener": "none",
-            "num.network.threads": "1",
+            "num.network.threads": rng.choice(("1", "3", "3")),
             "socket.busy.poll.us": rng.choice(("0", "0", "50")),
             "auto.create.topics.enable": "false",
             "kbroker.fsync": rng.choice(("os", "commit")),
@@ -305,7 +304,7 @@ class World:
         self.judge.note("broker %d starts", node)
 
         async def begin() -> Broker:
-            broker = Broker(config, self.loop, make_socket=MemorySocket)
+            broker = Broker(config, self.loop)
             await broker.start()
             return broker
 
@@ -370,7 +369,7 @@ class World:
 
     async def all_gone(self) -> None:
         """Wait until every connection is gone on both sides."""
-        until = self.loop.time() + 60.0
+        until = max(self.loop.time(), self.administration.muted_until) + 60.0
         for each in self.connections:
             each.may_be_closed = True
             if not each.gone:

@@ -1,4 +1,7 @@
+from collections.abc import Callable, Iterable
+
 class HelperPool:
+    draw: Callable[[int, int], Iterable[tuple[int, int]]] | None
     limit: int
     running: int
     def __init__(self, limit: int) -> None: ...

@@ -126,7 +126,11 @@ cdef void* work(void* argument) noexcept nogil:
 
 
 cdef class HelperPool:
-    """At most `limit` threads beside the loop's.  The first work that wants one starts it."""
+    """At most `limit` threads beside the loop's.  The first work that wants one starts it.
+
+    `draw`: where there are no threads, as on virtual time, `draw(count, limit)` says in which order the pieces are
+    done, and as which worker each; None: threads do them.
+    """
 
     def __cinit__(self):
         self.shared = NULL
@@ -156,6 +160,8 @@ cdef class HelperPool:
         cdef int index
         cdef uint64_t ticket
         cdef timespec again = timespec(0, LOOK_AGAIN_NS)
+        if self.draw is not None:
+            return self._share_as_drawn(piece, items, count)
         helpers = min(helpers, self.limit, count - 1)
         if helpers <= 0 or count > MOST_PIECES or not self._ready(helpers):
             for index in range(count):
@@ -182,6 +188,12 @@ cdef class HelperPool:
                 kb_pause()
             else:
                 nanosleep(&again, NULL)
+        return 0
+
+    cdef int _share_as_drawn(self, Piece piece, void** items, int count) except -1:
+        cdef int index, worker
+        for index, worker in self.draw(count, self.limit):
+            piece(items[index], worker)
         return 0
 
     cdef bint _ready(self, int helpers) except -1:

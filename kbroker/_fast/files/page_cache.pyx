@@ -27,9 +27,6 @@ cdef extern from "<sys/mman.h>" nogil:
     int PROT_READ, MAP_SHARED
     void* MAP_FAILED
 
-cdef extern from "<sys/sendfile.h>" nogil:
-    ssize_t sendfile(int out_fd, int in_fd, off_t* offset, size_t count)
-
 cdef extern from "<unistd.h>" nogil:
     long sysconf(int name)
     int _SC_PAGESIZE
@@ -92,7 +89,7 @@ def bring_in(int fd, off_t position, int64_t size, int sink):
     cdef ssize_t got = 1
     with nogil:
         while at < end and got != 0:
-            got = sendfile(sink, fd, &at, <size_t> (end - at))
+            got = system_calls.sendfile(sink, fd, &at, <size_t> (end - at))
             if got < 0 and errno != EINTR:
                 break
     if got < 0:

@@ -30,7 +30,6 @@ from kbroker._fast.net.connection_states cimport (
     may_send_next,
 )
 from kbroker._fast.net.route cimport Endpoint
-from kbroker._fast.net.send_threads cimport LEND_BYTES
 from kbroker._fast.net.socket_part cimport NO_ROOM, SocketPart
 
 cdef enum:
@@ -293,7 +292,7 @@ cdef class AnswerQueue:
             self.warm_until = position + <off_t> left
         if position + <off_t> left > self.warm_until:
             left = self.warm_until - position
-        if left >= LEND_BYTES and may_lend and not self.keep:
+        if may_lend and left >= self.endpoint.send_threads.least_bytes and not self.keep:
             if self.endpoint.send_threads.take(self.connection, self.socket.fd, region, position, left):
                 return LENT
         self.keep = False

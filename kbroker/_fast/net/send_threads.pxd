@@ -3,11 +3,6 @@ from posix.types cimport off_t
 
 from kbroker._fast.files.file_region cimport FileRegion
 
-cdef enum:
-    # Ranges from this size on are worth a thread's waking up.
-    LEND_BYTES = 262144
-
-
 cdef struct Pool
 
 
@@ -15,6 +10,8 @@ cdef class SendThreads:
     cdef Pool* pool
     cdef object loop
     cdef list owners
+    cdef public size_t least_bytes
+    cdef public object runner
     cdef readonly int limit
     cdef readonly int running
     cdef readonly int outstanding

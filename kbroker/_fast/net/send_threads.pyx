@@ -31,13 +31,11 @@ from kbroker._fast.base.threads cimport (
     pthread_t,
     start_thread,
 )
+from kbroker._fast.net.socket_calls cimport socket_calls
 
 cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd(unsigned int value, int flags)
     int EFD_NONBLOCK, EFD_CLOEXEC
-
-cdef extern from "<sys/sendfile.h>" nogil:
-    ssize_t sendfile(int out_fd, int in_fd, off_t* offset, size_t count)
 
 cdef extern from "<fcntl.h>" nogil:
     int fcntl(int fd, int command, ...)
@@ -52,6 +50,8 @@ cdef enum:
     MOST_THREADS = 8
     # Waiting, under way and done together; the loop learns of what is done once in a turn.
     MOST_JOBS = 64
+    # Ranges from this size on are worth a thread's waking up.
+    LEND_BYTES = 262144
     STACK_BYTES = 65536
     # Another connection that sent a large range no longer ago than this is one to be served beside.
     RECENT_NS = 2000000
@@ -78,13 +78,30 @@ cdef struct Pool:
     bint stopping
 
 
+cdef void do_job(Pool* pool) noexcept nogil:
+    """Send what has waited longest.  `pool.lock` is held, but not while it is sent."""
+    cdef uint64_t one = 1
+    cdef int number = pool.waiting[pool.waiting_head]
+    cdef Job* job = &pool.jobs[number]
+    cdef off_t position = job.position
+    cdef ssize_t sent
+    pool.waiting_head = (pool.waiting_head + 1) % MOST_JOBS
+    pool.waiting_count -= 1
+    pthread_mutex_unlock(&pool.lock)
+    sent = socket_calls.sendfile(job.out_fd, job.fd, &position, job.size)
+    while sent < 0 and errno == EINTR:
+        sent = socket_calls.sendfile(job.out_fd, job.fd, &position, job.size)
+    job.sent = sent
+    pthread_mutex_lock(&pool.lock)
+    pool.done[pool.done_count] = number
+    pool.done_count += 1
+    if pool.done_count == 1:
+        # The loop takes all that are done at once.
+        c_write(pool.event_fd, &one, sizeof(one))
+
+
 cdef void* work(void* argument) noexcept nogil:
     cdef Pool* pool = <Pool*> argument
-    cdef uint64_t one = 1
-    cdef Job* job
-    cdef off_t position
-    cdef ssize_t sent
-    cdef int number
     pthread_setname_np(pthread_self(), "kbroker-send")
     pthread_mutex_lock(&pool.lock)
     while True:
@@ -92,22 +109,7 @@ cdef void* work(void* argument) noexcept nogil:
             pthread_cond_wait(&pool.ready, &pool.lock)
         if pool.stopping:
             break
-        number = pool.waiting[pool.waiting_head]
-        pool.waiting_head = (pool.waiting_head + 1) % MOST_JOBS
-        pool.waiting_count -= 1
-        pthread_mutex_unlock(&pool.lock)
-        job = &pool.jobs[number]
-        position = job.position
-        sent = sendfile(job.out_fd, job.fd, &position, job.size)
-        while sent < 0 and errno == EINTR:
-            sent = sendfile(job.out_fd, job.fd, &position, job.size)
-        job.sent = sent
-        pthread_mutex_lock(&pool.lock)
-        pool.done[pool.done_count] = number
-        pool.done_count += 1
-        if pool.done_count == 1:
-            # The loop takes all that are done at once.
-            c_write(pool.event_fd, &one, sizeof(one))
+        do_job(pool)
     pthread_mutex_unlock(&pool.lock)
     return NULL
 
@@ -117,10 +119,14 @@ cdef class SendThreads:
 
     The user of what is lent is called when it is done: `user.helped(sent)` with the bytes that the socket took, or
     less than 0 where the call failed, which the loop's own attempt will find out about.
+
+    `least_bytes`: ranges below it are not worth a thread's waking up.  `runner`: what is told of each job where there
+    are no threads, and calls `do_next`, as a loop on virtual time; None: threads do the jobs.
     """
 
     def __cinit__(self):
         self.pool = NULL
+        self.least_bytes = LEND_BYTES
 
     def __init__(self, loop, int limit):
         self.loop = loop
@@ -170,6 +176,8 @@ cdef class SendThreads:
         self.pool.waiting_count += 1
         pthread_cond_signal(&self.pool.ready)
         pthread_mutex_unlock(&self.pool.lock)
+        if self.runner is not None:
+            self.runner(self)
         return True
 
     cdef bint _start(self) except -1:
@@ -191,9 +199,21 @@ cdef class SendThreads:
         cdef bint started
         if self.running >= self.limit or (self.pool == NULL and not self._start()):
             return False
+        if self.runner is not None:
+            self.running += 1
+            return True
         started = start_thread(&self.pool.threads[self.running], work, self.pool, STACK_BYTES)
         self.running += started
         return started
+
+    def do_next(self) -> None:
+        """Do a job in the place of a thread, if one waits."""
+        if self.pool == NULL:
+            return
+        pthread_mutex_lock(&self.pool.lock)
+        if self.pool.waiting_count:
+            do_job(self.pool)
+        pthread_mutex_unlock(&self.pool.lock)
 
     def collect(self) -> None:
         """Tell the users of what is done."""
@@ -233,10 +253,11 @@ cdef class SendThreads:
     cdef void _stop(self):
         cdef Pool* pool = self.pool
         cdef int index
+        cdef int threads = self.running if self.runner is None else 0
         self.pool = NULL
         if pool == NULL:
             return
-        end_threads(&pool.lock, &pool.ready, &pool.stopping, pool.threads, self.running)
+        end_threads(&pool.lock, &pool.ready, &pool.stopping, pool.threads, threads)
         self.running = 0
         for index in range(MOST_JOBS):
             if self.owners is not None and self.owners[index] is not None:

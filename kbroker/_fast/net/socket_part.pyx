@@ -16,21 +16,12 @@ from posix.types cimport off_t
 from kbroker._fast.files.file_read cimport iovec
 from kbroker._fast.files.file_region cimport FileRegion
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
+from kbroker._fast.net.socket_calls cimport msghdr, socket_calls
 
 cdef extern from "<sys/socket.h>" nogil:
-    struct msghdr:
-        void* msg_name
-        iovec* msg_iov
-        size_t msg_iovlen
-    ssize_t recv(int fd, void* buffer, size_t size, int flags)
-    ssize_t sendmsg(int fd, const msghdr* message, int flags)
-    ssize_t send(int fd, const void* data, size_t size, int flags)
     int MSG_NOSIGNAL
     int MSG_MORE
     int MSG_DONTWAIT
-
-cdef extern from "<sys/sendfile.h>" nogil:
-    ssize_t sendfile(int out_fd, int in_fd, off_t* offset, size_t count)
 
 cdef enum:
     # Above this a sendfile copies long enough that other threads may run meanwhile.
@@ -142,7 +133,7 @@ cdef class PlainSocket(SocketPart):
         self.lends = True
 
     cdef ssize_t look(self, char* data, size_t size) except? -3:
-        cdef ssize_t got = recv(self.fd, data, size, MSG_DONTWAIT)
+        cdef ssize_t got = socket_calls.recv(self.fd, data, size, MSG_DONTWAIT)
         if got > 0:
             return got
         return 0 if got < 0 and errno == EAGAIN else -1
@@ -151,18 +142,18 @@ cdef class PlainSocket(SocketPart):
         cdef msghdr message
         cdef int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if more else 0)
         if count == 1:
-            return send(self.fd, pieces.iov_base, pieces.iov_len, flags)
+            return socket_calls.send(self.fd, pieces.iov_base, pieces.iov_len, flags)
         memset(&message, 0, sizeof(message))
         message.msg_iov = pieces
         message.msg_iovlen = count
-        return sendmsg(self.fd, &message, flags)
+        return socket_calls.sendmsg(self.fd, &message, flags)
 
     cdef ssize_t write_region(self, FileRegion region, off_t position, size_t size) except? -3:
         cdef int fd = region.fd
         cdef int out_fd = self.fd
         cdef ssize_t sent
         if size < RELEASE_GIL_BYTES:
-            return sendfile(out_fd, fd, &position, size)
+            return socket_calls.sendfile(out_fd, fd, &position, size)
         with nogil:
-            sent = sendfile(out_fd, fd, &position, size)
+            sent = socket_calls.sendfile(out_fd, fd, &position, size)
         return sent

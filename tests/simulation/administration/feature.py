@@ -49,6 +49,11 @@ class Administration:
         own = {"log.segment.delete.delay.ms": "1000"} if self.topics else {}
         return {**own, **self._quotas.settings()}
 
+    @property
+    def muted_until(self) -> float:
+        """Until when a client that goes may be one that a broker throttles, which sees that later."""
+        return self._quotas.muted_until
+
     async def begin(self) -> None:
         """Make the topics for the first time."""
         await self._quotas.begin()

@@ -57,7 +57,7 @@ class Limited(Client):
         self.limit = Setting(NO_QUOTA)
         self._has_user = self.rng.random() < 0.5
         self._uses: list[Use] = []
-        self._muted_until = 0.0
+        self.muted_until = 0.0
         self._throttle_ms = 0
 
     async def run(self) -> None:
@@ -120,14 +120,14 @@ class Limited(Client):
         if answer is None:
             self._forget()
             self._throttle_ms = 0
-            self._muted_until = 0.0
+            self.muted_until = 0.0
         return answer, sent_at
 
     def told(self, sent_at: float, least: int, most: int, throttle_ms: int) -> None:
         """An answer has come, whose request was counted as something between `least` and `most`."""
         now = self.world.loop.time()
-        if now < self._muted_until:
-            self.judge.fail(f"{self.name} has an answer at {now:.6f}, and is muted until {self._muted_until:.6f}")
+        if now < self.muted_until:
+            self.judge.fail(f"{self.name} has an answer at {now:.6f}, and is muted until {self.muted_until:.6f}")
         limits = self.limit.between(sent_at, now)
         # What is not limited is not counted either.
         self._uses.append(Use(sent_at, now, 0 if NO_QUOTA in limits else least, most))
@@ -138,7 +138,7 @@ class Limited(Client):
         if throttle_ms < shortest:
             self.judge.fail(f"{self.name} is throttled for {throttle_ms} ms, where {shortest} follow from {limits}")
         self._throttle_ms = throttle_ms
-        self._muted_until = sent_at + throttle_ms / 1000
+        self.muted_until = sent_at + throttle_ms / 1000
 
     def longest_besides(self) -> int:
         """For how long something else than bytes may have it throttled."""
@@ -249,6 +249,7 @@ class Quotas:
         rng = world.rng
         self._world = world
         self._windows = rng.choice((2, 4, 11))
+        self._limited: list[Limited] = []
         self.is_drawn = world.scale.nodes == 1 and rng.random() < share and not world.scale.is_focused
 
     def settings(self) -> dict[str, str]:
@@ -270,7 +271,13 @@ class Quotas:
             return []
         world, rng = self._world, self._world.rng
         kinds = [LimitedProducer, *(rng.choice(KINDS) for _ in range(rng.randint(1, 3)))]
-        return [
+        self._limited = [
             kind(world, f"limited-{number}", rng.choice((5, 10, 20)), self._windows)
             for number, kind in enumerate(kinds)
         ]
+        return list(self._limited)
+
+    @property
+    def muted_until(self) -> float:
+        """A broker does not see before that that a client has gone."""
+        return max((each.muted_until for each in self._limited), default=0.0)

@@ -1,3 +1,0 @@
-from kbroker._fast.net.socket_part import SocketPart
-
-class MemorySocket(SocketPart): ...
