@@ -34,7 +34,7 @@ from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.logs_without_room import LogsWithoutRoom
 from kbroker.replication.partition import Partition
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
-from kbroker.types import ZERO_UUID, TopicPartition
+from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     import asyncio
@@ -107,13 +107,6 @@ class ReplicaManager:
         for topic in image.topics.values():
             self._apply_topic(topic, pace)
         self._work(pace)
-
-    def drop_deleted(self, image: ClusterImage) -> None:
-        """Delete the logs that were loaded for topics that have been deleted since: no change to come tells of them."""
-        for name, log in list(self.log_manager.logs.items()):
-            topic = image.topics.get(name.topic)
-            if topic is None or (ZERO_UUID not in (log.topic_id, topic.topic_id) and log.topic_id != topic.topic_id):
-                self.drop(name, delete=True)
 
     def _apply_topic(self, topic: TopicImage, pace: Pace) -> None:
         self.topics.setdefault(topic.name, {})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kbroker.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker.metadata.image import ClusterImage
+    from kbroker.metadata.image import ClusterImage, TopicImage
     from kbroker.storage.log.unified_log import UnifiedLog
 
 
@@ -28,12 +28,22 @@ def stray_replicas(
         topic = image.topics.get(name.topic)
         if topic is None or is_hosted(name):
             continue
-        if ZERO_UUID not in (log.topic_id, topic.topic_id) and log.topic_id != topic.topic_id:
+        if _is_of_another(log, topic):
             yield name, "it belongs to a topic of that name that was deleted"
         elif name.partition >= len(topic.partitions):
             yield name, f"its topic has {len(topic.partitions)} partition(s)"
         elif node_id not in topic.partitions[name.partition].replicas:
             yield name, "the broker has no replica of it any more"
+
+
+def replicas_deleted(image: ClusterImage, logs: Mapping[TopicPartition, UnifiedLog]) -> list[TopicPartition]:
+    """The partitions whose log was loaded for a topic that has been deleted since."""
+    found = [(name, log, image.topics.get(name.topic)) for name, log in logs.items()]
+    return [name for name, log, topic in found if topic is None or _is_of_another(log, topic)]
+
+
+def _is_of_another(log: UnifiedLog, topic: TopicImage) -> bool:
+    return ZERO_UUID not in (log.topic_id, topic.topic_id) and log.topic_id != topic.topic_id
 
 
 class StrayReplicas:

@@ -14,6 +14,7 @@ from kbroker.cluster.requests import NO_BROKER_EPOCH
 from kbroker.cluster.workers.member import WORKERS_LISTENER, with_near_endpoint
 from kbroker.metadata.store import StoreCalls
 from kbroker.replication.leader_changes import held_logs, report_at_start
+from kbroker.replication.stray_replicas import replicas_deleted
 from kbroker.storage.manager.known_directories import claim_directories
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class WorkersMembership(ReplicatedMembership):
         report = report_at_start(cache.image, node_id, log_manager, all_on_one_host=True)
         await self._worker.report_logs(report, held_logs(cache.image, node_id, log_manager))
         # The controller has worked while the logs were loaded, and while this worker waited for the others.
-        replicas.drop_deleted(cache.image)
+        for name in replicas_deleted(cache.image, log_manager.logs):
+            replicas.drop(name, delete=True)
         replicas.apply_image(cache.image)
         cache.subscribe(replicas.apply)
         if self._metadata is not None:
