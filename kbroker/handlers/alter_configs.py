@@ -129,7 +129,11 @@ async def _answer(
             asked.append(row)
             alterations.append(alteration)
     if alterations:
-        errors = await services.controller.alter_configs(alterations, validate_only)
+        errors: Sequence[KafkaError | None]
+        try:
+            errors = await services.controller.alter_configs(alterations, validate_only)
+        except KafkaError as error:
+            errors = [error] * len(alterations)
         for each, found in zip(asked, errors, strict=True):
             await pace
             if found is not None:

@@ -295,6 +295,32 @@ def test_a_broker_that_is_not_the_controller_does_not_say_which_topics_there_are
             assert (row["name"], row["error_code"]) == (name, ErrorCode.NOT_CONTROLLER)
 
 
+@pytest.mark.parametrize(
+    ("api", "version", "edit"), [("AlterConfigs", 2, {}), ("IncrementalAlterConfigs", 1, {"config_operation": 0})]
+)
+def test_settings_that_a_controller_elsewhere_cannot_take_now_are_refused_one_by_one(
+    broker: AdminBroker, monkeypatch: pytest.MonkeyPatch, api: str, version: int, edit: dict[str, int]
+) -> None:
+    """An administrator's connection would end without a word on what is to be sent again."""
+
+    async def go_away(*_: object) -> None:
+        raise NotControllerError()
+
+    for name in ("a", "b"):
+        _create(broker, name)
+    monkeypatch.setattr(type(broker.services.controller), "alter_configs", go_away)
+    resources = [
+        {
+            "resource_type": 2,
+            "resource_name": name,
+            "configs": [{"name": "segment.ms", "value": value, **edit}],
+        }
+        for name, value in (("a", "1000"), ("b", "none"))
+    ]
+    rows = broker.ask(api, version, {"resources": resources, "validate_only": False})["responses"]
+    assert [row["error_code"] for row in rows] == [ErrorCode.NOT_CONTROLLER] * 2
+
+
 def test_documentation_and_defaults_are_described(broker: AdminBroker) -> None:
     """`kafka-configs --describe` would show settings without a word on what they do."""
     _create(broker, "a")

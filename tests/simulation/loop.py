@@ -137,6 +137,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.failures: list[str] = []
         self._clock_resolution = 1e-9
         self._events: list[tuple[int, int, _Event]] = []
+        self._missed: list[_Event] = []
+        """Of dead processes: tasks that wait for one complain when it goes."""
         self._sequence = 0
         self.look: Callable[[], object] = lambda: None
         """Called every so many turns, between them."""
@@ -196,6 +198,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 event.process.backlog.append(event)
             elif event.process.alive:
                 event.run()
+            else:
+                self._missed.append(event)
         came: list[asyncio.Handle | End | None] = network.came(rng, self.pace.served)
         due: list[asyncio.Handle] = []
         now_seconds = now / NS

@@ -36,9 +36,11 @@ NOT_YET = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.INVALID_REPLICATION_FACTOR,
         ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
     }
 )
-"""What a cluster without a controller, or with too few brokers, says."""
+"""What a cluster without a controller, or with too few brokers, says; of replicas to be on a broker that is not there,
+too, as Kafka's controller."""
 SETTINGS: dict[str, tuple[int, ...]] = {
     MAX_MESSAGE: (400, 2000, 1_048_588),
     MIN_IN_SYNC: (1, 1, 2),
