@@ -52,7 +52,10 @@ _Proposal = tuple["Partition", "IsrChange"]
 
 
 class IsrManager:
-    """See the module, and `partition.IsrChanges`.  `broker()` is this broker with its epoch by now."""
+    """See the module, and `partition.IsrChanges`.  `broker()` is this broker with its epoch by now.
+
+    Partitions add proposals (`propose`); it alone takes them out, when the controller has answered.
+    """
 
     def __init__(
         self,

@@ -45,7 +45,10 @@ logger = logging.getLogger("kbroker.groups")
 
 
 class Group:
-    """One group on the partition `partition_index` of the state topic."""
+    """One group on the partition `partition_index` of the state topic.
+
+    Changed by the room of classic groups alone (members, rebalances, commits), and by the replay of its records.
+    """
 
     __slots__ = (
         "awaiting_join_count",

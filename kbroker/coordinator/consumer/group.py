@@ -55,7 +55,7 @@ class ConsumerGroupState(Enum):
 
 
 class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
-    """See the module's docstring."""
+    """See the module's docstring.  Records change it (`replay`), `ConsumerGroups` what no record has."""
 
     __slots__ = (
         "classic_count",

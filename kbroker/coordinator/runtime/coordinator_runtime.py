@@ -73,7 +73,7 @@ LOAD_BUFFER_BYTES = 5 << 20
 
 
 class CoordinatorRuntime(Generic[S]):
-    """The shards of the internal topic `topic`; see the module."""
+    """The shards of the internal topic `topic`; see the module.  It alone makes, loads and ends them."""
 
     def __init__(
         self,

@@ -105,7 +105,8 @@ S = TypeVar("S", bound=CoordinatorState)
 
 
 class Shard(Generic[S]):
-    """One partition's worth of state.  `build(shard)` makes the state object, before each load."""
+    """One partition's worth of state, changed by its runtime alone.  `build(shard)` makes the state object, before each
+    load."""
 
     __slots__ = (
         "coordinator",

@@ -29,7 +29,7 @@ STABLE = "Stable"
 
 
 class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
-    """See the module; a `GroupKind`.
+    """See the module; a `GroupKind`.  Records change it (`replay`), `ShareGroups` what no record has.
 
     In no record: `deadlines`, when each member's session ends, in seconds; `changes`, how many records were applied;
     `settled`, the changes and the version of the metadata with which nothing was left to do."""

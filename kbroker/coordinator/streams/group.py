@@ -60,7 +60,7 @@ class StreamsKnowledge:
 
 
 class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
-    """See the module's docstring; a `GroupKind`."""
+    """See the module's docstring; a `GroupKind`.  Records change it (`replay`), `StreamsGroups` what no record has."""
 
     __slots__ = ("computing", "configs", "known", "topology", "validated_topology_epoch", "_active", "_others")
 

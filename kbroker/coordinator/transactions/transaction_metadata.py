@@ -31,8 +31,11 @@ NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """`previous_producer_id` and `next_producer_id`: of a producer whose epochs are used up.  Times in milliseconds;
-    `started_ms` is -1 before the first transaction.  `client_version`: the protocol generation of the producer."""
+    """A transactional id; a value that never changes, each decision makes a new one.
+
+    `previous_producer_id` and `next_producer_id`: of a producer whose epochs are used up.  Times in milliseconds;
+    `started_ms` is -1 before the first transaction.  `client_version`: the protocol generation of the producer.
+    """
 
     transactional_id: str
     producer_id: int

@@ -93,7 +93,7 @@ class SharePartitionContext(NamedTuple):
 
 
 class SharePartition:
-    """See the module."""
+    """See the module.  Its own methods alone change its state, each on the loop and as a whole."""
 
     __slots__ = (
         "_context",

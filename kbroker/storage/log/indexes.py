@@ -38,7 +38,7 @@ _ZERO_RUN = 4096
 
 
 class IndexFile:
-    """What both indexes share: the file behind a table of entries."""
+    """What both indexes share: the file behind a table of entries.  Its segment alone changes it."""
 
     __slots__ = (
         "_entry_bytes",

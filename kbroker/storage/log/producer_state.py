@@ -77,7 +77,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerState(ProducerFields):
-    """The state of one partition.  Belongs to the loop."""
+    """The state of one partition, on the loop.  Its log alone changes it: appends, truncation, recovery."""
 
     __slots__ = (
         "_directory",

@@ -55,7 +55,7 @@ logger = logging.getLogger("kbroker.storage")
 
 
 class UnifiedLog(LogFields):
-    """The log of one partition on this broker."""
+    """The log of one partition on this broker.  Who may move which offset: see the module."""
 
     __slots__ = (
         "_clock",
