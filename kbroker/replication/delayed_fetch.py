@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.base.ready_queue import ReadyQueue
 from kbroker._fast.log.fetch_target import enter, leave
 from kbroker._fast.log.log_fields import PurgatoryFields, RecordSource
@@ -56,6 +57,15 @@ class FetchPurgatory(PurgatoryFields):
         enter(fetch, fetch.sources)
         self._waiting[fetch] = None
         fetch.expire_after(self._loop, fetch.wait_ms)
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless a fetch waits at each partition that it names, or is done."""
+        for fetch in self._waiting:
+            assert all(fetch in source.waiting for source in fetch.sources), fetch
+        for source in self._marked:
+            assert all(fetch in self._waiting or fetch.done for fetch in source.waiting), source
 
     def mark(self, source: RecordSource) -> None:
         """Data came to `source`: look at its waiting fetches in this turn of the loop, or at once after it."""

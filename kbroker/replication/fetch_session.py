@@ -22,6 +22,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.log.fetch_target import FetchTarget
 from kbroker.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError
 
@@ -164,7 +165,16 @@ class FetchSessionCache:
         }
         session = FetchSession(session_id, uses_topic_ids, now_ms, keyed)
         self._sessions[session_id] = session
+        if CHECKED:
+            self.check_invariants()
         return session
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless each session has its id and partitions, and there is room for all."""
+        assert len(self._sessions) <= self._slots, (len(self._sessions), self._slots)
+        for session_id, session in self._sessions.items():
+            assert session_id == session.session_id != NO_SESSION, (session_id, session.session_id)
+            assert session.targets and 1 <= session.epoch <= MAX_EPOCH, (session_id, session.epoch)
 
     def _make_room(self, size: int, now_ms: int) -> bool:
         if len(self._sessions) < self._slots:

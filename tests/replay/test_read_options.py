@@ -197,3 +197,14 @@ def test_a_trigger_takes_its_share_of_each_partition(found: list[tuple[int, int]
     assert taken <= max(most, len(found)) + len(found)
     if sum(size for _, size in found) <= most:
         assert limited == end
+
+
+def test_topics_of_users_are_read_whatever_their_names_begin_with() -> None:
+    """Records of a topic such as `__mine` would be missing without a word, or a broker's own state be read."""
+    everything = log_options.parse({"path": "/data"})
+    assert everything.wants("orders")
+    assert everything.wants("__mine")
+    assert not everything.wants("__consumer_offsets")
+    assert not everything.wants("__cluster_metadata")
+    named = log_options.parse({"path": "/data", "topics": "__consumer_offsets"})
+    assert named.wants("__consumer_offsets")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
 
 NO_EXPIRY = -1
@@ -98,6 +99,14 @@ class OffsetTable:
             offsets.pop((topic, partition), None)
             if not offsets:
                 del self.pending[producer_id]
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError where a topic or a transaction is kept without offsets, or one is numbered twice."""
+        assert all(self.topics.values()) and all(self.pending.values()), (self.topics, self.pending)
+        numbers = [each.number for offsets in self.pending.values() for each in offsets.values()]
+        assert len(numbers) == len(set(numbers)) and max(numbers, default=0) <= self._written, numbers
 
     def has_pending(self, topic: str, partition: int) -> bool:
         """Whether an undecided transaction has written this offset."""
@@ -118,6 +127,8 @@ class OffsetTable:
                 if offset.committed is not None:
                     self._supersede(topic, partition, offset.number)
                     self._put(topic, partition, offset.committed)
+        if CHECKED:
+            self.check_invariants()
 
     def _supersede(self, topic: str, partition: int, number: int) -> None:
         """What open transactions wrote before `number` no longer counts, committed or aborted."""

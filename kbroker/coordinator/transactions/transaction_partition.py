@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.coordinator.runtime.shard import Shard
 from kbroker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from kbroker.coordinator.transactions.transaction_records import UnknownRecordError, parse_record
@@ -44,6 +45,14 @@ class TransactionPartition:
     def put(self, metadata: TransactionMetadata) -> None:
         """Take over what was written of a transactional id."""
         self.transactions[metadata.transactional_id] = metadata
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless what is being completed is known by its id."""
+        for transactional_id, metadata in self.transactions.items():
+            assert transactional_id == metadata.transactional_id, (self.index, transactional_id, metadata)
+        assert self.unmarked.keys() <= self.transactions.keys(), (self.index, self.unmarked)
 
     def replay(self, key: bytes | None, value: bytes | None, producer_id: int) -> None:
         """Apply a record of `__transaction_state`."""

@@ -27,6 +27,7 @@ from concurrent.futures import Executor
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.errors import KafkaError, NotLeaderOrFollowerError
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.open_files import SegmentFile
@@ -256,6 +257,20 @@ class LogCommitter:
             return
         self.requested_offset = end_offset
         self._schedule()
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless what is asked for lies behind what is durable, within the log."""
+        end = self._log.local.log_end_offset
+        assert self.durable_offset <= self.requested_offset <= end, (
+            self._log.topic_partition,
+            self.durable_offset,
+            self.requested_offset,
+            end,
+        )
+        waits = self.requested_offset > self.durable_offset
+        assert not waits or self._running or self._paused, f"{self._log.topic_partition}: an fsync that nobody begins"
 
     def holds(self, last_offset: int) -> bool:
         """Whether the batch that ends with `last_offset` must not be acknowledged yet."""
@@ -347,6 +362,8 @@ class LogCommitter:
             self._commits.on_durable(self._log)
         if self.requested_offset > self.durable_offset:
             self._schedule()
+        if CHECKED:
+            self.check_invariants()
 
     def _fail(self, error: OSError) -> None:
         log = self._log

@@ -16,8 +16,10 @@ import contextlib
 import logging
 from bisect import bisect_left, bisect_right
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.log.log_fields import EpochFields
 from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.storage.files.checkpoints import (
@@ -122,6 +124,8 @@ class LeaderEpochCache(EpochFields):
         """Notes that `epoch` begins at `start_offset`; nothing happens when it is the latest already."""
         if self._insert(epoch, start_offset):
             self.dirty = True
+        if CHECKED:
+            self.check_invariants()
 
     def found(self, info: BatchInfo) -> None:
         """Notes the epoch of a batch that was read from the log, in the order of the log.  Messages of older formats
@@ -174,6 +178,15 @@ class LeaderEpochCache(EpochFields):
     def _changed(self) -> None:
         self.latest_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
         self.dirty = True
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless epochs and their starts ascend."""
+        epochs, starts = self._epochs, self._starts
+        assert all(one < other for one, other in pairwise(epochs)), (self.path, epochs)
+        assert all(one < other for one, other in pairwise(starts)), (self.path, starts)
+        assert self.latest_epoch == (epochs[-1] if epochs else UNDEFINED_EPOCH), (self.path, self.latest_epoch, epochs)
 
     def moved_to(self, directory: str) -> None:
         """The file lies in another directory now, and is replaced with the next `write`; after `withdraw`."""

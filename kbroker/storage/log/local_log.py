@@ -18,8 +18,10 @@ import logging
 import random
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.log.log_fields import LocalLogFields
 from kbroker._fast.log.producer_table import ProducerBudget
 from kbroker.clock import Clock
@@ -338,6 +340,15 @@ class LocalLog(LocalLogFields):
                 )
             if not self.flush_failed:
                 self.recovery_point = max(self.recovery_point, min(end_offset, self.log_end_offset))
+        if CHECKED:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless the segments follow each other and the ends lie within them."""
+        bases = [segment.base_offset for segment in self.segments]
+        assert all(one < other for one, other in pairwise(bases)), (self.topic_partition, bases)
+        assert bases[-1] <= self.log_end_offset, (self.topic_partition, bases, self.log_end_offset)
+        assert self.recovery_point <= self.log_end_offset, (self.topic_partition, self.recovery_point)
 
     def wait_for_flushes(self) -> None:
         """Block until the flushes under way have ended; only where the loop does not run any more."""
@@ -412,6 +423,8 @@ class LocalLog(LocalLogFields):
         active.truncate_to(offset)
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
+        if CHECKED:
+            self.check_invariants()
         active.resize_indexes()
 
     def restart_at(self, offset: int) -> None:
@@ -427,6 +440,8 @@ class LocalLog(LocalLogFields):
             segment.delete_files()
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
+        if CHECKED:
+            self.check_invariants()
 
     def close(self) -> None:
         """Brings all files into their final form.  OSError when a flush failed before: that cannot be a clean end."""
