@@ -11,12 +11,16 @@ Answers of one connection leave in the order of its requests, since a pending on
 while another request is being served leaves behind that (`ReadyQueue`).
 """
 
+from kbroker._fast.base.checked cimport CHECKED
+
 
 cdef class Pending:
     """An answer that comes later; see the module."""
 
     cpdef int begin(self, object ctx) except -1:
         """Takes the request that this answers.  The connection calls it, once."""
+        if CHECKED:
+            assert self.ctx is None, "an answer to two requests"
         self.ctx = ctx
         if self.done:
             answer, self.kept = self.kept, None
@@ -56,6 +60,8 @@ cdef class Pending:
 
     cdef int release(self) except -1:
         """Nothing is answered here any more."""
+        if CHECKED:
+            assert not self.done, "two answers to one request"
         self.done = True
         if self.ctx is not None and self.ctx.waiting is self:
             self.ctx.waiting = None
