@@ -58,8 +58,8 @@ cdef class FetchRules:
 
     `versions`: those of the request's and the answer's fields.  `file_system`: the type of those files that are read
     here.  `read_partition(services, version, replica_id, committed, target, limit, first, reader)` reads a partition
-    alone: (its struct of the answer, whether the client must get that at once).  `reader`: where the client stands, None
-    where that does not matter.
+    alone: (its struct of the answer, whether the client must get that at once).  `reader`: where the client stands;
+    None where that does not matter.
     `compile_answer(version)` gives the answer's codec program.
     """
 
