@@ -90,12 +90,14 @@ class Asker(Client):
         partition = (topic.name, self.rng.randrange(topic.partitions))
         floor = self.judge.ledger(partition).committed_end
         row = request.ListOffsetsPartition(partition_index=partition[1], timestamp=-1)
+        sent_at = self.world.loop.time()
 
         def judge(answer: Any) -> None:
             if answer is not None:
                 found = answer.topics[0].partitions[0]
                 if found.error_code != 0:
-                    self._expect(self.world.tolerates(found.error_code, partition), found)
+                    excused = self.world.witness.excuses(found.error_code, partition, connection.node, sent_at)
+                    self._expect(excused and self.world.tolerates(found.error_code, partition), found)
                 else:
                     self._expect(found.offset >= floor or self.world.scale.nodes > 1, (found.offset, floor))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, ZooKeeperMember
-from kbroker.cluster.zookeeper.session import ConnectionLossError, SessionState, Watch
+from kbroker.cluster.zookeeper.session import ConnectionLossError, SessionState, Stat, Watch, Znode
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.replication.simulation.zookeeper_node import SlowSession
@@ -29,16 +30,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLUSTER_SCALE = Scale(nodes=3, requests=600, clients=(20, 110), aborts=0.003, old_formats=0.3)
+BETWEEN_SECONDS = 1e-6
 SESSION_MS = 6_000
 
 
 class ModelSession(SlowSession):
-    """What ZooKeeper tells comes to the process that the session is of."""
+    """What ZooKeeper tells comes to the process that the session is of, later and in the order in which it was so: an
+    answer before the events that it has asked for.
 
-    def __init__(self, ensemble: FakeEnsemble, rng: random.Random) -> None:
+    `amid(path)` is called when ZooKeeper has done what it was asked, and the answer is on its way."""
+
+    def __init__(self, ensemble: FakeEnsemble, rng: random.Random, amid: Callable[[str], None]) -> None:
         super().__init__(ensemble, lambda: rng.uniform(0.0002, 0.002))
         self._context = copy_context()
         self._has_lapsed = False
+        self._amid = amid
+        self._last_arrival = 0.0
+        self._losses = 0
+        """How often what was on its way was lost."""
 
     @property
     def is_there(self) -> bool:
@@ -68,12 +77,59 @@ class ModelSession(SlowSession):
         if self._has_lapsed:
             raise ConnectionLossError("the session is over")
 
+    def _arrives(self) -> float:
+        """When what ZooKeeper says now is here."""
+        self._last_arrival = max(
+            self._last_arrival + BETWEEN_SECONDS, asyncio.get_running_loop().time() + self._delay()
+        )
+        return self._last_arrival
+
+    async def _answered(self, session: int, path: str = "") -> None:
+        losses, left = self._losses, self._arrives() - asyncio.get_running_loop().time()
+        self._amid(path)
+        await asyncio.sleep(left)
+        if self._losses != losses or self.session_id != session or self._has_lapsed:
+            raise ConnectionLossError("the answer was lost")
+
+    async def get(self, path: str, watch: Watch | None = None) -> Znode:
+        session = self.session_id
+        found = await super().get(path, watch)
+        await self._answered(session, path)
+        return found
+
+    async def get_each(self, paths: Sequence[str]) -> list[Znode | None]:
+        session = self.session_id
+        found = await super().get_each(paths)
+        await self._answered(session)
+        return found
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
+        session = self.session_id
+        found = await super().exists(path, watch)
+        await self._answered(session, path)
+        return found
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        session = self.session_id
+        found = await super().children(path, watch)
+        await self._answered(session, path)
+        return found
+
     def _watch(self, watches: dict[str, list[tuple[FakeSession, Watch]]], path: str, watch: Watch | None) -> None:
         loop = asyncio.get_running_loop()
-        told = None if watch is None else lambda: loop.call_soon(watch, context=self._context)
-        super()._watch(watches, path, told)
+
+        def tell(losses: int) -> None:
+            if watch is not None and losses == self._losses:
+                watch()
+
+        def told() -> None:
+            loop.call_at(self._arrives(), tell, self._losses, context=self._context)
+
+        super()._watch(watches, path, None if watch is None else told)
 
     def _move(self, state: SessionState) -> None:
+        if state is not SessionState.CONNECTED:
+            self._losses += 1
         self._context.run(super()._move, state)
 
 
@@ -105,7 +161,7 @@ class Cluster(Several):
 
         async def begin() -> Broker:
             loop = self.loop
-            session = self.sessions[node] = ModelSession(self.ensemble, rng)
+            session = self.sessions[node] = ModelSession(self.ensemble, rng, lambda path: self.amid_call(node, path))
             failed = self._gave_up
             parts = MemberParts(
                 config,
@@ -127,6 +183,9 @@ class Cluster(Several):
 
         self.brokers[node] = await process.call(self.loop.create_task, begin())
         self.disks.watch(node, self.brokers[node])
+
+    def amid_call(self, node: int, path: str) -> None:
+        """ZooKeeper has done what a broker asked of it, which has yet to learn that."""
 
     async def crash(self, node: int) -> None:
         session = self.sessions.pop(node)

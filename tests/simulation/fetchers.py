@@ -181,7 +181,10 @@ class Fetcher(FetchLoop):
                     is_behind = row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and not world.is_led_by(
                         connection.node, partition
                     )
-                    if not (is_behind or world.tolerates(row.error_code, partition)):
+                    tolerated = world.tolerates(row.error_code, partition) and world.witness.excuses(
+                        row.error_code, partition, connection.node, sent_at
+                    )
+                    if not (is_behind or tolerated):
                         judge.fail(f"{name}: {partition} answers {ErrorCode(row.error_code).name}")
                     world.forget_leader(partition)
                     connection.abort()

@@ -28,6 +28,7 @@ EARLIEST, LATEST = -2, -1
 TAKING_PART = 0.15
 """The share of histories with such a client."""
 KEYS = 6
+MOST_SECONDS = 3.0
 SETTLE_SECONDS = 60.0
 PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS, EPOCHS, CREATE = 9, 11, 7, 2, 4, 7
 BATCH_BYTES = 61
@@ -229,6 +230,8 @@ class KeptLog(LogLife):
     def __init__(self, world: World, number: int) -> None:
         super().__init__(world, number)
         self.tombstone_ms = self.rng.choice((0, 500, 60_000))
+        self._keys = [b"k%d" % number for number in range(KEYS)]
+        self._next_key = KEYS
 
     def configs(self) -> dict[str, str]:
         return {
@@ -244,7 +247,12 @@ class KeptLog(LogLife):
         pairs: list[tuple[bytes, bytes | None]] = []
         for _ in range(rng.choice((1, 2, 5))):
             value = None if rng.random() < 0.2 else self.world.next_value(rng.choice((0, 2000)))
-            pairs.append((b"k%d" % rng.randrange(KEYS), value))
+            place = rng.randrange(KEYS)
+            pairs.append((self._keys[place], value))
+            if value is None and rng.random() < 0.4:
+                # Another key from now on: the tombstone stays the last of its own, for more than one pass.
+                self._keys[place] = b"k%d" % self._next_key
+                self._next_key += 1
         await self.write(pairs)
 
     async def read_back(self) -> None:
@@ -307,6 +315,8 @@ class ShortLog(LogLife):
         if kind < 0.5 or not self.end:
             values = [self.world.next_value(rng.choice((0, 800))) for _ in range(rng.choice((1, 2, 5)))]
             await self.write([(b"k", value) for value in values])
+            if rng.random() < 0.3:
+                await self._look_at_the_start()
         elif kind < 0.65:
             await self._look_below()
         elif kind < 0.8:
@@ -333,6 +343,13 @@ class ShortLog(LogLife):
                         f"begins at {start}: {each} is gone after {now - each.timestamp} ms, {behind} bytes follow"
                     )
             behind += each.size
+
+    async def _look_at_the_start(self) -> None:
+        """Some time after a record, which may be gone by now or not."""
+        await asyncio.sleep(self.rng.random() * min(self.retention_ms / 1000, MOST_SECONDS))
+        found = await self.offset_of(EARLIEST)
+        if found is not None:
+            self.begins(found[1])
 
     async def _look_below(self) -> None:
         offset = self.rng.randrange(self.end)

@@ -14,6 +14,7 @@ from tests.simulation.records import encode_batch
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
     from tests.simulation.judge import Partition
+    from tests.simulation.witness import Term
     from tests.simulation.world import World
 
 FIRST_PRODUCE_WITH_ZSTD = 7
@@ -26,6 +27,7 @@ OLD_SHARE = 0.12
 """The share of producers that know the message formats before record batches alone."""
 SLACK_SECONDS = 10.0
 """What an answer may take beside the wait for a commit."""
+TURMOIL_SLACK_SECONDS = 3.0
 PRODUCE_VERSIONS = (3, 7, 8, 9, 11, 12, 13)
 
 
@@ -40,6 +42,11 @@ class Sent:
     at: float
     """When it was sent for the first time."""
     again: bool = False
+    since: float = 0.0
+    """When it was sent last."""
+    term: Term | None = None
+    """Its leader's then."""
+    floor_of_term: int = 0
 
 
 @dataclass(slots=True)
@@ -78,6 +85,8 @@ class Producer(Client):
             self.pad = 35_000
         self.slow = rng.random() < 0.15
         self.timeout_ms = rng.choice(world.timeouts_ms)
+        # In turmoil disks are well.
+        self.slack_seconds = TURMOIL_SLACK_SECONDS if world.may_lead_twice and self.pad < 1000 else SLACK_SECONDS
         topic = rng.choice(list(world.topics.values()))
         self.partitions = [(topic.name, number) for number in range(topic.partitions)]
         if rng.random() < 0.5:
@@ -227,12 +236,16 @@ class Producer(Client):
             for name, members in by_topic.items()
         ]
         flat = [sent for members in by_topic.values() for sent in members]
+        witness, now = self.world.witness, self.world.loop.time()
+        for sent in flat:
+            sent.since, sent.term = now, witness.term(connection.node, sent.partition)
+            sent.floor_of_term = witness.floor(sent.term)
         connection.ask(
             request(acks=self.acks, timeout_ms=self.timeout_ms, topic_data=topics),
             self.version,
             lambda answer: self._answered(connection, flat, answer),
             is_answered=self.acks != 0,
-            allowed_seconds=self.timeout_ms / 1000 + SLACK_SECONDS,
+            allowed_seconds=self.timeout_ms / 1000 + self.slack_seconds,
         )
 
     def _answered(self, connection: ModelConnection, batches: list[Sent], answer: Any) -> None:
@@ -266,11 +279,15 @@ class Producer(Client):
                     committed=self.acks == -1,
                     certain=certain,
                 )
+                if not (sent.again or self.idempotent):
+                    self._witness(connection, sent, row.base_offset)
             elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_behind(sent):
                 self._is_in_doubt = True
             elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._may_have_lost_its_place(sent):
                 self._begin_anew(connection)
-            elif not self.world.tolerates(code, sent.partition):
+            elif not self.world.tolerates(code, sent.partition) or not self.world.witness.excuses(
+                code, sent.partition, connection.node, sent.since, self.acks
+            ):
                 self.judge.fail(f"{connection.name}: {sent.partition} answers {ErrorCode(code).name}")
             elif code in NOT_NOW and not self.idempotent:
                 self._unsettled.pop(sent, None)
@@ -285,3 +302,10 @@ class Producer(Client):
             if code in NOT_NOW:
                 self.world.forget_leader(sent.partition)
                 connection.abort()
+
+    def _witness(self, connection: ModelConnection, sent: Sent, base: int) -> None:
+        """What brokers have of a batch that is acknowledged, and was sent once."""
+        witness, last = self.world.witness, base + len(sent.values) - 1
+        witness.is_stored(connection.name, sent.partition, sent.term, sent.floor_of_term, base, len(sent.values))
+        if self.acks == -1:
+            witness.is_held(connection.name, sent.partition, last, sent.since)

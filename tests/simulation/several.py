@@ -12,6 +12,7 @@ from kbroker.schemas import wire
 from tests.simulation.client import IN_DOUBT, NOT_NOW
 from tests.simulation.replica_bytes import compare_bytes
 from tests.simulation.states import States
+from tests.simulation.witness import ClusterWitness
 from tests.simulation.world import Scale, World
 
 if TYPE_CHECKING:
@@ -37,7 +38,12 @@ class Several(World):
         super().__init__(seed, folder, scale)
         self._leaders: dict[Partition, int] = {}
         self.states = States(self)
-        self.loop.look = self.states.look
+        self.witness = ClusterWitness(self)
+        self.loop.look = self._look
+
+    def _look(self) -> None:
+        self.states.look()
+        self.witness.look()
 
     @abstractmethod
     def in_force(self, topic: str, number: int) -> InForce:
@@ -153,13 +159,21 @@ class Several(World):
     async def make_topics(self, request: Any) -> Any:
         """A controller whose session ends says UNKNOWN_SERVER_ERROR, as Kafka's does: the topics may be there then."""
         until = self.loop.time() + START_SECONDS
-        is_in_doubt = False
+        may_be_there: set[str] = set()
         while True:
             answer = await self.ask_anyone(request, 7)
-            codes = {ErrorCode.NOT_CONTROLLER} if answer is None else {row.error_code for row in answer.topics}
-            if is_in_doubt and codes <= {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+            told = {each.name: ErrorCode.NOT_CONTROLLER for each in request.topics}
+            if answer is not None:
+                told = {row.name: row.error_code for row in answer.topics}
+            is_there = {
+                name: code == 0 or (code == ErrorCode.TOPIC_ALREADY_EXISTS and name in may_be_there)
+                for name, code in told.items()
+            }
+            if all(is_there.values()):
                 return await self._with_ids(answer)
-            is_in_doubt = is_in_doubt or answer is None or ErrorCode.UNKNOWN_SERVER_ERROR in codes
+            codes = {code for name, code in told.items() if not is_there[name]}
+            in_doubt = (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR)
+            may_be_there.update(name for name, code in told.items() if answer is None or code in in_doubt)
             if not codes & {
                 ErrorCode.NOT_CONTROLLER,
                 ErrorCode.INVALID_REPLICATION_FACTOR,

@@ -20,7 +20,7 @@ from kbroker.replication.partition import Role
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 from tests.simulation.cluster import Cluster
-from tests.simulation.loop import Process
+from tests.simulation.loop import OUTSIDE, Process
 from tests.simulation.world import Scale
 
 TURMOIL_SCALE = Scale(
@@ -63,7 +63,7 @@ class Turmoil(Cluster):
         self.releases = {node: release if node == 1 else other for node in self.nodes}
         protocols = [PROTOCOL_VERSIONS[each] for each in self.releases.values()]
         self.has_old_formats = any(each.release[:2] < FIRST_WITH_BATCHES for each in protocols)
-        self.timeouts_ms = rng.choice(((20_000,), (20_000, 1_000, 100)))
+        self.timeouts_ms = rng.choice(((20_000,), (20_000, 1_000, 100), (100,)))
         self.has_topic_ids = all(each.release >= FIRST_WITH_TOPIC_IDS for each in protocols)
         self._asks_for_epochs = all(each.offset_for_leader_epoch > 0 for each in protocols)
         faults: tuple[Callable[[], Awaitable[None]], ...] = (
@@ -74,6 +74,8 @@ class Turmoil(Cluster):
         self._lag_ms = rng.choice(("500", "2000", "30000"))
         self._restarts: list[asyncio.Task[None]] = []
         self._elections: list[asyncio.Task[None]] = []
+        self._held_amid: dict[int, int] = {}
+        """After how many calls to ZooKeeper a broker that starts is held up; 0: at the one about its id."""
 
     def settings(self, node: int) -> dict[str, str]:
         values = super().settings(node)
@@ -228,9 +230,25 @@ class Turmoil(Cluster):
     async def _restart(self, node: int, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await self.may_return(node)
-        if self.rng.random() < 0.2:
+        kind = self.rng.random()
+        if kind < 0.15:
             self.loop.call_later(self.rng.choice((0.001, 0.1, 1.0)) * self.rng.random(), self._hold_up_start, node)
+        elif kind < 0.35:
+            self._held_amid[node] = self.rng.choice((0, self.rng.randint(1, 20)))
         await self.start(node)
+        self._held_amid.pop(node, None)
+
+    def amid_call(self, node: int, path: str) -> None:
+        """At a start: it may be held up while an answer is on its way, above all the one that says whether its id is
+        still taken."""
+        left = self._held_amid.get(node)
+        if left is None:
+            return
+        if left == 1 or (left == 0 and path == paths.broker(node)):
+            del self._held_amid[node]
+            self.loop.call_soon(self._hold_up_start, node, context=OUTSIDE.context())
+        elif left:
+            self._held_amid[node] = left - 1
 
     def _hold_up_start(self, node: int) -> None:
         """At times for longer than a start waits for its id."""

@@ -39,6 +39,7 @@ from tests.simulation.sockets import Network
 from tests.simulation.surroundings import surroundings
 from tests.simulation.topics import Topic, create_topics
 from tests.simulation.transactions.ledger import TransactionLedger
+from tests.simulation.witness import Witness
 
 MEMORY = Path("/dev/shm")
 PORT = 9092
@@ -114,6 +115,7 @@ class World:
         """When a broker was lost last."""
         self._value = 0
         self.disks = DiskFaults(self)
+        self.witness = Witness()
 
     # What clients ask
 
@@ -192,6 +194,7 @@ class World:
             "kbroker.fsync": rng.choice(("os", "commit")),
             "log.segment.bytes": rng.choice(("1048576", "1073741824")),
             "log.retention.check.interval.ms": rng.choice(("100", "1000", "300000")),
+            "log.initial.task.delay.ms": rng.choice(("0", "300", "30000")),
             "log.cleaner.backoff.ms": rng.choice(("50", "1000", "15000")),
             "socket.request.max.bytes": "200000",
             "queued.max.request.bytes": "200000" if self.is_large else rng.choice(("-1", "-1", "200000")),

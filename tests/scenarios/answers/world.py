@@ -28,6 +28,7 @@ from tests.simulation.fetchers import Fetcher, read_all
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.transactions.ending import judge_transactions
 from tests.simulation.transactions.ledger import TransactionLedger
+from tests.simulation.witness import Witness
 from tests.simulation.world import Scale, Topic
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class RealWorld:
         self.disks = SimpleNamespace(halting=())
         self.brokers: dict[int, Any] = {}
         """None can be looked into."""
+        self.witness = Witness()
         self.transaction_version = 0
         self.group_partitions = 50
         self.connections: list[ModelConnection] = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbroker.types import TopicPartition
-from tests.simulation.administration.lives import FOREVER, MIN_IN_SYNC
+from tests.simulation.administration.lives import MIN_IN_SYNC
+from tests.simulation.witness import holders, own_limits
 
 if TYPE_CHECKING:
     from tests.simulation.administration.lives import Life
@@ -15,28 +15,9 @@ if TYPE_CHECKING:
 def limits(world: World, life: Life, since: float, until: float) -> list[int]:
     """What `min.insync.replicas` may have been: of a topic without it, its leader's own; never more than there are
     replicas, as in Kafka."""
-    own = [int(world.setting(node, MIN_IN_SYNC) or 1) for node in world.nodes]
+    own = own_limits(world)
     found = life.settings[MIN_IN_SYNC].between(since, until)
     return sorted({min(each, life.replicas) for value in found for each in ((value,) if value else own)})
-
-
-def holders(world: World, life: Life, number: int, last_offset: int, since: float) -> list[int]:
-    """The brokers that have the record, or may have had it when it was acknowledged."""
-    found = []
-    for node in world.nodes:
-        if world.crashed_at.get(node, -FOREVER) >= since:
-            found.append(node)
-            continue
-        broker = world.brokers.get(node)
-        name = TopicPartition(life.name, number)
-        partition = None if broker is None else broker.services.replica_manager.hosted(name)
-        if partition is None:
-            # Where disks fail, it may be lost by now with its disk, and a broker halt for that.
-            if world.disks.take_part:
-                found.append(node)
-        elif partition.log.log_end_offset > last_offset:
-            found.append(node)
-    return found
 
 
 def judge_acknowledged(world: World, who: str, life: Life, number: int, last_offset: int, since: float) -> None:
@@ -45,7 +26,7 @@ def judge_acknowledged(world: World, who: str, life: Life, number: int, last_off
     if min(life.deletion_asked_at, life.moved_at) <= now:
         return  # They may be gone already.
     least = min(limits(world, life, since, now))
-    found = holders(world, life, number, last_offset, since)
+    found = holders(world, (life.name, number), last_offset, since)
     if len(found) < least:
         world.judge.fail(
             f"{who}: offset {last_offset} of {life.key}-{number} is acknowledged, and of brokers {found} only, where "
