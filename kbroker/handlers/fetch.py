@@ -45,6 +45,8 @@ FIRST_VERSION, FIRST_VERSION_OF_BATCHES, LAST_VERSION = 0, 4, 18
 FIRST_VERSION_WITH_REPLICA_STATE = schema("FetchRequest").first_version("replica_state")
 # From so many named partitions on, a fetch is served in slices of the loop's time (2,000 take some 2 ms).
 MANY_PARTITIONS = 2_000
+# Of those that this broker does not lead, each of which is looked for and refused in Python, so many take as long.
+MANY_REFUSED = 400
 STEP_PARTITIONS = 64
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -57,15 +59,15 @@ def handle_fetch(
     in a tagged field.
 
     A follower reads to the log end, and what it asks for tells how far it is (`Partition.follower_fetched`).  A fetch
-    that names more than MANY_PARTITIONS is served in slices of the loop's time, and rests between two looks.
+    that names more than MANY_PARTITIONS, or MANY_REFUSED that are not here, is served in slices of the loop's time, and
+    rests between two looks.
     """
     if ctx.api_version < FIRST_VERSION_OF_BATCHES:
         return handle_old_fetch(ctx, request)
     by_id = ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refuse(request, by_id, ErrorCode.UNKNOWN_SERVER_ERROR)
-    count = sum([len(topic.partitions) for topic in request.topics])
-    if count + sum([len(topic.partitions) for topic in request.forgotten_topics_data]) > MANY_PARTITIONS:
+    if _takes_long(ctx, request, by_id):
         return _fetch_many(ctx, request, by_id)
     targets = [_target(topic, partition, by_id) for topic in request.topics for partition in topic.partitions]
     plan = _plan(ctx, request, _named_once(targets), by_id)
@@ -76,6 +78,19 @@ def handle_fetch(
         for target in plan.targets:
             target.refusal = refuse(target)
     return _read(ctx, request, plan).start()
+
+
+def _takes_long(ctx: RequestContext, request: wire.FetchRequest, by_id: bool) -> bool:
+    count = sum([len(topic.partitions) for topic in request.topics])
+    if count + sum([len(topic.partitions) for topic in request.forgotten_topics_data]) > MANY_PARTITIONS:
+        return True
+    if count <= MANY_REFUSED:
+        return False
+    manager, refused = ctx.services.replica_manager, 0
+    for topic in request.topics:
+        led = manager.topics.get(manager.names.get(topic.topic_id, "") if by_id else topic.topic, {})
+        refused += sum([each.partition not in led for each in topic.partitions])
+    return refused > MANY_REFUSED
 
 
 def _plan(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbroker.schemas import wire
+from tests.simulation.bulk import Bulk
 from tests.simulation.client import Client
 from tests.simulation.doubters import Doubter
 from tests.simulation.fetchers import Fetcher
@@ -25,6 +26,8 @@ TRANSACTING = (0.0, 0.0, 0.0, 0.1, 0.3)
 """The chance that a producer has transactions, in the histories of which one is drawn."""
 DOUBTING = 0.25
 """The share in which one is not up to date."""
+BULKS = 4
+"""So many requests for much at once has a history whose work is measured."""
 METADATA_VERSIONS = (0, 1, 4, 5, 8, 9, 10, 12, 13)
 
 
@@ -138,5 +141,7 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     if rng.random() < DOUBTING:
         made.append(Doubter(world, "doubter", 12))
     made.extend(draw_lives(world))
+    if world.is_measured:
+        made.append(Bulk(world, "bulk", BULKS))
     only = world.scale.only
     return [client for number, client in enumerate(made) if only is None or number in only]

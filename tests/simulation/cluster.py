@@ -182,6 +182,7 @@ class Cluster(Several):
             return broker
 
         self.brokers[node] = await process.call(self.loop.create_task, begin())
+        process.serves = True
         self.disks.watch(node, self.brokers[node])
 
     def amid_call(self, node: int, path: str) -> None:

@@ -23,12 +23,13 @@ import random
 import select
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.base import monotonic
 from tests.simulation.disk import Disk
+from tests.simulation.work import SLOW_LOOK_NS, Budget, is_measured
 
 if TYPE_CHECKING:
     from tests.simulation.sockets import End, Network
@@ -54,13 +55,15 @@ class TooManyTurnsError(Exception):
 class Process:
     """What runs as one process: a broker from its start to its end, or the clients."""
 
-    __slots__ = ("alive", "backlog", "name", "number")
+    __slots__ = ("alive", "backlog", "name", "number", "serves")
 
     def __init__(self, name: str, number: int = 0) -> None:
         """`number`: its process id, where others ask for that."""
         self.name = name
         self.number = number
         self.alive = True
+        self.serves = False
+        """Whether it has clients, which wait for their turn."""
         self.backlog: list[asyncio.Handle | _Event] | None = None
         """What has to run once the process goes on; None while it is not held up."""
 
@@ -131,6 +134,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.first_error: BaseException | None = None
         self.rng = random.Random(seed)
         self.pace = Pace.drawn(self.rng)
+        self.budget: Budget | None = None
+        if is_measured(seed):
+            self.pace = replace(self.pace, look_ns=SLOW_LOOK_NS)
+            self.budget = Budget(self)
         self.trace = hashlib.blake2b(digest_size=16)
         self.disk = Disk()
         self.turns = 0
@@ -219,8 +226,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self._run_handle(next(in_order))
             elif isinstance(each, asyncio.Handle):
                 self._run_handle(each)
-            else:
+            elif self.budget is None:
                 network.read(each)
+            else:
+                self.budget.run(each.process, partial(network.read, each))
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
@@ -232,7 +241,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if process.backlog is not None:
             process.backlog.append(handle)
         elif process.alive and not handle.cancelled():
-            handle._run()
+            if self.budget is None:
+                handle._run()
+            else:
+                self.budget.run(process, handle._run)
 
     def _jump(self) -> None:
         """Go to the next moment at which something happens."""

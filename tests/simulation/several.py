@@ -70,6 +70,13 @@ class Several(World):
         self._leaders.clear()
         await super().crash(node)
 
+    def _check(self) -> None:
+        for each in self.connections:
+            process = self.processes.get(each.node)
+            if process is not None and process.backlog is not None:
+                each.nothing_was_answered()  # By one that is held up.
+        super()._check()
+
     def before_loss(self) -> None:
         self.states.look()
 

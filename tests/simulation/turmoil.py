@@ -74,6 +74,8 @@ class Turmoil(Cluster):
         self._lag_ms = rng.choice(("500", "2000", "30000"))
         self._restarts: list[asyncio.Task[None]] = []
         self._elections: list[asyncio.Task[None]] = []
+        self._held_starts: set[Process] = set()
+        """Those whose start is held up, which goes on by itself."""
         self._held_amid: dict[int, int] = {}
         """After how many calls to ZooKeeper a broker that starts is held up; 0: at the one about its id."""
 
@@ -107,7 +109,7 @@ class Turmoil(Cluster):
         self.network.heal()
         for node in self.nodes:
             process = self.processes.get(node)
-            if process is not None:
+            if process is not None and process not in self._held_starts:
                 self._release(node, process)
             if node in self.sessions:
                 self.sessions[node].notice()
@@ -163,7 +165,8 @@ class Turmoil(Cluster):
             if len(found) < len(isr) or not all(self.is_there(each) for each in isr):
                 return False
             known = self.judge.ledger((topic, number)).high_watermark
-            high = max(known, *(each.log.high_watermark for each in found))
+            # A leader that is gone may have committed more than anybody was told.
+            high = max(known, *(max(self.states.committed(each), each.log.high_watermark) for each in found))
             epochs = {each.log.latest_epoch for each in found}
             is_empty = any(each.role is Role.LEADER and each.log.log_end_offset == each.epoch_start for each in found)
             for each in found:
@@ -255,7 +258,8 @@ class Turmoil(Cluster):
         process = self.processes.get(node)
         if process is None or not process.runs or node in self.brokers:
             return
-        seconds = self.session_ms / 1000 + self.rng.choice((0.5, 4.0))
+        seconds = self.session_ms / 1000 + self.rng.choice((0.5, 4.0, 4.0))
+        self._held_starts.add(process)
         self.judge.note("broker %d is held up at its start for %.3f s", node, seconds)
         self.loop.hold(process)
         self.loop.call_later(seconds, self._release, node, process)

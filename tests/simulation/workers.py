@@ -148,6 +148,7 @@ class Workers(Several):
             self._throw_away(node, broker, has_power=True)
             return False
         self.brokers[node] = broker
+        process.serves = True
         if node == 1:
             broker.cache.subscribe(self._published)
             self.image = broker.cache.image
@@ -194,6 +195,7 @@ class Workers(Several):
                 each.may_be_closed = each.broker_stops = True
         self.states.look()
         process, broker = self.processes[node], self.brokers.pop(node)
+        process.serves = False
         broker.stopping.set()
         await process.call(self.loop.create_task, broker.stop())
         self.network.end_process(self.processes.pop(node))

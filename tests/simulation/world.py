@@ -23,6 +23,7 @@ from typing import Any
 
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
+from kbroker.records.codec_libraries import native_codecs_loaded
 from tests.simulation.administration.feature import Administration
 from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
@@ -40,6 +41,7 @@ from tests.simulation.surroundings import surroundings
 from tests.simulation.topics import Topic, create_topics
 from tests.simulation.transactions.ledger import TransactionLedger
 from tests.simulation.witness import Witness
+from tests.simulation.work import measured
 
 MEMORY = Path("/dev/shm")
 PORT = 9092
@@ -116,6 +118,7 @@ class World:
         self._value = 0
         self.disks = DiskFaults(self)
         self.witness = Witness()
+        self.is_measured = self.loop.budget is not None
 
     # What clients ask
 
@@ -312,6 +315,7 @@ class World:
             return broker
 
         self.brokers[node] = await process.call(self.loop.create_task, begin())
+        process.serves = True
         self.disks.watch(node, self.brokers[node])
 
     async def stop(self, node: int) -> None:
@@ -321,6 +325,7 @@ class World:
             each.may_be_closed = True
         self.stopped_at = self.loop.time()
         process, broker = self.processes.pop(node), self.brokers.pop(node)
+        process.serves = False
         broker.stopping.set()
         await process.call(self.loop.create_task, broker.stop())
         process.alive = False
@@ -408,6 +413,7 @@ def host_of(node: int) -> str:
 
 def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Outcome:
     """Runs one history.  ViolationError with what happened in it."""
+    native_codecs_loaded()  # Not with the first compressed batch of the process, which would go another way.
     folder = Path(tempfile.mkdtemp(prefix="kbroker-world-", dir=MEMORY if MEMORY.is_dir() else None))
     before = logging.root.manager.disable
     world = kind(seed, folder, scale or Scale())
@@ -418,7 +424,7 @@ def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Ou
     logging.getLogger().addHandler(defects)
     problem: BaseException | None = None
     try:
-        with surroundings(loop):
+        with surroundings(loop), measured(loop):
             asyncio.set_event_loop(loop)
             try:
                 loop.run_until_complete(asyncio.wait_for(world.run(), LIMIT_SECONDS))

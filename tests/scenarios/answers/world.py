@@ -155,6 +155,7 @@ class RealWorld:
         self.brokers: dict[int, Any] = {}
         """None can be looked into."""
         self.witness = Witness()
+        self.is_measured = False
         self.transaction_version = 0
         self.group_partitions = 50
         self.connections: list[ModelConnection] = []
