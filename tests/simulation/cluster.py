@@ -20,6 +20,7 @@ from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, ZooKeeperMember
 from kbroker.cluster.zookeeper.session import ConnectionLossError, SessionState, Stat, Watch, Znode
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+from kbroker.replication.replica_selector import RACK_AWARE
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.replication.simulation.zookeeper_node import SlowSession
 from tests.simulation.loop import Process
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 CLUSTER_SCALE = Scale(nodes=3, requests=600, clients=(20, 110), aborts=0.003, old_formats=0.3)
 BETWEEN_SECONDS = 1e-6
+WITH_RACKS = 0.3
+"""The share of histories in which consumers read from replicas near them."""
 SESSION_MS = 6_000
 
 
@@ -142,6 +145,8 @@ class Cluster(Several):
         self.sessions: dict[int, ModelSession] = {}
         self.session_ms = SESSION_MS
         self._contents: dict[tuple[str, int], tuple[bytes, InForce]] = {}
+        if self.rng.random() < WITH_RACKS:
+            self.racks = {node: f"rack-{min(node, 2)}" for node in self.nodes}
 
     def settings(self, node: int) -> dict[str, str]:
         values = super().settings(node)
@@ -149,6 +154,8 @@ class Cluster(Several):
         values["broker.id"] = str(node)
         values["zookeeper.connect"] = "model:2181"
         values["controlled.shutdown.enable"] = "false"
+        if self.racks:
+            values["broker.rack"], values["replica.selector.class"] = self.racks[node], RACK_AWARE
         values["min.insync.replicas"] = self.rng.choice(("1", "2"))
         values["replica.lag.time.max.ms"] = self.rng.choice(("500", "5000", "30000"))
         return values

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FIRST_FETCH_WITH_SESSIONS = 7
 FIRST_FETCH_OF_BATCHES = 4
+FIRST_FETCH_WITH_RACK = 11
 FIRST_FETCH_OF_WHOLE_MESSAGES = 3
 """Before, what a partition's answer may have is a hard limit, and a message that is longer is cut off."""
 FIRST_FETCH_OF_MAGIC_1 = 2
@@ -45,28 +46,40 @@ class Fetcher(FetchLoop):
         self.max_bytes = rng.choice((1, 3000, 1 << 20, 1 << 20))
         self.isolation = 0 if self.is_old else rng.choice((0, 1))
         self.slow = rng.random() < 0.2
+        self.rack = ""
+        """Where it stands, if that is to have it read from a nearer replica (KIP-392)."""
         topics = list(world.topics.values())
         if not world.has_topic_ids:
             self.version = min(self.version, LAST_FETCH_BY_NAME)
         partitions = [(topic.name, number) for topic in topics for number in range(topic.partitions)]
         chosen = rng.sample(partitions, rng.choice((1, 1, min(3, len(partitions)), len(partitions))))
         self.offsets: dict[Partition, int] = dict.fromkeys(sorted(chosen), 0)
+        if world.racks and self.version >= FIRST_FETCH_WITH_RACK and rng.random() < 0.7:
+            self.rack = rng.choice(list(world.racks.values()))
         self._here: list[Partition] = []
+        self._forgotten: list[Partition] = []
+        self._nearer: dict[Partition, int] = {}
+        """The replicas that leaders have named."""
         self._session = (0, -1)
         self._told: dict[Partition, int] = {}
 
     async def run(self) -> None:
         while self.requests > 0 and not self.world.writers_done:
             first = self.rng.choice(list(self.offsets))
-            node = await self.world.leader(first)
+            node = self._nearer.get(first) or await self.world.leader(first)
             connection = await self.connect(node)
             if connection is None:
+                self._nearer.clear()
                 self.world.forget_leader(first)
                 await self.try_later()
                 continue
             self._session = (0, 0 if self.sessions else -1)
             self._told = {}
-            self._here = [each for each in self.offsets if self.world.leads(node, each)]
+            self._here = [
+                each
+                for each in self.offsets
+                if (self.world.leads(node, each) if each not in self._nearer else self._nearer[each] == node)
+            ]
             if self._here:
                 await self._talk(connection)
             else:
@@ -83,6 +96,9 @@ class Fetcher(FetchLoop):
         request = wire.FetchRequest
         world, judge = self.world, self.judge
         session_id, epoch = self._session
+        self._forgotten = []
+        if epoch > 0 and len(self._here) > 1 and self.rng.random() < 0.15:
+            self._forgotten = [self._here.pop(self.rng.randrange(len(self._here)))]
         asked = {each: self.offsets[each] for each in self._here}
         changed = {each: at for each, at in asked.items() if epoch <= 0 or self._told.get(each) != at}
         self._told = asked
@@ -99,7 +115,7 @@ class Fetcher(FetchLoop):
         ]
         floors = {each: judge.ledger(each).committed_end for each in asked}
         # What is committed may belong to transactions that are under way.
-        is_bare = self._may_hide(world)
+        is_bare = self._may_hide(world) or any(each in self._nearer for each in asked)
         sent_at = world.loop.time()
         connection.ask(
             request(
@@ -110,6 +126,11 @@ class Fetcher(FetchLoop):
                 session_id=session_id,
                 session_epoch=epoch,
                 topics=topics,
+                forgotten_topics_data=[
+                    request.ForgottenTopic(topic=name, topic_id=world.topics[name].topic_id, partitions=[number])
+                    for name, number in self._forgotten
+                ],
+                rack_id=self.rack,
             ),
             self.version,
             lambda answer: self._answered(connection, asked, floors, sent_at, answer),
@@ -186,8 +207,13 @@ class Fetcher(FetchLoop):
                     )
                     if not (is_behind or tolerated):
                         judge.fail(f"{name}: {partition} answers {ErrorCode(row.error_code).name}")
+                    self._nearer.pop(partition, None)
                     world.forget_leader(partition)
                     connection.abort()
+                    continue
+                if row.preferred_read_replica >= 0:
+                    failed = True
+                    self._go_nearer(connection, partition, row)
                     continue
                 try:
                     batches = list(read_batches(row.records))
@@ -207,7 +233,7 @@ class Fetcher(FetchLoop):
         if not found and not failed:
             behind = {each: end for each, end in floors.items() if end > asked[each]}
             # The next leader learns late what is committed.
-            in_doubt = world.may_lose_leaders or self._may_hide(world)
+            in_doubt = world.may_lose_leaders or self._may_hide(world) or any(each in self._nearer for each in asked)
             if behind and not in_doubt:
                 judge.fail(f"{name}: nothing from {asked}, where {behind} was committed before it was asked")
             stops = connection.broker_stops or connection.node in world.disks.halting
@@ -215,6 +241,14 @@ class Fetcher(FetchLoop):
                 judge.fail(
                     f"{name}: an empty answer after {world.loop.time() - sent_at:.6f} s of {self.max_wait_ms} ms"
                 )
+
+    def _go_nearer(self, connection: ModelConnection, partition: Partition, row: Any) -> None:
+        """A leader sends a consumer to a replica in its rack, and gives it no records."""
+        nearer = row.preferred_read_replica
+        if self.world.racks.get(nearer) != self.rack or nearer == connection.node or row.records:
+            self.judge.fail(f"{connection.name} of {self.rack} is sent to broker {nearer} for {partition}: {row}")
+        self._nearer[partition] = nearer
+        connection.abort()
 
 
 async def read_all(

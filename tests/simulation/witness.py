@@ -18,7 +18,7 @@ from kbroker.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-        from tests.simulation.judge import Partition
+    from tests.simulation.judge import Partition
     from tests.simulation.several import Several
     from tests.simulation.world import World
 

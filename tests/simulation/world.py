@@ -34,6 +34,7 @@ from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.leftovers import leftovers
 from tests.simulation.log_life import LogLife
 from tests.simulation.loop import OUTSIDE, NothingToDoError, Process, SimulatedLoop
+from tests.simulation.lost_store import lose_store
 from tests.simulation.reading_back import read_back
 from tests.simulation.scale import Outcome, Scale
 from tests.simulation.sockets import Network
@@ -118,6 +119,8 @@ class World:
         self._value = 0
         self.disks = DiskFaults(self)
         self.witness = Witness()
+        self.racks: dict[int, str] = {}
+        """Where brokers stand, if consumers are to read from the nearest."""
         self.is_measured = self.loop.budget is not None
 
     # What clients ask
@@ -361,10 +364,14 @@ class World:
 
     async def stop_all(self) -> None:
         """The end of the history, at times behind another start."""
-        if self.rng.random() < 0.3:
+        kind = self.rng.random()
+        if kind < 0.35:
             await self.stop(1)
-            await self.start(1)
-            await read_back(self)
+            if kind < 0.05:
+                await lose_store(self)
+            else:
+                await self.start(1)
+                await read_back(self)
         await self.stop(1)
 
     async def make_topics(self, request: Any) -> Any:

@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,16 @@ from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition, random_uuid
 from tests.cleaner.logs import clean, put
 from tests.cleaner.logs import config as compacted
-from tests.storage.batches import UNSYNCED_FILES, HandClock, UnsyncedFiles, append, batch, open_log, read_all
+from tests.storage.batches import (
+    UNSYNCED_FILES,
+    HandClock,
+    UnsyncedFiles,
+    append,
+    batch,
+    environment,
+    open_log,
+    read_all,
+)
 from tests.storage.moves import Inline, Storage, records_of
 
 TP = TopicPartition("orders", 0)
@@ -295,6 +305,43 @@ def test_a_crash_before_old_segments_are_renamed_leaves_a_log_without_holes(tmp_
         log.maybe_increment_log_start_offset(30)
         assert [offset for offset, _ in read_all(log)] == list(range(30, 40))
         again.shutdown()
+
+
+class NotingNames(UnsyncedFiles):
+    """Knows which names of a directory a power cut would leave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.durable: set[str] = set()
+
+    def fsync_directory(self, path: str) -> None:
+        self.durable = {each.name for each in Path(path).iterdir()}
+
+
+@pytest.mark.parametrize("delay_ms", [0, 60_000])
+def test_the_name_that_tells_where_an_emptied_log_goes_on_is_durable_before_old_ones_go(
+    tmp_path: Path, delay_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut behind the retention of all records would leave a log that begins at 0: its offsets came again."""
+    files = NotingNames()
+    log = open_log(tmp_path / "orders-0", replace(CONFIG, file_delete_delay_ms=delay_ms), env=environment(files=files))
+    for _ in range(5):
+        append(log, batch([b"v"]))
+    log.roll()
+    active = Path(log.local.segments.active.path).name
+    renamed: list[bool] = []
+    rename = LogSegment.rename_suffix
+
+    def noted(segment: LogSegment, suffix: str) -> None:
+        renamed.append(active in files.durable)
+        rename(segment, suffix)
+
+    monkeypatch.setattr(LogSegment, "rename_suffix", noted)
+    files.durable.clear()  # The thread that flushes behind a roll has not come to it.
+    log.maybe_increment_log_start_offset(log.log_end_offset)
+    log.local.finish_removals()
+    assert renamed and all(renamed)
+    log.close()
 
 
 def test_the_next_sweep_comes_when_the_first_deletion_is_due() -> None:

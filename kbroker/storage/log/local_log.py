@@ -364,7 +364,8 @@ class LocalLog(LocalLogFields):
         if not gone:
             return
         self.segments = self.segments.without(gone)
-        removal = SegmentRemoval(self, gone)
+        is_empty = len(self.segments) == 1 and self.segments.active.size == 0
+        removal = SegmentRemoval(self, gone, self.sync_directory if is_empty else None)
         soon = self.environment.soon
         if soon is None or self.config.file_delete_delay_ms <= 0:
             self._finish(removal, self.config.file_delete_delay_ms)

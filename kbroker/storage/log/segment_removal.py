@@ -1,8 +1,9 @@
 """Segments that have left a log: renamed at once, unlinked after `file.delete.delay.ms`, both away from the loop.
 
 The oldest is renamed first, so that a crash in between leaves a log without holes: retention then takes the rest away
-once more.  Before a name may be given again, or the directory gets another, the loop does what a thread has not come to
-(`finish`).
+once more.  Where nothing but an empty segment stays, its name is all that tells where the log goes on: that is made
+durable first, or a power cut could leave neither, and the log would begin at 0 again.  Before a name may be given
+again, or the directory gets another, the loop does what a thread has not come to (`finish`).
 """
 
 from __future__ import annotations
@@ -46,11 +47,15 @@ class SegmentRemoval:
     Thousands of these wait when much is deleted at once, so they are made of little that the collector looks at.
     """
 
-    __slots__ = ("_log", "_renamed", "_segments", "_suffix")
+    __slots__ = ("_log", "_renamed", "_segments", "_suffix", "_sync_names")
 
-    def __init__(self, log: ShortenedLog, segments: Iterable[LogSegment]) -> None:
+    def __init__(
+        self, log: ShortenedLog, segments: Iterable[LogSegment], sync_names: Callable[[], None] | None = None
+    ) -> None:
+        """`sync_names`: makes the names of what stays durable, where that has to be before the first is renamed."""
         self._log = log
         self._segments = list(segments)
+        self._sync_names = sync_names
         self._renamed = 0
         self._suffix = retired_suffix()
 
@@ -66,6 +71,9 @@ class SegmentRemoval:
                 if self._renamed == len(self._segments):
                     return
                 try:
+                    if self._sync_names is not None:
+                        self._sync_names()
+                        self._sync_names = None
                     self._segments[self._renamed].rename_suffix(self._suffix)
                 except OSError:
                     del self._segments[self._renamed :]

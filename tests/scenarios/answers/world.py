@@ -156,6 +156,7 @@ class RealWorld:
         """None can be looked into."""
         self.witness = Witness()
         self.is_measured = False
+        self.racks: dict[int, str] = {}
         self.transaction_version = 0
         self.group_partitions = 50
         self.connections: list[ModelConnection] = []
