@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbroker.replication.metadata_rebuild import plan, survey, write
+from kbroker.startup.metadata_rebuild import plan, survey, write
 from kbroker.storage.directories.log_dirs import describe, open_directories
 from kbroker.storage.files.filesystem import FileSystem
 from tests.simulation.disk import METADATA

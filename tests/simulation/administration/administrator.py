@@ -261,7 +261,9 @@ class Administrator(Client):
 
     def _wait_for(self, code: int | None, what: str, begins: float) -> None:
         """The change may be asked for again, if the time for it is not over."""
-        if code is not None and not (code in NOT_YET and self.world.scale.nodes > 1):
+        # Where the last disk has failed there is nobody to have it.
+        is_full = code == ErrorCode.INVALID_REPLICATION_FACTOR and self.world.disks.may_hang_up(1)
+        if code is not None and not (is_full or (code in NOT_YET and self.world.scale.nodes > 1)):
             self.judge.fail(f"{self.name}: {what}: {ErrorCode(code).name}")
         if self.world.loop.time() - begins > PATIENCE_SECONDS:
             self.judge.fail(f"{self.name}: {what} in {PATIENCE_SECONDS} s")
