@@ -153,7 +153,7 @@ class ChangingFetcher(ChangingClient, FetchLoop):
         life, number = place
         now = self.world.loop.time()
         by_name = self.by_name
-        is_another = by_name and len(self.topic(life.name).between(self._since.get(place, sent_at), now)) > 1
+        is_another = by_name and self.topic(life.name).between(self._since.get(place, sent_at), now) != [life]
         out_of_range = code == ErrorCode.OFFSET_OUT_OF_RANGE and (is_another or self.world.may_lose_leaders)
         if not out_of_range and not self.tolerates(code, place, sent_at, now, by_name=by_name):
             self.judge.fail(f"{connection.name}: {life.key}-{number} answers {ErrorCode(code).name} {self.story(life)}")
