@@ -72,12 +72,8 @@ async def ends(parts: Parts, parameters: Parameters) -> Value:
     found: list[int | None] = []
     for index in range(min(len(image.partitions), MOST_PARTITIONS)):
         partition = led.get(index)
-        found.append(None if partition is None else _end(partition.log, is_committed=is_committed))
+        found.append(None if partition is None else partition.log.consumer_bound(is_committed))
     return partial(Ends, image.name, len(image.partitions), found)
-
-
-def _end(log: UnifiedLog, *, is_committed: bool) -> int:
-    return log.last_stable_offset if is_committed else log.high_watermark
 
 
 def _topic(parts: Parts, parameters: Parameters) -> TopicImage:
@@ -102,7 +98,7 @@ async def messages(parts: Parts, parameters: Parameters) -> Value:
         raise NotThereError(f"topic {topic} has no partition {index}")
     log = parts.services.replica_manager.partition(topic, index).log
     is_committed = parameters.choice("committed", ("no", "yes")) == "yes"
-    end = _end(log, is_committed=is_committed)
+    end = log.consumer_bound(is_committed)
     start, stop, newest = await _range(log, parameters, end, SEARCHED_OFFSETS if needle else count)
     wanted = Wanted(
         topic,

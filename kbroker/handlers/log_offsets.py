@@ -214,7 +214,7 @@ def _find_offset(
         # A broker, or a tool that stands in for one, sees what is not committed yet.
         bound = log.log_end_offset
     else:
-        bound = log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.high_watermark
+        bound = log.consumer_bound(request.isolation_level == READ_COMMITTED)
     with_epoch = ctx.api_version >= FIRST_VERSION_WITH_LEADER_EPOCH
     refusal = ErrorCode.NONE
     if request.replica_id == CONSUMER_REPLICA_ID and partition.high_watermark_lags:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.log.replica_fields import FollowerFields
 
 UNKNOWN_OFFSET = -1
@@ -26,23 +25,6 @@ class Follower(FollowerFields):
         self.caught_up_at = caught_up_at
         self.fetched_at = NOT_YET
         self.leader_end = UNKNOWN_OFFSET
-
-    def fetched(self, fetch_offset: int, log_start_offset: int, leader_end: int, now: float) -> bool:
-        """A fetch: the follower has everything before `fetch_offset`.  Whether that is news."""
-        if fetch_offset >= leader_end:
-            self.caught_up_at = max(self.caught_up_at, now)
-        elif fetch_offset >= self.leader_end >= 0:
-            self.caught_up_at = max(self.caught_up_at, self.fetched_at)
-        is_news = (fetch_offset, log_start_offset) != (self.log_end_offset, self.log_start_offset)
-        self.log_end_offset = fetch_offset
-        self.log_start_offset = log_start_offset
-        self.leader_end = leader_end
-        if CHECKED:
-            assert self.fetched_at <= now, "time goes back"
-            assert self.caught_up_at <= now, "caught up at a time to come"
-            assert fetch_offset >= 0, fetch_offset
-        self.fetched_at = now
-        return is_news
 
     def lag_seconds(self, leader_end: int, now: float) -> float:
         """For how long it has not been caught up; 0 while it has all."""

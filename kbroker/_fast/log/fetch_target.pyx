@@ -60,14 +60,18 @@ cdef PartitionFields partition_to_read(FetchTarget target, dict topics, dict nam
     """Its partition, whose name it has then; None where that is not led here as the client says, or where epochs are
     compared."""
     cdef object name
-    if target.last_fetched_epoch >= 0 or target.max_bytes < 0 or target.refusal != 0:
+    cdef PartitionFields partition
+    if target.max_bytes < 0 or target.refusal != 0:
         return None
     if by_id:
         name = names.get(target.topic_id)
         if name is None:
             return None
         target.topic = name
-    return led_partition(topics.get(target.topic), target.index, target.current_leader_epoch)
+    partition = led_partition(topics.get(target.topic), target.index, -1)
+    if partition is None or not is_plain_read(partition, target.current_leader_epoch, target.last_fetched_epoch):
+        return None
+    return partition
 
 
 cpdef bint is_enough(int64_t size, int64_t min_bytes, int64_t max_wait_ms, bint may_wait, bint urgent,

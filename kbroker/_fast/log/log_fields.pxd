@@ -140,9 +140,28 @@ cdef inline int after_append(PartitionFields partition) except -1:
     return 0
 
 
+# What a client may read.
+
+cdef inline int64_t last_stable_offset(LogFields log) except? -1:
+    """The first offset of the oldest open transaction where that lies below the high watermark, else that."""
+    if log.producer_state_.first_unstable_offset is None:
+        return log.high_watermark
+    return min(log.high_watermark, max(<int64_t> log.producer_state_.first_unstable_offset, log.log_start_offset))
+
+
+cdef inline int64_t consumer_bound(LogFields log, bint committed) except? -1:
+    """Up to where a consumer may read; `committed`: no records of open transactions."""
+    return last_stable_offset(log) if committed else log.high_watermark
+
+
+cdef inline bint is_leader_known(PartitionFields partition, int32_t leader_epoch) noexcept:
+    """Whether the partition is led in the epoch that a client names; -1: it names none."""
+    return leader_epoch == -1 or leader_epoch == partition.leader_epoch
+
+
 cdef inline PartitionFields led_partition(object led, int32_t index, int32_t leader_epoch):
     """A partition of those `led` of a topic, if its leader is the one that the client knows; else None."""
     cdef PartitionFields partition = None if led is None else (<dict?> led).get(index)
-    if partition is None or (leader_epoch != -1 and leader_epoch != partition.leader_epoch):
+    if partition is None or not is_leader_known(partition, leader_epoch):
         return None
     return partition

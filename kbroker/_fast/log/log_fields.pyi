@@ -59,6 +59,9 @@ class LogFields:
     space_guard: Any
     leader_epoch_cache: Any
     producer_state: Any
+    @property
+    def last_stable_offset(self) -> int: ...
+    def consumer_bound(self, committed: bool) -> int: ...
     def maybe_increment_high_watermark(self, offset: int) -> bool: ...
 
 class PurgatoryFields:

@@ -101,6 +101,15 @@ cdef class LocalLogFields:
 cdef class LogFields:
     """Of `UnifiedLog`."""
 
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where a consumer may read that wants no records of open transactions."""
+        return last_stable_offset(self)
+
+    def consumer_bound(self, bint committed) -> int:
+        """Up to where a consumer may read; `committed`: no records of open transactions."""
+        return consumer_bound(self, committed)
+
     def maybe_increment_high_watermark(self, int64_t offset) -> bool:
         """Moves the high watermark up to `offset`, at most to the log end.  True when it moved."""
         return raise_high_watermark(self, offset)

@@ -10,7 +10,8 @@ cdef class FollowerFields:
     cdef public double fetched_at
     cdef public double caught_up_at
 
-    cpdef bint asks_again(self, int64_t fetch_offset, int64_t log_start_offset, double now) noexcept
+    cdef bint _note(self, int64_t fetch_offset, int64_t log_start_offset, int64_t leader_end, double now) except -1
+    cpdef bint asks_again(self, int64_t fetch_offset, int64_t log_start_offset, double now) except -1
 
 
 cdef class FollowedFields:

@@ -10,6 +10,7 @@ class FollowerFields:
     leader_end: int
     fetched_at: float
     caught_up_at: float
+    def fetched(self, fetch_offset: int, log_start_offset: int, leader_end: int, now: float) -> bool: ...
     def asks_again(self, fetch_offset: int, log_start_offset: int, now: float) -> bool: ...
 
 class FollowedFields:

@@ -6,19 +6,38 @@ come, that is a few comparisons for each.
 
 from libc.stdint cimport int32_t, int64_t
 
+from kbroker._fast.base.checked cimport CHECKED
 from kbroker._fast.log.log_fields cimport LogFields, PartitionFields
 
 
 cdef class FollowerFields:
     """Of `Follower`.  `leader_end`: the leader's log end at its last fetch, at `fetched_at`."""
 
-    cpdef bint asks_again(self, int64_t fetch_offset, int64_t log_start_offset, double now) noexcept:
-        """`Follower.fetched` at the leader's end, where that is no news; else False, and nothing is noted."""
+    def fetched(self, int64_t fetch_offset, int64_t log_start_offset, int64_t leader_end, double now) -> bool:
+        """A fetch: the follower has everything before `fetch_offset`.  Whether that is news."""
+        return self._note(fetch_offset, log_start_offset, leader_end, now)
+
+    cdef bint _note(self, int64_t fetch_offset, int64_t log_start_offset, int64_t leader_end, double now) except -1:
+        cdef bint is_news = fetch_offset != self.log_end_offset or log_start_offset != self.log_start_offset
+        if fetch_offset >= leader_end:
+            self.caught_up_at = max(self.caught_up_at, now)
+        elif fetch_offset >= self.leader_end >= 0:
+            self.caught_up_at = max(self.caught_up_at, self.fetched_at)
+        self.log_end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
+        self.leader_end = leader_end
+        if CHECKED:
+            assert self.fetched_at <= now, "time goes back"
+            assert self.caught_up_at <= now, "caught up at a time to come"
+            assert fetch_offset >= 0, fetch_offset
+        self.fetched_at = now
+        return is_news
+
+    cpdef bint asks_again(self, int64_t fetch_offset, int64_t log_start_offset, double now) except -1:
+        """`fetched` at the leader's end, where that is no news; else False, and nothing is noted."""
         if fetch_offset != self.log_end_offset or log_start_offset != self.log_start_offset:
             return False
-        self.caught_up_at = max(self.caught_up_at, now)
-        self.leader_end = fetch_offset
-        self.fetched_at = now
+        self._note(fetch_offset, log_start_offset, fetch_offset, now)
         return True
 
 

@@ -6,27 +6,24 @@ plain by its form (of a follower, with tagged fields or partitions to forget, on
 partition named twice, bytes too many or too few) is left to the handler as a whole, and nothing has been changed.
 """
 
-cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint64_t
 
-from kbroker._fast.base.cursor cimport Cursor, cursor_init, cursor_left, cursor_uvarint
 from kbroker._fast.base.monotonic cimport now_ns
-from kbroker._fast.log.fetch_target cimport FetchTarget
+from kbroker._fast.log.fetch_target cimport FetchTarget, is_plain_read
 from kbroker._fast.log.log_fields cimport PartitionFields, led_partition
-from kbroker._fast.net.direct cimport DirectAnswers, Topic, read_size, read_topic
+from kbroker._fast.net.direct cimport DirectAnswers, Topic
 from kbroker._fast.net.pending cimport DelayedFetch
 from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
 from kbroker._fast.requests.fetch_rows cimport (
     FINAL_EPOCH,
-    LEAST_ROW_BYTES,
     NO_SESSION,
-    FetchHead,
     FetchRow,
+    FetchRows,
     Found,
-    read_head,
-    read_row,
-    read_tail,
+    begin_fetch,
+    begins_topic,
+    next_row,
 )
 from kbroker._fast.requests.targets_read cimport TargetsRead
 
@@ -54,116 +51,101 @@ cdef class FastFetch(DirectAnswers):
 
     cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
         """The answer; a `Pending` while there is too little."""
-        cdef Cursor cursor
-        cdef FetchHead head
-        cursor_init(&cursor, data, size)
+        cdef FetchRows rows
         if not self.rules.layout.first <= version <= self.rules.layout.last:
             return None
         if version >= self.rules.layout.racks and services.replica_manager.selector is not None:
             return None     # where the client stands is written behind the topics
-        if not read_head(&cursor, &self.rules.layout, version, &head):
+        if not begin_fetch(&rows, &self.rules.layout, version, data, size):
             return None
-        if head.session_id == NO_SESSION and head.session_epoch == FINAL_EPOCH:
-            return self._answer_rows(services, version, correlation_id, data, size, &cursor, &head)
-        return self._answer_session(services, version, correlation_id, &cursor, &head)
+        if rows.head.session_id == NO_SESSION and rows.head.session_epoch == FINAL_EPOCH:
+            return self._answer_rows(services, correlation_id, data, size, &rows)
+        return self._answer_session(services, correlation_id, &rows)
 
     # Without a session
 
-    cdef object _answer_rows(self, object services, int version, int correlation_id, const uint8_t* data,
-                             Py_ssize_t size, Cursor* cursor, const FetchHead* head):
+    cdef object _answer_rows(self, object services, int correlation_id, const uint8_t* data, Py_ssize_t size,
+                             FetchRows* rows):
         cdef DelayedRows fetch
-        cdef Cursor topics = cursor[0]
-        cdef FetchAnswer answer = self.read_rows(services, version, correlation_id, cursor, head, None)
+        cdef FetchAnswer answer = self.read_rows(services, correlation_id, rows, None)
         if answer is None:
             return None
-        if answer.has_enough(head.max_wait_ms, False):
+        if answer.has_enough(rows.head.max_wait_ms, False):
             return answer.end()
         fetch = DelayedRows.__new__(DelayedRows)
         fetch.purgatory = services.replica_manager.purgatory
         fetch.sources = answer.all_waiting()
-        fetch.wait_ms = head.max_wait_ms
+        fetch.wait_ms = rows.head.max_wait_ms
         fetch.path = self
-        fetch.version = version
+        fetch.version = rows.version
         fetch.correlation_id = correlation_id
-        fetch.names = self._names(services.replica_manager, version, &topics)
         fetch.request = PyBytes_FromStringAndSize(<const char*> data, size)
-        fetch.until_ns = now_ns() + <uint64_t> head.max_wait_ms * 1000000
+        fetch.until_ns = now_ns() + <uint64_t> rows.head.max_wait_ms * 1000000
+        begin_fetch(rows, &self.rules.layout, rows.version, data, size)
+        fetch.names = self._names(services.replica_manager, rows)
         return fetch
 
-    cdef list _names(self, object manager, int version, Cursor* cursor):
+    cdef list _names(self, object manager, FetchRows* rows):
         """The names of the topics of a plain request: one that has gone by the end of the wait is answered by name."""
-        cdef bint flexible = version >= self.rules.layout.flexible
         cdef list names = []
-        cdef Topic topic
-        cdef FetchRow row
-        for _ in range(read_size(cursor, flexible)):
-            read_topic(cursor, flexible, version >= self.rules.layout.topic_ids, &topic)
-            names.append(self.topic_name(&topic, manager))
-            for _ in range(read_size(cursor, flexible)):
-                read_row(cursor, &self.rules.layout, version, &row)
-            if flexible:
-                cursor_uvarint(cursor)
+        while next_row(rows) > 0:
+            if begins_topic(rows):
+                names.append(self.topic_name(&rows.topic, manager))
         return names
 
-    cdef FetchAnswer read_rows(self, object services, int version, int correlation_id, Cursor* cursor,
-                               const FetchHead* head, list names):
-        """The answer to the topics behind the head, but for its end; None for a request that is not plain.
+    cdef FetchAnswer read_rows(self, object services, int correlation_id, FetchRows* rows, list names):
+        """The answer to the rows, but for its end; None for a request that is not plain.
 
         `names`: of the topics, where they are known already.
         """
         global fetches
-        cdef bint flexible = version >= self.rules.layout.flexible
-        cdef FetchAnswer answer = FetchAnswer.__new__(FetchAnswer)
-        cdef Py_ssize_t topics = read_size(cursor, flexible)
-        cdef Py_ssize_t number
-        if not 0 < topics <= cursor_left(cursor):
+        cdef FetchAnswer answer
+        cdef object manager = services.replica_manager
+        cdef object name = None
+        cdef object led = None
+        cdef Py_ssize_t topics = rows.topics
+        cdef int more
+        if topics == 0:
             return None
+        answer = FetchAnswer.__new__(FetchAnswer)
         answer.rules = self.rules
         answer.services = services
-        answer.version = version
+        answer.version = rows.version
         answer.replica_id = -1
         answer.written_at_once = True
-        answer.set_limits(head)
+        answer.set_limits(&rows.head)
         answer.begin(correlation_id, NO_SESSION, topics)
         fetches += 1
         self.named = None
         self.rows_left = MOST_ROWS
         self.alone_left = MOST_ALONE
-        for number in range(topics):
-            if not self._read_topic(answer, version, cursor, topics == 1, None if names is None else names[number]):
+        while True:
+            more = next_row(rows)
+            if more <= 0:
+                return answer if more == 0 else None
+            if begins_topic(rows):
+                name = self.topic_name(&rows.topic, manager)
+                led = manager.topics.get(name)
+                if name is None:
+                    if not rows.topic.is_id:
+                        return None     # no text
+                    if names is not None:
+                        name = names[topics - rows.topics - 1]
+                if not self._begin_topic(answer, rows, name, topics == 1):
+                    return None
+            if not self._read_partition(answer, &rows.topic, name, led, &rows.row):
                 return None
-        return answer if read_tail(cursor, &self.rules.layout, version) else None
+            if rows.rows == 0:
+                answer.end_topic()
 
-    @cython.nonecheck(True)
-    cdef bint _read_topic(self, FetchAnswer answer, int version, Cursor* cursor, bint is_only, object name) except -1:
-        cdef bint flexible = version >= self.rules.layout.flexible
-        cdef object manager = answer.services.replica_manager
-        cdef object known, led
-        cdef Topic topic
-        cdef FetchRow row
-        cdef Py_ssize_t rows
-        if not read_topic(cursor, flexible, version >= self.rules.layout.topic_ids, &topic):
+    cdef bint _begin_topic(self, FetchAnswer answer, const FetchRows* rows, object name, bint is_only) except -1:
+        if not is_only and not self._is_new(id_of(&rows.topic) if name is None else name):
             return False
-        known = self.topic_name(&topic, manager)
-        if known is not None:
-            name = known
-        elif not topic.is_id:
-            return False        # no text
-        if not is_only and not self._is_new(id_of(&topic) if name is None else name):
+        if rows.rows_of_topic > self.rows_left:
             return False
-        rows = read_size(cursor, flexible)
-        if not 0 < rows <= min(self.rows_left, cursor_left(cursor) // LEAST_ROW_BYTES):
-            return False
-        self.rows_left -= rows
-        led = manager.topics.get(known)
-        answer.begin_topic(&topic, rows)
-        for _ in range(rows):
-            if not read_row(cursor, &self.rules.layout, version, &row):
-                return False
-            if not self._read_partition(answer, &topic, name, led, &row):
-                return False
-        answer.end_topic()
-        return not flexible or cursor_uvarint(cursor) == 0      # no tagged fields
+        self.rows_left -= rows.rows_of_topic
+        answer.begin_topic(&rows.topic, rows.rows_of_topic)
+        return True
 
     cdef bint _read_partition(self, FetchAnswer answer, const Topic* topic, object name, object led,
                               const FetchRow* row) except -1:
@@ -176,8 +158,7 @@ cdef class FastFetch(DirectAnswers):
             return False        # the handler knows what is meant
         else:
             partition.named_in = fetches
-            if (row.last_fetched_epoch < 0
-                    and (row.leader_epoch == -1 or row.leader_epoch == partition.leader_epoch)
+            if (is_plain_read(partition, row.leader_epoch, row.last_fetched_epoch)
                     and answer.look(partition.log_, row.offset, row.max_bytes, &found)
                     and answer.put_found(row.index, row.offset, &found)):
                 answer.may_wait_at(partition)
@@ -203,86 +184,63 @@ cdef class FastFetch(DirectAnswers):
 
     # In a session
 
-    cdef object _answer_session(self, object services, int version, int correlation_id, Cursor* cursor,
-                                const FetchHead* head):
+    cdef object _answer_session(self, object services, int correlation_id, FetchRows* rows):
         cdef object session
         cdef list targets = []      # that the request names, as often as it does
-        cdef Cursor topics = cursor[0]
+        cdef FetchRows again = rows[0]
         cdef TargetsRead read
         cdef object frame
-        if head.session_epoch <= 0:
+        if rows.head.session_epoch <= 0:
             return None
-        session = services.fetch_sessions.get(head.session_id)
-        if session is None or session.epoch != head.session_epoch:
+        session = services.fetch_sessions.get(rows.head.session_id)
+        if session is None or session.epoch != rows.head.session_epoch:
             return None
-        if session.uses_topic_ids != (version >= self.rules.layout.topic_ids):
+        if session.uses_topic_ids != (rows.version >= self.rules.layout.topic_ids):
             return None
-        if not self._find_targets(services.replica_manager, version, cursor, session.targets, targets):
+        if not self._find_targets(services.replica_manager, rows, session.targets, targets):
             return None
-        self._update_targets(version, &topics, targets)
+        self._update_targets(&again, targets)
         session.advance(services.clock.now_ms())
         read = TargetsRead.__new__(TargetsRead)
         read.rules = self.rules
         read.services = services
-        read.version = version
+        read.version = rows.version
         read.correlation_id = correlation_id
         read.replica_id = -1
-        read.head = head[0]
+        read.head = rows.head
         read.targets = list((<dict?> session.targets).values())
         read.session = session
         read.incremental = True
-        read.by_id = version >= self.rules.layout.topic_ids
+        read.by_id = rows.version >= self.rules.layout.topic_ids
         frame = read.attempt(False)
         return read.delayed() if frame is None else frame
 
-    cdef bint _find_targets(self, object manager, int version, Cursor* cursor, dict known, list targets) except -1:
+    cdef bint _find_targets(self, object manager, FetchRows* rows, dict known, list targets) except -1:
         """Reads the request to its last byte; False where it is not plain, or names what the session does not have."""
-        cdef bint flexible = version >= self.rules.layout.flexible
-        cdef Py_ssize_t topics = read_size(cursor, flexible)
-        cdef Py_ssize_t rows
-        cdef Topic topic
-        cdef FetchRow row
-        cdef object key, target
-        if not 0 <= topics <= cursor_left(cursor):
-            return False
-        for _ in range(topics):
-            if not read_topic(cursor, flexible, version >= self.rules.layout.topic_ids, &topic):
+        cdef object key = None
+        cdef object target
+        cdef int more
+        while True:
+            more = next_row(rows)
+            if more <= 0:
+                return more == 0
+            if begins_topic(rows):
+                key = id_of(&rows.topic) if rows.topic.is_id else self.topic_name(&rows.topic, manager)
+            target = known.get((key, rows.row.index))
+            if target is None:
                 return False
-            key = id_of(&topic) if topic.is_id else self.topic_name(&topic, manager)
-            rows = read_size(cursor, flexible)
-            if not 0 <= rows <= cursor_left(cursor):
-                return False
-            for _ in range(rows):
-                if not read_row(cursor, &self.rules.layout, version, &row):
-                    return False
-                target = known.get((key, row.index))
-                if target is None:
-                    return False
-                targets.append(target)
-            if flexible and cursor_uvarint(cursor):
-                return False    # tagged fields
-        return read_tail(cursor, &self.rules.layout, version)
+            targets.append(target)
 
-    cdef int _update_targets(self, int version, Cursor* cursor, list targets) except -1:
+    cdef int _update_targets(self, FetchRows* rows, list targets) except -1:
         """Has the targets ask for what the request says, which was read before."""
-        cdef bint flexible = version >= self.rules.layout.flexible
-        cdef Topic topic
-        cdef FetchRow row
         cdef FetchTarget target
-        cdef Py_ssize_t number = 0
-        for _ in range(read_size(cursor, flexible)):
-            read_topic(cursor, flexible, version >= self.rules.layout.topic_ids, &topic)
-            for _ in range(read_size(cursor, flexible)):
-                read_row(cursor, &self.rules.layout, version, &row)
-                target = targets[number]
-                number += 1
-                target.fetch_offset = row.offset
-                target.max_bytes = row.max_bytes
-                target.current_leader_epoch = row.leader_epoch
-                target.last_fetched_epoch = row.last_fetched_epoch
-                target.log_start_offset = row.log_start_offset
-            if flexible:
-                cursor_uvarint(cursor)
+        for target in targets:
+            next_row(rows)
+            target.fetch_offset = rows.row.offset
+            target.max_bytes = rows.row.max_bytes
+            target.current_leader_epoch = rows.row.leader_epoch
+            target.last_fetched_epoch = rows.row.last_fetched_epoch
+            target.log_start_offset = rows.row.log_start_offset
         return 0
 
 
@@ -301,15 +259,14 @@ cdef class DelayedRows(DelayedFetch):
     cdef uint64_t until_ns
 
     def attempt(self, force) -> bool:
-        cdef Cursor cursor
-        cdef FetchHead head
+        cdef FetchRows rows
         cdef FetchAnswer answer
-        cursor_init(&cursor, <const uint8_t*> PyBytes_AS_STRING(self.request), PyBytes_GET_SIZE(self.request))
-        read_head(&cursor, &self.path.rules.layout, self.version, &head)
-        answer = self.path.read_rows(self.ctx.services, self.version, self.correlation_id, &cursor, &head, self.names)
+        begin_fetch(&rows, &self.path.rules.layout, self.version, <const uint8_t*> PyBytes_AS_STRING(self.request),
+                    PyBytes_GET_SIZE(self.request))
+        answer = self.path.read_rows(self.ctx.services, self.correlation_id, &rows, self.names)
         if answer is None:
             self._hand_over(force)
-        elif answer.has_enough(head.max_wait_ms, force):
+        elif answer.has_enough(rows.head.max_wait_ms, force):
             self._end(answer.end(), True)
         else:
             return False

@@ -1,9 +1,15 @@
-"""Fetch: its request read from bytes, and an answer's parts written, partition by partition, without structs."""
+"""Fetch: its request read from bytes, and an answer's parts written, partition by partition, without structs.
+
+A request is read row by row by one cursor (`FetchRows`): `begin_fetch`, then `next_row` until it says that there are no
+more, or that the request is not plain by its form.  It is read again from its beginning where something of it is asked
+for once more.
+"""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from kbroker._fast.base.cursor cimport (
     Cursor,
+    cursor_init,
     cursor_int8,
     cursor_int32,
     cursor_int64,
@@ -58,6 +64,19 @@ cdef struct FetchRow:
     int64_t offset
     int64_t log_start_offset
     int32_t max_bytes
+
+
+cdef struct FetchRows:
+    Cursor cursor
+    const FetchLayout* layout
+    int version
+    bint flexible
+    FetchHead head
+    Py_ssize_t topics           # that are still to come
+    Py_ssize_t rows             # of the topic at hand that are still to come
+    Py_ssize_t rows_of_topic
+    Topic topic
+    FetchRow row                # the one at hand
 
 
 cdef struct Found:
@@ -131,6 +150,44 @@ cdef inline bint read_tail(Cursor* cursor, const FetchLayout* layout, int versio
     if flexible and cursor_uvarint(cursor):
         return False
     return not cursor.fault and cursor_left(cursor) == 0
+
+
+cdef inline bint begin_fetch(FetchRows* self, const FetchLayout* layout, int version, const uint8_t* data,
+                             Py_ssize_t size) noexcept nogil:
+    """Reads what stands before the rows; False where that is not plain."""
+    self.layout = layout
+    self.version = version
+    self.flexible = version >= layout.flexible
+    self.rows = 0
+    cursor_init(&self.cursor, data, size)
+    if not read_head(&self.cursor, layout, version, &self.head):
+        return False
+    self.topics = read_size(&self.cursor, self.flexible)
+    return 0 <= self.topics <= cursor_left(&self.cursor)
+
+
+cdef inline int next_row(FetchRows* self) noexcept nogil:
+    """1: the next row; 0: there was none left, and the request ends here; -1: the request is not plain."""
+    if self.rows == 0:
+        if self.topics == 0:
+            return 0 if read_tail(&self.cursor, self.layout, self.version) else -1
+        self.topics -= 1
+        if not read_topic(&self.cursor, self.flexible, self.version >= self.layout.topic_ids, &self.topic):
+            return -1
+        self.rows = self.rows_of_topic = read_size(&self.cursor, self.flexible)
+        if not 0 < self.rows <= cursor_left(&self.cursor) // LEAST_ROW_BYTES:
+            return -1
+    self.rows -= 1
+    if not read_row(&self.cursor, self.layout, self.version, &self.row):
+        return -1
+    if self.rows == 0 and self.flexible and cursor_uvarint(&self.cursor):
+        return -1       # tagged fields of the topic
+    return 1
+
+
+cdef inline bint begins_topic(const FetchRows* self) noexcept nogil:
+    """Whether the row at hand is the first of its topic."""
+    return self.rows + 1 == self.rows_of_topic
 
 
 cdef inline uint8_t* put_start(uint8_t* at, const FetchLayout* layout, int version, int correlation_id,

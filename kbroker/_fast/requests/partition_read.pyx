@@ -11,7 +11,9 @@ from kbroker._fast.files.system_calls cimport system_calls
 from kbroker._fast.log.batch_seek cimport SEEN, Seen, see
 from kbroker._fast.records.layout cimport RECORDS_POSITION
 from kbroker._fast.log.index cimport TailBatch, load64
-from kbroker._fast.log.log_fields cimport FileFields, LocalLogFields, LogFields, SegmentFields
+from kbroker._fast.log.log_fields cimport (
+    FileFields, LocalLogFields, LogFields, SegmentFields, consumer_bound, last_stable_offset
+)
 from kbroker._fast.requests.fetch_rows cimport UNKNOWN, Found
 
 
@@ -28,18 +30,14 @@ cdef SegmentFields find(LogFields log, object file_system, int64_t offset, int64
     cdef const TailBatch* batch = NULL
     cdef int64_t bound
     found.size = UNKNOWN
-    found.high_watermark = found.last_stable_offset = log.high_watermark
+    found.high_watermark = log.high_watermark
+    found.last_stable_offset = last_stable_offset(log)
     found.log_start_offset = log.log_start_offset
-    if log.producer_state_.first_unstable_offset is not None:
-        found.last_stable_offset = min(
-            found.high_watermark,
-            max(<int64_t> log.producer_state_.first_unstable_offset, found.log_start_offset),
-        )
     if limit < 0 or offset < log.log_start_offset or offset > local.log_end_offset:
         return None
     if type(local.environment_.files) is not file_system:
         return None
-    bound = found.last_stable_offset if committed else found.high_watermark
+    bound = consumer_bound(log, committed)
     if offset >= bound:
         found.size = 0
         return None

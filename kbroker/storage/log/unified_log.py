@@ -163,15 +163,6 @@ class UnifiedLog(LogFields):
         return self.local.recovery_point
 
     @property
-    def last_stable_offset(self) -> int:
-        """Below it no transaction is open: how far read_committed consumers read."""
-        unstable = self.producer_state.first_unstable_offset
-        high_watermark = self.high_watermark
-        if unstable is None or unstable > high_watermark:
-            return high_watermark
-        return max(unstable, self.log_start_offset)
-
-    @property
     def size_bytes(self) -> int:
         """The bytes of all segments."""
         return self.local.segments.size_bytes
@@ -355,14 +346,9 @@ class UnifiedLog(LogFields):
         """
         local = self.local
         end = local.log_end_offset
-        high_watermark = self.high_watermark
-        stable = high_watermark if self.producer_state.first_unstable_offset is None else self.last_stable_offset
-        if isolation is FetchIsolation.HIGH_WATERMARK:
-            bound = high_watermark
-        elif isolation is FetchIsolation.LOG_END:
-            bound = end
-        else:
-            bound = stable
+        high_watermark, stable = self.high_watermark, self.last_stable_offset
+        is_committed = isolation is FetchIsolation.TXN_COMMITTED
+        bound = end if isolation is FetchIsolation.LOG_END else self.consumer_bound(is_committed)
         if start_offset > end or start_offset < self.log_start_offset:
             raise OffsetOutOfRangeError(
                 f"Received request for offset {start_offset} for partition {self.topic_partition}, but we only have "
@@ -376,7 +362,7 @@ class UnifiedLog(LogFields):
                 return FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
             segment, position, length, incomplete = found
             aborted = None
-            if isolation is FetchIsolation.TXN_COMMITTED:
+            if is_committed:
                 aborted = log_lookup.aborted_transactions(local, segment, start_offset, position, length)
             if length <= 0:
                 return FetchData(None, position, incomplete, aborted, high_watermark, self.log_start_offset, stable, 0)
