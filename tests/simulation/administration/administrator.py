@@ -176,6 +176,8 @@ class Administrator(Client):
             return int(answer.results[0].error_code)
 
         life.grown_at = FOREVER
+        if life.moved_at < FOREVER:
+            life.grown_amid_moves.update(range(life.partitions, count))
         await self.insist(
             request(topics=[row], timeout_ms=10_000),
             3,

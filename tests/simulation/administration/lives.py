@@ -44,6 +44,9 @@ class Life:
     ended_at: float = FOREVER
     """What is asked later does not reach it by its name."""
     settings: dict[str, Setting] = field(default_factory=dict)
+    grown_amid_moves: set[int] = field(default_factory=set)
+    """Partitions that were added when the first one may have been moving: they have as many replicas as that had at the
+    moment, with Kafka's KRaft controller as well."""
     places: dict[int, list[list[int]]] = field(default_factory=dict)
     """The brokers that a partition is to be on, where it was moved: one of these lists."""
 
