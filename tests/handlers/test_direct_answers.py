@@ -28,47 +28,27 @@ from kbroker.handlers.produce import FAST_PRODUCE as PRODUCE
 from kbroker.handlers.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kbroker.metadata.topic_names import INTERNAL_TOPICS
 from kbroker.records.compression import Codec
-from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
-from kbroker.schemas import message
-from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.storage.log.log_values import FetchIsolation
 from tests.extensions.direct_requests import answer_together, ask
+from tests.handlers.both_ways import (
+    FETCH_VERSIONS,
+    ID,
+    NAME,
+    PRODUCE_VERSIONS,
+    FetchRequest,
+    ProduceRequest,
+    Side,
+    encoded,
+    fetch,
+)
 from tests.handlers.fetch_reference import reference_fetch
 from tests.handlers.frames import plain
-from tests.handlers.partitions import Manager, led
-from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
-from tests.storage.test_fast_paths import failing_writes
+from tests.storage.batches import batch, read_all
+from tests.storage.failing_writes import failing_writes
 
-ID = bytes(range(16))
-NAME = "events"
 LEADER_EPOCH = 0
-PRODUCE_VERSIONS, FETCH_VERSIONS = range(3, 14), range(4, 19)
 FIRST_WITH_IDS = 13
-ProduceRequest: Any = message("ProduceRequest")
-FetchRequest: Any = message("FetchRequest")
-
-
-class Side:
-    """A partition with its log, and what a handler is given to reach it."""
-
-    def __init__(self, folder: Path, name: str = NAME) -> None:
-        self.log = open_log(folder, env=environment(SYSTEM_FILES))
-        self.woken: list[Partition] = []
-        purgatory: Any = SimpleNamespace(mark=self.woken.append)
-        self.partition = Partition(name, 3, ID, self.log, 1, led(), purgatory)
-        self.services = SimpleNamespace(
-            replica_manager=Manager({name: {3: self.partition}}, {ID: name}, purgatory),
-            clock=SimpleNamespace(now_ms=lambda: START_MS),
-            fetch_sessions=FetchSessionCache(0),
-            fetch_max_bytes=1 << 20,
-        )
-        append(self.log, batch([b"first"]))
-        append(self.log, batch([b"second"]))
-
-    def has_a_consumer_wait(self) -> None:
-        waiting: dict[Any, None] = self.partition.waiting
-        waiting[object()] = None
 
 
 @pytest.fixture(name="side")
@@ -76,10 +56,6 @@ def _side(tmp_path: Path) -> Iterator[Side]:
     side = Side(tmp_path)
     yield side
     side.log.close(clean=False)
-
-
-def encoded(request: Any, version: int) -> bytearray:
-    return bytearray(type(request).program(version).encode(request))
 
 
 def produce(version: int, records: bytes | None, **values: Any) -> bytearray:
@@ -95,13 +71,6 @@ def produced(version: int, first: int, start: int = 0, name: str = NAME) -> Any:
     row = PartitionProduceResponse(index=3, base_offset=first, log_start_offset=start)
     response = ProduceResponse(responses=[TopicProduceResponse(name=name, topic_id=ID, partition_responses=[row])])
     return ProduceResponse.program(version).encode_response(response, 77, version >= 9)
-
-
-def fetch(version: int, offset: int, **values: Any) -> bytearray:
-    own = {name: values.pop(name) for name in ("partition_max_bytes", "current_leader_epoch") if name in values}
-    row = FetchRequest.FetchPartition(**{"partition": 3, "fetch_offset": offset, "partition_max_bytes": 1 << 20, **own})
-    topic = FetchRequest.FetchTopic(topic=NAME, topic_id=ID, partitions=[row])
-    return encoded(FetchRequest(**{"max_wait_ms": 5, "min_bytes": 1, "topics": [topic], **values}), version)
 
 
 def fetched(version: int, region: FileRegion | bytes, end: int, committed: bool = False) -> Any:

@@ -23,11 +23,11 @@ from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from tests.extensions.direct_requests import ask
+from tests.handlers.both_ways import ID, NAME, FetchRequest, encoded
 from tests.handlers.fetch_reference import reference_fetch
 from tests.handlers.frames import plain
 from tests.handlers.partitions import Manager, led
-from tests.handlers.test_direct_answers import ID, NAME, FetchRequest, encoded
-from tests.handlers.test_direct_waiting import LONG_MS, Context, serve
+from tests.handlers.served_fetch import LONG_MS, Context, serve
 from tests.storage.batches import append, batch, environment, open_log
 
 PARTITIONS = 4

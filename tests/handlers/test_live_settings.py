@@ -11,18 +11,12 @@ from functools import partial
 from tests.broker_process import BrokerProcess
 from tests.compat.waiting import wait_for
 from tests.conftest import StartBroker
-from tests.handlers.changes import BROKER, DELETE, SET, op, resource
+from tests.handlers.altered import alter
+from tests.handlers.changes import BROKER
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
 from tests.scenarios.batches import Batch
 from tests.scenarios.session import Session
-
-
-def alter(session: Session, *edits: tuple[str, str | None], name: str = "") -> None:
-    """Set settings, or give them up (None)."""
-    ops = [op(key, DELETE if value is None else SET, value) for key, value in edits]
-    answer = session.quietly("IncrementalAlterConfigs", 1, resources=[resource(name, *ops, kind=BROKER)])
-    assert answer.responses[0].error_code == 0, answer.responses[0].error_message
 
 
 def value_of(session: Session, key: str) -> str:

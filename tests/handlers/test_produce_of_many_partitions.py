@@ -26,8 +26,8 @@ from kbroker.replication.partition import Partition
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.storage.log.log_validator import AppendOrigin
 from tests.extensions.direct_requests import ask
+from tests.handlers.both_ways import ProduceRequest, encoded
 from tests.handlers.partitions import Manager, led
-from tests.handlers.test_direct_answers import ProduceRequest, encoded
 from tests.storage.batches import START_MS, append, batch, environment, open_log
 from tests.unbroken import UNBROKEN, finished
 

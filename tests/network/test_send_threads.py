@@ -17,7 +17,7 @@ import uvloop
 from kbroker._fast.net.send_threads import SendThreads
 from kbroker.network.limits import beside_the_loop
 from tests.broker_process import BrokerProcess
-from tests.handlers.test_live_settings import alter
+from tests.handlers.altered import alter
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
 from tests.network.served_connection import BARE, ECHO, FILE, Harness, answer, frame, running, until

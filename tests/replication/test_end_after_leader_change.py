@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.broker.client import Batch, Client
-from tests.replication.test_commit import THEIRS, TOPIC, Cluster, run
+from tests.replication.led_partition import THEIRS, TOPIC, Cluster, run
 from tests.scenarios.batches import T0
 
 VERSIONS = range(12)

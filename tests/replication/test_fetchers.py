@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,10 +25,10 @@ from kbroker.replication.partition import Partition
 from kbroker.replication.replication_traffic import ReplicationTraffic
 from kbroker.schemas import wire
 from kbroker.storage.log.log_values import FetchIsolation
+from tests.replication.spoken_for import LEADER, OURS, SpokenFor, rows_of, until
 from tests.storage.batches import HandClock, append, batch, environment, open_log, region_bytes
 from tests.storage.full_files import FullFiles
 
-OURS, LEADER = 1, 2
 SETTINGS = FetcherSettings(OURS, protocol_version("3.9-IV0"), backoff_seconds=0.02)
 
 
@@ -39,31 +38,9 @@ def followed(directory: Path, index: int = 0, files: FullFiles | None = None) ->
     return Partition("t", index, bytes(15) + b"\1", log, OURS, image, FetchPurgatory(asyncio.get_running_loop()))
 
 
-class SpokenFor:
-    """A leader: `answer(request)` is what it says."""
-
-    def __init__(self, answer: Callable[[Any], Awaitable[Any]]) -> None:
-        self.asked: list[Any] = []
-        self._answer = answer
-
-    async def send(self, request: Any, _version: int) -> Any:
-        self.asked.append(request)
-        await asyncio.sleep(0)
-        return await self._answer(request)
-
-    def close(self) -> None:
-        pass
-
-
 def fetcher_of(leader: SpokenFor, traffic: ReplicationTraffic | None = None) -> ReplicaFetcher:
     client = cast("NodeClient", leader)
     return ReplicaFetcher(asyncio.get_running_loop(), client, lambda: SETTINGS, lambda: 7, traffic=traffic)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 def test_a_leader_that_is_away_is_complained_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -90,10 +67,6 @@ def test_a_leader_that_is_away_is_complained_of_once(tmp_path: Path, caplog: pyt
 
     uvloop.run(scenario())
     assert sum("cannot fetch" in each.message for each in caplog.records) == 1
-
-
-def rows_of(request: Any) -> list[Any]:
-    return [row for topic in request.topics for row in topic.partitions]
 
 
 def test_a_follower_asks_for_nothing_that_its_throttle_holds_back(tmp_path: Path) -> None:

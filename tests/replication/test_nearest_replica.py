@@ -11,7 +11,7 @@ import pytest
 from kbroker.metadata.image import BrokerImage, BrokersImage, Endpoint, MetadataDelta
 from kbroker.replication.replica_selector import Candidate, RackAwareSelector, nearest
 from tests.broker.client import Batch, Client, fetch_values
-from tests.replication.test_commit import LONG_MS, NOT_LEADER, OURS, THEIRS, TOPIC, Cluster, run, until
+from tests.replication.led_partition import LONG_MS, NOT_LEADER, OURS, THEIRS, TOPIC, Cluster, run, until
 
 OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH = 1, 74
 NOBODY = -1

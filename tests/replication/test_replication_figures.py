@@ -7,7 +7,7 @@ from pathlib import Path
 from kbroker._fast.base.slices import Slices
 from kbroker.assembly.replication_figures import own_controller_figures, replica_figures
 from kbroker.metrics.cluster import FAMILIES
-from tests.replication.test_commit import OURS, THEIRS, Cluster, run
+from tests.replication.led_partition import OURS, THEIRS, Cluster, run
 
 PREFIX = "kbroker_"
 

@@ -14,7 +14,7 @@ from kbroker.config import BrokerConfig
 from kbroker.replication.partition import Partition
 from kbroker.replication.replication_traffic import ReplicationTraffic
 from tests.broker.client import Batch
-from tests.replication.test_commit import OURS, THEIRS, TOPIC, Cluster, run
+from tests.replication.led_partition import OURS, THEIRS, TOPIC, Cluster, run
 from tests.storage.batches import HandClock
 
 RATE, LARGEST = 1000, 5000

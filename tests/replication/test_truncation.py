@@ -20,7 +20,7 @@ from kbroker.replication.partition import Partition
 from kbroker.schemas import wire
 from kbroker.storage.log.message_set_validator import validate_records
 from kbroker.storage.log.unified_log import UnifiedLog
-from tests.replication.test_fetchers import LEADER, OURS, SpokenFor, rows_of, until
+from tests.replication.spoken_for import LEADER, OURS, SpokenFor, rows_of, until
 from tests.storage.batches import START_MS, append, batch, open_log
 
 OLD = LogConfig(message_format_version="0.10.2")

@@ -16,8 +16,8 @@ from kbroker.schemas import wire
 from tests.simulation.connection import ModelConnection
 from tests.simulation.disk import Disk
 from tests.simulation.judge import Judge, ViolationError
+from tests.simulation.judged_batches import batches
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.records import encode_batch, read_batches
 from tests.simulation.sockets import Network
 from tests.simulation.surroundings import surroundings
 
@@ -30,12 +30,6 @@ def judge() -> Judge:
     made.sends("p", PARTITION, [b"a", b"b", b"c"])
     made.acknowledged("p", PARTITION, [b"a"], 0, 0, **TOLD)
     return made
-
-
-def batches(*values: bytes, base: int = 0) -> list[Any]:
-    data = bytearray(encode_batch(values, 0))
-    struct.pack_into(">q", data, 0, base)
-    return list(read_batches(data))
 
 
 def test_what_is_right_is_no_violation() -> None:

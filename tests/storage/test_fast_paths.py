@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker._fast.log.log_fields import FileFields
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.codec_libraries import native_codecs_loaded
 from kbroker.records.compression import Codec
 from kbroker.storage.files.filesystem import SYSTEM_FILES, Buffer, FileSystem
-from kbroker.storage.log.log_segment import LogSegment
 from kbroker.storage.log.log_validator import AppendOrigin
 from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.storage.log.unified_log import UnifiedLog
@@ -32,6 +28,7 @@ from tests.extensions.append_groups import append_batch, append_together
 from tests.handlers.fast_reads import FastReader
 from tests.handlers.frames import plain
 from tests.storage.batches import START_MS, append, batch, environment, marker, open_log, read_all
+from tests.storage.failing_writes import failing_writes
 
 native_codecs_loaded()
 
@@ -107,21 +104,6 @@ def state(log: UnifiedLog) -> list[Any]:
         (tail.size, tail.max_timestamp, tail.offset_of_max_timestamp, tail.bytes_since_index),
         sorted((each.producer_id, each.last_sequence, each.count) for each in log.producer_state.producers.values()),
     ]
-
-
-@contextmanager
-def failing_writes(segment: LogSegment, failure: str) -> Iterator[None]:
-    """Puts a file behind the segment that is "closed" or lies on a "full" disk."""
-    held = segment.file()
-    full = os.open("/dev/full", os.O_WRONLY)
-    broken = FileFields()
-    broken.fd = -1 if failure == "closed" else full
-    segment.open_file = broken  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        os.close(full)
-        segment.open_file = held
 
 
 class WriteCalls:

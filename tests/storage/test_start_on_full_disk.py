@@ -22,7 +22,7 @@ from kbroker.storage.manager.log_manager import LogManager
 from kbroker.storage.recovery import recovery_saver
 from tests.storage.batches import HandClock, UnsyncedFiles, append, batch
 from tests.storage.full_files import FullFiles
-from tests.storage.test_damage_table import CLUSTER, CONFIG, PARTITION, TOPIC_ID, TP, Stored, answers_of, stored
+from tests.storage.stored_log import CLUSTER, CONFIG, PARTITION, TOPIC_ID, TP, Stored, answers_of, stored
 
 __all__ = ["stored"]
 

@@ -12,7 +12,7 @@ from tests.simulation.administration.limited import NO_QUOTA, Limited
 from tests.simulation.administration.lives import FOREVER, MIN_IN_SYNC, ChangingTopic, Life, fitting
 from tests.simulation.administration.setting import Setting
 from tests.simulation.judge import Judge, ViolationError
-from tests.simulation.test_judge import batches
+from tests.simulation.judged_batches import batches
 
 
 def topic_of_two_lives() -> ChangingTopic:
