@@ -32,7 +32,7 @@ def is_named(module: str, text: str) -> bool:
 
 def test_the_test_of_each_module_is_found_by_its_name() -> None:
     """Who changes a module would not know what to run; a line in the docstring of a test that covers it names it."""
-    text = "\n".join(path.read_text(encoding="utf-8") for path in TESTS.rglob("*.py"))
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (*TESTS.rglob("*.py"), *TESTS.rglob("*.pyx")))
     assert [module for module in modules() if not is_named(module, text)] == []
 
 

@@ -1,4 +1,7 @@
-"""Produce against a running broker: every version, every codec, what is refused, and what a thread judges."""
+"""Produce against a running broker: every version, every codec, what is refused, and what a thread judges.
+
+Also of `kbroker.handlers.partition_append`.
+"""
 
 from __future__ import annotations
 
