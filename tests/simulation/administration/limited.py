@@ -78,8 +78,15 @@ class Limited(Client):
                 if rng.random() < 0.1:
                     await self._alter(rng.choice((300, 1000, 3000, NO_QUOTA)))
                 await asyncio.sleep(rng.choice((0.0, 0.0, 0.0, 0.5, 3.0)) * rng.random())
-            if not connection.gone:
+            if connection.gone:
+                self._is_mute_no_more()
+            else:
                 connection.finish(rng)
+
+    def _is_mute_no_more(self) -> None:
+        """A broker mutes the connection of the answer that says so, not its client (KIP-219): the next one is heard."""
+        self._throttle_ms = 0
+        self.muted_until = 0.0
 
     def _forget(self) -> None:
         """The broker has gone, and does not know any more what was used; what was is not more than it was."""
@@ -117,10 +124,6 @@ class Limited(Client):
         """The answer, and when its request was sent."""
         sent_at = self.world.loop.time()
         answer = await connection.answer(request, version, allowed_seconds=PATIENCE_SECONDS + self._throttle_ms / 1000)
-        if answer is None:
-            self._forget()
-            self._throttle_ms = 0
-            self.muted_until = 0.0
         return answer, sent_at
 
     def told(self, sent_at: float, least: int, most: int, throttle_ms: int) -> None:

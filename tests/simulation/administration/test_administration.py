@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -119,7 +120,7 @@ class Muted(Limited):
         self.name, self.windows = "m", 2
         self.limit = Setting(100)
         self._uses = []
-        self._muted_until = 0.0
+        self.muted_until = 0.0
         self._throttle_ms = 0
 
     def tells(self, at: float, size: int, throttle_ms: int) -> None:
@@ -147,6 +148,35 @@ def test_an_answer_before_a_client_is_lifted_is_seen() -> None:
     muted.tells(1.0, 1000, 8_500)
     with pytest.raises(ViolationError, match="is muted"):
         muted.tells(9.0, 1, 0)
+
+
+class Reconnecting(Muted):
+    """Its first connection ends while it is muted; the second one is answered at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests = 2
+        self.rng: Any = SimpleNamespace(choice=lambda values: values[0], random=lambda: 0.5)
+
+    async def connect(self, _node: int) -> Any:
+        return SimpleNamespace(gone=False, finish=lambda _rng: None)
+
+    async def _alter(self, _limit: int) -> None:
+        """The quota stays."""
+
+    async def _use(self, connection: Any) -> None:
+        if not self._uses:
+            self.tells(1.0, 1000, 8_500)
+            connection.gone = True
+        else:
+            self.tells(1.5, 1, 0)
+
+
+def test_another_connection_than_the_throttled_one_is_not_muted() -> None:
+    """A client that connects again could be held to a throttle that ended with the connection before."""
+    reconnecting = Reconnecting()
+    asyncio.run(reconnecting.run())
+    assert [each.answered_at for each in reconnecting._uses] == [1.0, 1.5]
 
 
 def test_without_a_quota_nobody_is_throttled() -> None:
