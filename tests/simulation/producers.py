@@ -57,6 +57,7 @@ class _State:
     is_known: bool = False
     """Whether a batch is known to be there."""
     recent: list[Sent] = field(default_factory=list)
+    """The last four: brokers know them still when another one follows."""
 
 
 class Producer(Client):
@@ -170,9 +171,13 @@ class Producer(Client):
             self._unsettled.clear()
 
     def _may_go_on(self) -> bool:
-        """Whether a new batch may follow: brokers know the last five of an idempotent producer, so one that is in doubt
-        is sent again before that."""
-        return not self.idempotent or not (self._is_in_doubt or len(self._unsettled) >= MOST_UNSETTLED)
+        """Whether a new batch may follow: brokers know the last five of an idempotent producer in a partition, so one
+        that is in doubt is sent again before that, also where some of those behind it are acknowledged."""
+        if not self.idempotent:
+            return True
+        if self._is_in_doubt or len(self._unsettled) >= MOST_UNSETTLED:
+            return False
+        return all(sent in self._states[sent.partition].recent for sent in self._unsettled)
 
     def _is_behind(self, sent: Sent) -> bool:
         """Whether a batch of an idempotent producer comes behind one that is in doubt, and may not be stored before."""
