@@ -31,6 +31,7 @@ from kbroker.errors import ErrorCode, KafkaError
 from kbroker.replication.follower_session import Ask, FollowerSession, Key
 from kbroker.replication.partition import Role
 from kbroker.schemas import schema, wire
+from kbroker.storage.log.replicated_append import portions
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -346,11 +347,7 @@ class ReplicaFetcher:
                 partition.truncate(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
             else:
                 # What a client decodes is no part of a file.
-                records = row.records if isinstance(row.records, bytes | memoryview) else b""
-                partition.append_from_leader(records, row.high_watermark, row.log_start_offset)
-                partition.agrees_in_epoch = ask.leader_epoch
-                if self._traffic is not None and len(records):
-                    self._traffic.copied(partition, len(records))
+                await self._append(partition, ask, row)
         except KafkaError as error:
             # A full disk may stay so for hours.
             level = logging.DEBUG if each.failures else logging.WARNING
@@ -359,6 +356,24 @@ class ReplicaFetcher:
             return
         each.failures = 0
         each.retry_at = 0.0
+
+    async def _append(self, partition: Partition, ask: Ask, row: wire.FetchResponse.PartitionData) -> None:
+        """Append what the leader sent, very many batches in portions: others have their turn in between, and the
+        partition may have another leader behind that.  Raises KafkaError."""
+        # What a client decodes is no part of a file.
+        records = row.records if isinstance(row.records, bytes | memoryview) else b""
+        pace = self._pace()
+        end = ask.offset
+        for portion in portions(memoryview(records)):
+            if end != ask.offset and pace is not None:
+                await pace
+                if not self._is_as_asked(partition, ask._replace(offset=end)):
+                    return
+            partition.append_from_leader(portion, row.high_watermark, row.log_start_offset)
+            partition.agrees_in_epoch = ask.leader_epoch
+            end = partition.log.log_end_offset
+            if self._traffic is not None and len(portion):
+                self._traffic.copied(partition, len(portion))
 
     def _refused(self, each: _Followed, code: int) -> None:
         if code == ErrorCode.FENCED_LEADER_EPOCH:

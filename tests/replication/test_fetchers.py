@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 
+from kbroker._fast.base.slices import Slices
 from kbroker.cluster.client import NodeClient, NodeError
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.config import BrokerConfig
@@ -25,6 +26,7 @@ from kbroker.replication.partition import Partition
 from kbroker.replication.replication_traffic import ReplicationTraffic
 from kbroker.schemas import wire
 from kbroker.storage.log.log_values import FetchIsolation
+from kbroker.storage.log.replicated_append import PORTION_BATCHES
 from tests.replication.spoken_for import LEADER, OURS, SpokenFor, rows_of, until
 from tests.storage.batches import HandClock, append, batch, environment, open_log, region_bytes
 from tests.storage.full_files import FullFiles
@@ -38,9 +40,12 @@ def followed(directory: Path, index: int = 0, files: FullFiles | None = None) ->
     return Partition("t", index, bytes(15) + b"\1", log, OURS, image, FetchPurgatory(asyncio.get_running_loop()))
 
 
-def fetcher_of(leader: SpokenFor, traffic: ReplicationTraffic | None = None) -> ReplicaFetcher:
-    client = cast("NodeClient", leader)
-    return ReplicaFetcher(asyncio.get_running_loop(), client, lambda: SETTINGS, lambda: 7, traffic=traffic)
+def fetcher_of(
+    leader: SpokenFor, traffic: ReplicationTraffic | None = None, slices: Slices | None = None
+) -> ReplicaFetcher:
+    loop, client = asyncio.get_running_loop(), cast("NodeClient", leader)
+    pace = slices.pace if slices is not None else lambda: None
+    return ReplicaFetcher(loop, client, lambda: SETTINGS, lambda: 7, traffic=traffic, pace=pace)
 
 
 def test_a_leader_that_is_away_is_complained_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -168,5 +173,52 @@ def test_a_changed_number_of_fetchers_moves_what_is_followed(tmp_path: Path) -> 
             assert sorted(index for each in held.values() for index in each) == list(range(8))
         assert manager.figures().failed_partitions in range(9)
         manager.close()
+
+    uvloop.run(scenario())
+
+
+@pytest.mark.parametrize("epoch", [0, 1], ids=["the same leader", "another leader amid it"])
+def test_very_many_batches_of_a_leader_are_taken_in_portions(epoch: int, tmp_path: Path) -> None:
+    """A follower far behind would hold everything else up, or go on with records of a leader that is none any more."""
+    count = 3 * PORTION_BATCHES
+
+    async def scenario() -> None:
+        leader_log = open_log(tmp_path / "leader")
+        for each in range(count):
+            append(leader_log, batch([b"%d" % each]))
+        records = region_bytes(leader_log.read(0, 1 << 20, FetchIsolation.LOG_END, True))
+        partition = followed(tmp_path)
+        ends: list[int] = []
+
+        async def answer(request: Any) -> Any:
+            asked = [row for row in rows_of(request) if row.fetch_offset == 0 and partition.leader_epoch == 0]
+            row = wire.FetchResponse.PartitionData(high_watermark=count, log_start_offset=0, records=records)
+            topic = wire.FetchResponse.FetchableTopicResponse(topic_id=partition.topic_id, partitions=[row])
+            return wire.FetchResponse(session_id=0, responses=[topic] if asked else [])
+
+        def look() -> None:
+            ends.append(partition.log.log_end_offset)
+            if ends[-1] == PORTION_BATCHES and epoch:
+                partition.follow(PartitionImage(0, 3, epoch, (LEADER, OURS, 3), (3,)))
+            if ends[-1] < count:
+                asyncio.get_running_loop().call_soon(look)
+
+        loop = asyncio.get_running_loop()
+        fetcher = fetcher_of(SpokenFor(answer), slices=Slices(loop, 0))
+        fetcher.add(partition)
+        look()
+        if epoch:
+            await until(lambda: PORTION_BATCHES in ends and partition.leader_epoch == epoch)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert partition.log.log_end_offset == PORTION_BATCHES
+        else:
+            await until(lambda: partition.log.log_end_offset == count)
+            assert set(ends) >= {PORTION_BATCHES, 2 * PORTION_BATCHES}
+            copied = region_bytes(partition.log.read(0, 1 << 20, FetchIsolation.LOG_END, True))
+            assert copied == records
+        fetcher.close()
+        partition.follow(PartitionImage(0, 3, 2, (LEADER, OURS, 3), (3,)))
+        ends.append(count)
 
     uvloop.run(scenario())

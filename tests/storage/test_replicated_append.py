@@ -20,6 +20,7 @@ from kbroker.config import LogConfig
 from kbroker.errors import InvalidRecordError, KafkaStorageError
 from kbroker.storage.files.filesystem import Buffer
 from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
+from kbroker.storage.log.replicated_append import portions
 from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import (
     START_MS,
@@ -166,3 +167,15 @@ def test_a_disk_that_is_full_takes_all_of_a_write_or_nothing(tmp_path: Path) -> 
     follower.append_as_follower(content[ends[1] :])
     assert content_of(follower) == content
     assert follower.leader_epoch_cache.entries == leader.leader_epoch_cache.entries
+
+
+@given(sizes=st.lists(st.integers(0, 40), max_size=30), rest=st.integers(0, 80), most=st.integers(1, 7))
+def test_portions_are_whole_batches_of_all_that_came(sizes: list[int], rest: int, most: int) -> None:
+    """A batch that is cut in two would be refused, and fetched again and again."""
+    whole = [bytes(batch([bytes(size)])) for size in sizes]
+    data = b"".join(whole) + bytes(batch())[:rest]
+    parts = list(portions(memoryview(data), most))
+    assert b"".join(parts) == data
+    for number, part in enumerate(parts[:-1]):
+        assert bytes(part) == b"".join(whole[number * most : (number + 1) * most])
+    assert len(parts) == max(1, -(-(len(sizes) + (rest == ONE)) // most))

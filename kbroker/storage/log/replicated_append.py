@@ -11,6 +11,7 @@ from kbroker._fast.log.batch_rules import MAX_RELATIVE_OFFSET, roll_cause
 from kbroker._fast.records.record_batch import MAGIC_V2, BatchError, BatchInfo, TruncatedBatchError
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.errors import CorruptMessageError
+from kbroker.records.layout import LENGTH_POSITION, LOG_OVERHEAD
 from kbroker.storage.log import markers
 from kbroker.storage.log.log_values import AppendResult
 from kbroker.types import NO_TIMESTAMP
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from kbroker.storage.log.producer_state import ControlMarker
 
 logger = logging.getLogger("kbroker.storage")
+
+PORTION_BATCHES = 500
+"""What takes some 5 ms at most, a batch of records a step in Python."""
 
 
 def append_batches(log: Log, records: memoryview | bytearray | bytes) -> AppendResult | None:
@@ -42,6 +46,21 @@ def append_batches(log: Log, records: memoryview | bytearray | bytes) -> AppendR
     if run.last < 0:
         return None
     return AppendResult(run.first, run.last, NO_TIMESTAMP, log.log_start_offset, False, run.size)
+
+
+def portions(records: memoryview, most: int = PORTION_BATCHES) -> Iterator[memoryview]:
+    """What a leader sent, in parts of `most` whole batches; what is no whole batch is in the last."""
+    start = position = count = 0
+    while position + LOG_OVERHEAD <= len(records):
+        size = int.from_bytes(records[position + LENGTH_POSITION : position + LOG_OVERHEAD], "big", signed=True)
+        if size <= 0 or position + LOG_OVERHEAD + size > len(records):
+            break
+        if count == most:
+            yield records[start:position]
+            start, count = position, 0
+        position += LOG_OVERHEAD + size
+        count += 1
+    yield records[start:]
 
 
 class _Run:
