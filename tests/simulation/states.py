@@ -18,6 +18,7 @@ from kbroker.metadata.topic_names import is_internal
 from kbroker.replication.partition import Partition, Role
 
 if TYPE_CHECKING:
+    from kbroker.storage.log.unified_log import UnifiedLog
     from tests.simulation.several import Several
 
 MOST_BYTES = 1 << 26
@@ -33,8 +34,6 @@ class _Known:
 
     committed: int = 0
     """The highest high watermark that a leader had."""
-    epochs: dict[int, int] = field(default_factory=dict)
-    """The epoch in which each broker was seen last."""
     batches: dict[int, int] = field(default_factory=dict)
     """The checksum of each committed batch, by its first offset."""
     leaders: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -56,14 +55,26 @@ class States:
         self._world = world
         self._known: dict[Name, _Known] = {}
         self._compared: dict[tuple[int, Name], _Compared] = {}
+        self._led: list[tuple[Partition, UnifiedLog]] = []
+        """What was led at the last look: the replica and the log it had."""
+        self._epochs: dict[tuple[int, Name], int] = {}
+        """The epoch of each broker's replica at the last look."""
 
     def look(self) -> None:
         """Hold all replicas against the rules.  ViolationError."""
         found = [(node, each) for node in self._world.brokers for each in self._replicas(node)]
+        for partition, log in self._led:
+            # Until the broker learnt that another leads it may have committed more, and may have told that.
+            self._leader_had(partition, log.high_watermark)
         for node, partition in found:
             self._in_itself(node, partition)
             if partition.role is Role.LEADER:
                 self._leads(node, partition)
+            elif self._may_have_led(node, partition):
+                self._leader_had(partition, partition.log.high_watermark)
+        self._led = [(each, each.log) for _, each in found if each.role is Role.LEADER]
+        self._epochs = {(node, self._name(each)): each.leader_epoch for node, each in found}
+        # Followers learn what is committed from any of these: all of them come first.
         for node, partition in found:
             # A leader that is told to move or to be deleted may have come and gone since the last look.
             if self._stays(partition.topic):
@@ -109,6 +120,15 @@ class States:
             if entry.last_offset >= end:
                 self._fail(node, partition, f"producer {entry.producer_id} has {entry.last_offset}, the end is {end}")
 
+    def _leader_had(self, partition: Partition, high_watermark: int) -> None:
+        known = self._known.setdefault(self._name(partition), _Known())
+        known.committed = max(known.committed, high_watermark)
+
+    def _may_have_led(self, node: int, partition: Partition) -> bool:
+        """Whether a follower may have come to lead, and ceased to, since the last look: in an epoch between two."""
+        before = self._epochs.get((node, self._name(partition)))
+        return before is None or partition.leader_epoch not in (before, before + 1)
+
     def _leads(self, node: int, partition: Partition) -> None:
         name, high = self._name(partition), partition.log.high_watermark
         known = self._known.setdefault(name, _Known())
@@ -116,7 +136,7 @@ class States:
         if high < known.leaders.get(term, 0):
             self._fail(node, partition, f"the leader's high watermark falls from {known.leaders[term]} to {high}")
         known.leaders[term] = high
-        known.committed = max(known.committed, high)
+        self._leader_had(partition, high)
         if not self._stays(partition.topic):
             return  # What is in force may be about another topic of that name.
         leader, epoch, isr = self._world.in_force(*name[:2])
@@ -137,10 +157,6 @@ class States:
     def _is_committed(self, node: int, partition: Partition) -> None:
         known = self._known.setdefault(self._name(partition), _Known())
         high = partition.log.high_watermark
-        if known.epochs.get(node) != partition.leader_epoch:
-            # It may have led since, up to that.
-            known.epochs[node] = partition.leader_epoch
-            known.committed = max(known.committed, high)
         if high > known.committed:
             self._fail(node, partition, f"{high} is committed, and no leader had that")
 
