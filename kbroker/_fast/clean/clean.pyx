@@ -13,10 +13,11 @@ tombstone that enters the clean part gives its batch a delete horizon: bit 6 of 
 the base timestamp, and new timestamp deltas (KIP-534).  A batch that loses everything goes, or stays as a bare header
 when it is a producer's last or the last one of the cleaned range.
 
-Plain batches run here from buffer to buffer, and so do those in lz4 and zstd, unpacked beside it; what changes is
-packed anew.  At a batch of another codec, a transactional or control batch or a message of an old format both passes
-stop (SPECIAL): what to do with it takes decisions of the caller, who then hands over one batch at a time.
-Every checksum is verified: what was damaged on the disk must not get a new, valid one.
+Uncompressed batches are processed here from buffer to buffer.  So are batches in lz4 and zstd: they are decompressed
+into a buffer of their own, and a batch that changes is compressed again.  Both passes stop (SPECIAL) at a batch of
+another codec, a transactional or control batch, and a message of an old format: the caller has to decide about these,
+and hands them over one batch at a time.  Every checksum is verified: what was damaged on the disk must not get a new,
+valid one.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -267,8 +268,8 @@ cdef class Compaction:
     def clean_records(
         self, payload, BatchInfo info not None, *, bint drop_all, bint keep_all, bint stamp, bint keep_empty
     ):
-        """Pass two over one batch's records, decompressed: None when the batch stays as it is, else its new bytes with
-        the records uncompressed, and empty when it goes.
+        """Pass two over one batch's decompressed records.  Returns None when the batch stays as it is, b"" when the
+        batch is dropped, else its new bytes with the records uncompressed.
 
         `drop_all` for an aborted batch, `keep_all` for a control batch; `stamp` gives the batch a delete horizon
         whether it has tombstones or not.
@@ -340,7 +341,7 @@ cdef class Compaction:
         return PyMemoryView_FromMemory(<char*>self.output.log.data, self.output.log.size, PyBUF_READ)
 
     def taken(self):
-        """The bytes that `written` gave are where they belong."""
+        """The caller has written the bytes that `written` gave to the segment's file."""
         self.output.log.size = 0
 
     @property

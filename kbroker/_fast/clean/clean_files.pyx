@@ -1,12 +1,13 @@
-"""Both passes of a clean over ranges of a file, read and written here: the GIL is needed once in some megabytes.
+"""Both passes of a clean over ranges of a file.  Reads and writes are made here, so the GIL is taken once in some
+megabytes.
 
-A thread that takes the GIL for each buffer can lose its processor while it holds it, and the loop waits for both.
-And after each buffer it lets others have its processor: one that woke up just after its share was used would otherwise
-wait for the next tick of the clock, up to 4 ms.
+A thread that takes the GIL for each buffer can be preempted while it holds the GIL; the event loop then waits for the
+GIL until the thread is scheduled again.  The thread also yields its processor after each buffer: another thread that
+wakes up on that processor would otherwise wait for the next scheduler tick, up to 4 ms.
 
-A range ends at the end of the file, after about `most_bytes`, and at the first batch that `Compaction` leaves to its
-caller, that does not fit the buffer or that cannot be read: the caller goes on from there by buffers of its own, which
-meet the same again.  Damaged batches are Compaction's errors.
+A range ends at the end of the file, after about `most_bytes`, or at the first batch that `Compaction` leaves to its
+caller, that does not fit the buffer or that cannot be read.  The caller goes on from there with buffers of its own, and
+meets that batch, or the read error, again.  Damaged batches are Compaction's errors.
 """
 
 import os
@@ -102,7 +103,7 @@ def index_range(
     Compaction compaction not None, int fd, int64_t position, int64_t end, buffer, int64_t start_offset,
     int64_t most_bytes,
 ):
-    """Pass one from `position` on: (where it came to, why as of `Compaction.index`)."""
+    """Pass one from `position` on: (the position where it stopped, the reason as `Compaction.index` gives it)."""
     cdef FileRange file_range = FileRange(fd, position, end, most_bytes, True, start_offset, -1, 0)
     cdef int stop = run(compaction, &file_range, buffer)
     return file_range.position, stop
@@ -112,8 +113,8 @@ def clean_range(
     Compaction compaction not None, int fd, int64_t position, int64_t end, buffer, int64_t most_bytes,
     int output_fd, int64_t output_position,
 ):
-    """Pass two from `position` on, and what it keeps into `output_fd`, a buffer at a time: (where it came to, why as of
-    `Compaction.clean`, where it came to in the output).
+    """Pass two from `position` on; the batches that stay are written to `output_fd`, a buffer at a time.  Returns (the
+    position where it stopped, the reason as `Compaction.clean` gives it, the end of the output).
 
     The last of what it keeps waits in `compaction`.  OSError: a write failed.
     """

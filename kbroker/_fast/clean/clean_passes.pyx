@@ -62,8 +62,8 @@ cdef int take_batch(State* self, const uint8_t* payload, Py_ssize_t size) noexce
 
 
 cdef int take_payload(State* self, const uint8_t* batch) noexcept nogil:
-    """The same of a compressed batch: STOP_ROOM with entries before it whose payloads take the room that it needs,
-    STOP_SPECIAL when the libraries do not take it."""
+    """Adds the records of a compressed batch to the entries.  STOP_ROOM: the payloads of earlier entries take the room
+    that this batch needs.  STOP_SPECIAL: the compression library refuses the batch."""
     cdef Bytes* payloads = &self.payloads
     cdef Py_ssize_t size = batch_size(&self.header) - RECORDS_POSITION
     cdef int codec = self.header.attributes & COMPRESSION_MASK
@@ -105,7 +105,8 @@ cdef void begin_group(State* self) noexcept nogil:
 
 
 cdef int collect_batch(State* self, const uint8_t* batch, int kind) noexcept nogil:
-    """Adds the batch in `header` to the group, and goes on to the next; anything but 0: it was not added."""
+    """Adds the batch in `header` to the group, and moves the position behind it; on a result other than 0 the batch was
+    not added."""
     cdef Batch* item = &self.batches[self.batch_count]
     cdef int stop
     item.header = self.header
@@ -125,8 +126,8 @@ cdef int collect_batch(State* self, const uint8_t* batch, int kind) noexcept nog
 cdef void hash_window(
     State* self, Window* window, Py_ssize_t first, int64_t from_offset, int64_t to_offset, const Table* table
 ) noexcept nogil:
-    """Digests of the keyed entries within the offsets, of at most WINDOW entries from `first` on; their slots are
-    fetched meanwhile."""
+    """Computes the digests of the keyed entries whose offsets are in the range, among at most WINDOW entries from
+    `first` on, and prefetches their slots."""
     cdef Py_ssize_t at
     cdef Entry* entry
     window.count = 0
@@ -145,7 +146,7 @@ cdef void hash_window(
 
 
 cdef void settle_window(const Window* window, const Table* table) noexcept nogil:
-    """Where the first probe of a key leads nowhere, the second one's memory is asked for."""
+    """Prefetches the slot of the second probe of each key whose first probe does not find its slot."""
     cdef Py_ssize_t at
     if table.slots and table.slots == window.slots:
         for at in range(window.count):
@@ -172,7 +173,8 @@ cdef int put_window(State* self, const Window* window, OffsetMap offsets) noexce
 
 
 cdef int put_entries(State* self, OffsetMap offsets, int64_t start_offset) noexcept nogil:
-    """Pass one: the entries into the map.  When it is full, the map ends before the first that did not go in."""
+    """Pass one: puts the entries into the map.  A full map covers the log up to the first entry that it did not
+    take."""
     cdef Py_ssize_t first = 0
     cdef int side = 0
     cdef int stop
@@ -219,7 +221,8 @@ cdef int index_plain(State* self, const uint8_t* data, Py_ssize_t end, OffsetMap
 
 
 cdef void decide(State* self, OffsetMap offsets) noexcept nogil:
-    """Pass two: which of the entries stay, but for what their batches' horizons say of tombstones."""
+    """Pass two: decides which of the entries stay; whether a batch's delete horizon removes its tombstones is not
+    decided here."""
     cdef Py_ssize_t first = 0
     cdef Py_ssize_t at
     cdef int side = 0

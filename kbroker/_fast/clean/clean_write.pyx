@@ -149,7 +149,7 @@ cdef int write_changed(
 cdef int write_batch(
     Output* out, const Header* header, const uint8_t* data, Entry* entries, Py_ssize_t count, const Rules* rules
 ) noexcept nogil:
-    """Writes what stays of a batch whose entries are judged, but for tombstones past their horizon.
+    """Writes what stays of a batch whose entries are judged, leaving out tombstones past their delete horizon.
 
     `data` is the batch as it is, to be copied when nothing changes; NULL leaves that to the caller (WRITE_VERBATIM).
     Returns a Written.

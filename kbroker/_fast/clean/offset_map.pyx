@@ -7,8 +7,8 @@ that follow.  Two keys with one digest would be taken for one; with 128 bits tha
 
 The map has room for `memory_bytes // 24` slots and takes keys until they are filled to the load factor.  Unlike Kafka's
 it takes the memory as keys come, in steps of twice: a small log needs a small map.  Below its last size it grows when
-three slots of ten are taken.  While it grows to its last size the step before it (less than a half) is there as well.
-There are no deletions; `clear` gives the memory back.
+three slots of ten are taken.  While the map grows to its last size, the table of the size before (less than half of it)
+is in memory as well.  There are no deletions; `clear` gives the memory back.
 
 `latest_offset` is the offset up to which the log is in the map, -1 for an empty one.
 """

@@ -1,4 +1,4 @@
-"""What `os` does not offer of Linux: fallocate with FALLOC_FL_KEEP_SIZE, and syncfs.
+"""Two Linux calls that `os` lacks: fallocate with FALLOC_FL_KEEP_SIZE, and syncfs.
 
 `allocate_ahead` reserves blocks for a file before it is written.  Writing into reserved blocks costs a quarter less
 than growing a file page by page; the file's size stays, so that nothing ever reads what was not written, and a

@@ -1,9 +1,9 @@
-"""What of a file lies in the page cache, and bringing in what does not, without a copy of it in this process.
+"""Tells which pages of a file are in the page cache, and brings in the missing ones without a copy in this process.
 
-A range is brought in by `sendfile` to /dev/null, which waits until the kernel has each page and passes on nothing
-but references.  Reading it into a buffer costs ten times as much: a copy, and memory for it that a virtual machine may
-first have to get back from its host.  The kernel reads ahead of it as of any sequential reader, in larger and larger
-pieces of contiguous memory, where `posix_fadvise(WILLNEED)` would fetch single pages.
+A range is brought in by `sendfile` to /dev/null, which waits until the kernel has each page and passes on nothing but
+references.  Reading the range into a buffer costs ten times as much: the copy, and memory for it, which a virtual
+machine may first have to reclaim from its host.  For `sendfile` the kernel reads ahead as for any sequential reader, in
+larger and larger pieces of contiguous memory; `posix_fadvise(WILLNEED)` would fetch single pages.
 """
 
 from cpython.exc cimport PyErr_SetFromErrno

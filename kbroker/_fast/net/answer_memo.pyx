@@ -1,14 +1,14 @@
-"""Answers that equal requests get again, as they went out: clients repeat Metadata for as long as they live.
+"""A memo of encoded answers, sent again to equal requests: clients repeat Metadata for as long as they live.
 
-An answer is known by the API and its version, by the end of the connection that the client dialled, which brokers'
-addresses may depend on, by every byte of the request behind its header, and by what its client may see (`Gate.view`).
-Handlers say which of their answers last (`RequestContext.cacheable`), and a change of what they say is announced with
-`forget`.  A bounded number of small answers is kept: a large cluster's whole list is seldom asked for, and its
-encoding is not what it costs.
+The key of an answer is the API and its version, the address that the client dialled (the brokers' addresses in the
+answer may depend on it), every byte of the request behind its header, and what the client may see (`Gate.view`).
+Handlers say which of their answers may be kept (`RequestContext.cacheable`), and `forget` is called when the state
+behind these answers changes.  A bounded number of small answers is kept.  Large ones are not: the whole list of a large
+cluster is seldom asked for, and encoding it is the smaller part of its cost.
 
-An answer may last for one client, and have its request do something each time: a heartbeat keeps a member's session
-alive.  Its `AnswerRenewal` says whether the answer still stands, and does that.  Those are kept apart, as there may be
-one for each member.
+An answer may be kept for one client although its request has an effect each time, as a heartbeat keeps a member's
+session alive.  The `AnswerRenewal` of such an answer says whether the answer still holds, and carries out that effect.
+These answers are kept apart from the others, as there may be one for each member.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -26,7 +26,7 @@ cdef enum:
 
 
 cdef class Validity:
-    """Whether what answers were made of still holds; it ends once, for all of them."""
+    """Whether the state that some answers were made from still holds; it ends once, for all of these answers."""
 
     def __cinit__(self):
         self.holds = True

@@ -1,10 +1,10 @@
 """The answers of one connection: bytes and file regions, sent in their order, the rest when there is room.
 
 Everything goes straight to the socket part: neighbouring byte strings leave in one call, a file region by `sendfile`
-behind a `MSG_MORE` header, so that record batches pass from the page cache to the socket without entering this
-process.  Nothing here blocks: what the socket does not take stays queued, and the loop watches a duplicate of it for
-room.  `sendfile` would wait for the disk, so the pages of a region are probed first (`_fast/files/page_cache.pyx`); a
-range that is not in the page cache is named to the endpoint's owner, which has it read by a thread.
+behind a `MSG_MORE` header, so that record batches pass from the page cache to the socket without entering this process.
+Nothing here blocks: what the socket does not take stays queued, and the loop watches a duplicate of it for room.
+`sendfile` would wait for the disk, so the pages of a region are probed first (`_fast/files/page_cache.pyx`).  A range
+that is not in the page cache is passed to the endpoint's owner, which has a thread read it.
 
 `state` says what answers wait for (`connection_states`).
 """
@@ -227,7 +227,8 @@ cdef class AnswerQueue:
         return self.socket.write(vector, count, more)
 
     cdef list _cold_ranges(self):
-        """The cold range as (region, position, size), and those that are queued behind it, up to AHEAD_BYTES."""
+        """The range that is not in the page cache, as (region, position, size), and the ranges that are queued behind
+        it, up to AHEAD_BYTES."""
         cdef list found = [(self.cold_region, self.cold_position, self.cold_bytes)]
         cdef FileRegion region
         cdef off_t position = self.cold_position + <off_t> self.cold_bytes
@@ -249,7 +250,8 @@ cdef class AnswerQueue:
         return found
 
     cdef int helped(self, Py_ssize_t sent) except -1:
-        """A thread is through: a cold range is in the page cache or cannot be read, or `sent` bytes left.
+        """A thread has finished: it has read a cold range into the page cache, or failed to, or it has sent `sent`
+        bytes.
 
         A range that was cold is sent without asking again whether it is in the page cache: the kernel may have dropped
         it, and the answer would never leave.  Where a thread could send nothing, the loop tries next and meets the

@@ -1,12 +1,12 @@
-"""Whether the loop looks for the next request for a moment before it sleeps.
+"""Decides whether the loop polls for the next request for a moment before it sleeps.
 
-A client that sends its next request when it has the answer to the last one lets the loop sleep in between.  To sleep
-and to be woken costs a virtual processor some 30 us, more than the request.  So when requests were seen to follow each
-other closely, the loop asks for events without a wait until none came for `limit_us`.
+A client that sends each request only after the answer to the one before leaves the loop asleep in between.  To sleep
+and to be woken costs a virtual processor some 30 us, more than the request.  So when requests have followed each other
+closely, the loop polls for events without waiting until none has come for `limit_us`.
 
 Polling ends where it does not pay.  Each time that nothing came, twice as many requests must follow each other closely
-before the loop polls again; one success resets that.  Where this thread has had to wait for a processor, others need
-it more, and the loop does not poll for a while.
+before the loop polls again; one success resets that.  When this thread has had to wait for a processor, other threads
+need it more, and the loop does not poll for a while.
 
 States: asleep between requests (`streak` close ones so far), or `watching`: `watch` is called in each turn of the loop.
 While all requests come from one client (`in_a_row`), each of these turns reads that client's socket directly, without
@@ -124,7 +124,8 @@ cdef class BusyPoll:
             self.loop.call_soon(self.watch)
 
     cdef bint one_alone(self) noexcept:
-        """Whether all that comes is from one client, `last`, who is in step; never while asleep between requests."""
+        """Whether all requests come from one client, `last`, each soon after the one before; never true while asleep
+        between requests."""
         return self.in_a_row >= ALONE
 
     cdef int _look(self, uint64_t now) except -1:
@@ -147,8 +148,8 @@ cdef class BusyPoll:
         return 0
 
     cdef bint _processor_is_short(self, uint64_t now) noexcept:
-        """Whether this thread waited for a processor for more than an eighth of the time since this was asked last, and
-        each time for longer than a client takes.  False where the system does not tell."""
+        """Whether this thread waited for a processor for more than an eighth of the time since the last call, and each
+        time for longer than a client takes to send its next request.  False where the system does not tell."""
         cdef char text[64]
         cdef char* end
         cdef uint64_t before = self.delayed_ns, since = self.looked_ns, slices = self.slices
