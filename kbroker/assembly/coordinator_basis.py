@@ -1,4 +1,4 @@
-"""What of a broker its coordinators stand on."""
+"""The parts of a broker that its coordinators need."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorBasis:
-    """What of the broker its coordinators stand on.
+    """The parts of the broker that its coordinators need.
 
-    `max_batch_bytes` is a topic's; `make_markers`: what writes markers into the partitions of all brokers;
-    `elsewhere`: how coordinators on other brokers are asked, None where there are none.
+    `max_batch_bytes`: the largest batch of a topic.  `make_markers`: makes the writer of transaction markers into
+    partitions of any broker.  `elsewhere`: the clients for coordinators on other brokers, None where there are no other
+    brokers.
     """
 
     config: BrokerConfig
@@ -47,7 +48,7 @@ class CoordinatorBasis:
     elsewhere: NodeClients | None = None
 
     def state_log(self, topic: str) -> PartitionStateLog:
-        """What a coordinator keeps its state in."""
+        """The log of a coordinator's state topic."""
         return PartitionStateLog(
             topic, self.replicas, lambda: self.max_batch_bytes(self.cache.topic(topic)), self.loop.call_soon
         )

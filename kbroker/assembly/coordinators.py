@@ -54,7 +54,7 @@ class Coordinators:
         )
 
     def start(self) -> None:
-        """Begin to load what their topics hold; each answers with a retriable error meanwhile."""
+        """Begin to load their state topics; until a partition is loaded, its requests get a retriable error."""
         self.groups.start()
         self.share.coordinator.start()
         self.transactions.start()
@@ -66,7 +66,7 @@ class Coordinators:
         yield from self.share.periodic_tasks()
 
     def stop(self) -> None:
-        """Answer what waits for them; they take nothing new."""
+        """Answer the requests that wait in the coordinators, and refuse new ones."""
         self.groups.stop()
         self._background.close()
         self.transactions.stop()

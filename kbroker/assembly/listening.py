@@ -141,12 +141,12 @@ class Listeners:
             listener.close_idle(now)
 
     def look_for_unreached(self) -> None:
-        """Warn where clients do not come to the address that Metadata gave them."""
+        """Warn where clients do not connect to the address that Metadata answers contain."""
         for listener, unreached in self._unreached:
             unreached.look(listener.endpoint.connections)
 
     def log_suppressed(self) -> None:
-        """Log how often complaints came that were held back."""
+        """Log how often each rate-limited warning was suppressed."""
         log_suppressed()
         for listener in self.all:
             listener.log_suppressed()

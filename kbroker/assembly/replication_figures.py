@@ -20,7 +20,7 @@ STATES = ("none", "taking_over", "active")
 
 
 async def own_controller_figures(image: ClusterImage, pace: Pace) -> Values:
-    """Of a broker that is its own controller; `image` has the topics of the cluster."""
+    """The values of a broker that is its own controller; `image` has the topics of the cluster."""
     values: dict[str, float] = {}
     states = dict.fromkeys(STATES[:2], 0.0) | {"active": 1.0}
     await _add_cluster(values, (each for topic in image.topics.values() for each in topic.partitions), pace)
@@ -28,7 +28,7 @@ async def own_controller_figures(image: ClusterImage, pace: Pace) -> Values:
 
 
 async def member_figures(replication: ReplicationParts, stats: ControllerStats, pace: Pace) -> Values:
-    """Of a broker with others; `stats`: of the controller that this broker is at times."""
+    """The values of a broker in a cluster; `stats` are those of its controller, while it is elected."""
     values: dict[str, float] = {}
     if stats.partitions is not None:
         await _add_cluster(values, stats.partitions(), pace)

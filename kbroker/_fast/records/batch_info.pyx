@@ -62,7 +62,7 @@ class OldMagicError(BatchError):
 
 
 class InvalidRecordsError(BatchError):
-    """The checksum holds, but header or records contradict themselves.  `batch_level` for what concerns the header."""
+    """The checksum holds, but header or records contradict themselves.  `batch_level`: the header does."""
 
     batch_level = False
 
@@ -164,7 +164,8 @@ cdef class BatchInfo:
 
     @property
     def offset_of_max_timestamp(self):
-        """Of the first record with the latest timestamp; without a walk, or when all have the append time, the last."""
+        """Offset of the first record with the largest timestamp; the last offset without a walk or with the append
+        time."""
         if not self.walked or self.header.attributes & TIMESTAMP_TYPE_MASK:
             return self.header.base_offset + self.header.last_offset_delta
         return self.header.base_offset + self.max_timestamp_index

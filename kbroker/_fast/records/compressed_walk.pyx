@@ -1,7 +1,7 @@
 """The walk over the records of a batch in lz4 or zstd, decompression included, without Python in between.
 
-Only what is in order is judged here; for anything else the caller lets `walk_decompressed` of `record_stream` find the
-words.
+C accepts valid payloads only.  For any other the caller runs `walk_decompressed` of `record_stream`, which raises the
+error.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -78,7 +78,7 @@ cdef bint walk_unpacked(
 
 
 cdef bint walk_in_c(BatchInfo info, const uint8_t* payload, Py_ssize_t size, int64_t limit_bytes) except -1:
-    """`walk_decompressed` of a payload without Python; False, and nothing is changed, where that one has to look."""
+    """`walk_decompressed` in C; False, with `info` unchanged, where the caller must run `walk_decompressed` itself."""
     cdef Walk walk
     cdef bint good
     cdef Codecs* codecs = borrow_codecs()
@@ -96,7 +96,7 @@ cdef bint walk_in_c(BatchInfo info, const uint8_t* payload, Py_ssize_t size, int
 cpdef bint walk_compressed(BatchInfo info, batch, int64_t limit_bytes) except -1:
     """Walks the records of the compressed batch of `info` that `batch` begins with, its codec being one that C reads.
 
-    False, and nothing is changed, when it is not, or when something is wrong: `walk_decompressed` then says what.
+    False, with `info` unchanged, when C does not read the codec or finds a fault: `walk_decompressed` then raises it.
     """
     cdef Py_buffer view
     cdef Py_ssize_t size = <Py_ssize_t> info.header.batch_length + LOG_OVERHEAD_BYTES

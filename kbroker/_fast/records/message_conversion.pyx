@@ -167,7 +167,7 @@ cdef struct Unpack:
 
 
 cdef int64_t unpack(const uint8_t* data, Py_ssize_t size, Unpack* to, uint8_t* at) noexcept nogil:
-    """Messages made of records, to `at`; only their size where that is NULL; -1 for what are no records."""
+    """Converts records to messages at `at` and returns their size; NULL: the size alone; -1: these are not records."""
     cdef Cursor cursor
     cdef Message message
     cdef const uint8_t* end = data + size
@@ -217,7 +217,7 @@ cdef int64_t unpack(const uint8_t* data, Py_ssize_t size, Unpack* to, uint8_t* a
 
 
 cdef bytes unpacked(object payload, BatchInfo info, Unpack* to):
-    """The messages; what else there is to know is in `to` then.  InvalidRecordsError."""
+    """The messages; `to` then has their count, offsets and largest timestamp.  InvalidRecordsError."""
     cdef Py_buffer view
     cdef int64_t size, first = to.first_offset
     cdef bytes out

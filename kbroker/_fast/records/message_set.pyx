@@ -173,8 +173,8 @@ cdef int scan(Entries* out, const uint8_t* at, int64_t left, int64_t max_entry_b
 def scan_entries(data, int64_t max_entry_bytes):
     """(count, bytes, first magic, first codec, of one magic, bytes of one that is too large) of what a set consists of.
 
-    Entries are messages and record batches, whose checksums are verified; it ends before a part of one, or behind the
-    first one of more than `max_entry_bytes`.  CorruptBatchError for damage.
+    Entries are messages and record batches, whose checksums are verified; the scan ends before an incomplete entry, or
+    behind the first one of more than `max_entry_bytes`.  CorruptBatchError for damage.
     """
     cdef Py_buffer view
     cdef Entries found

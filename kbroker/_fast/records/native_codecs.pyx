@@ -1,8 +1,9 @@
 """LZ4 and zstd by the C interfaces of their libraries: a batch is decompressed without the GIL.
 
 Without the libraries (`native_libraries`), and for what C does not read (several frames, a window over
-8 MiB, damaged data, too much of it), the answer is UNPACK_NOT, and `records.compression` does it or says what is wrong.
-Costs are charged as there: what comes out, and something for each frame, block and piece of input.
+8 MiB, damaged data, too much of it), the answer is UNPACK_NOT, and `records.compression` decompresses the data or
+raises the error.  Costs are charged as there: the bytes given out, plus a charge for each frame, block and piece of
+input.
 
 A `Codecs` is what one user keeps between batches; not for several threads at once.
 """
@@ -122,7 +123,7 @@ cdef Py_ssize_t zstd_header_bytes(Reading* reading) noexcept nogil:
 
 
 cdef int begin_zstd(Codecs* self, Reading* reading) noexcept nogil:
-    """One whole frame and nothing else, which its block headers say; what they charge is taken off."""
+    """Checks by the block headers that the data is exactly one frame, and charges the budget for the blocks."""
     cdef const uint8_t* data = reading.data
     cdef Py_ssize_t at
     cdef uint32_t block
@@ -202,7 +203,7 @@ cdef inline bint is_other_size(const Reading* reading) noexcept nogil:
 
 
 cdef Py_ssize_t unpack_more(Codecs* self, Reading* reading, uint8_t* out, Py_ssize_t room) noexcept nogil:
-    """The next bytes: how many; 0 at the end, which is also the end of the data; or a Refusal."""
+    """Decompresses into `out`: the number of bytes; 0 at the end of frame and data; or a Refusal."""
     cdef size_t made, took
     while not reading.ended:
         made = <size_t> room
@@ -222,8 +223,8 @@ cdef Py_ssize_t unpack_more(Codecs* self, Reading* reading, uint8_t* out, Py_ssi
 
 
 cdef void end_unpack(Codecs* self, Reading* reading) noexcept nogil:
-    """A reader that has come to hold much memory is not kept, nor one of lz4 that stopped within a frame: a reset may
-    leave the size that the frame announced, and the next one is refused for it."""
+    """Frees a reader that holds much memory, and an lz4 reader that stopped within a frame: a reset may leave the
+    content size that this frame announced, and the next frame would be refused for it."""
     if reading.codec == CODEC_ZSTD:
         if reading.window_bytes > KEPT_WINDOW_BYTES and self.zstd_reader != NULL:
             zstd.free_reader(self.zstd_reader)

@@ -10,7 +10,7 @@
 (base offset and leader epoch) without touching it.  attributes: bits 0-2 codec, 3 timestamp type, 4 transactional,
 5 control, 6 base_timestamp is a delete horizon.
 
-Everything here raises a `BatchError`; what it means for a client is decided above.
+Every function here raises a `BatchError`; its caller chooses the error code that the client gets.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer

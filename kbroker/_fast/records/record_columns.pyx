@@ -8,9 +8,10 @@
     columns.next_offset                     # where to read on
 
 Rows are the records with start <= offset < stop, in order.  Control batches and the records of aborted transactions
-(`set_aborted`, as a fetch with read_committed lists them) make none.  Checked are size, magic and CRC of each batch,
-and that each field lies within its record, each record within its batch: damaged bytes raise a `BatchError`, never
-read elsewhere.  A batch that is cut off at the end of the frame is left alone: `position` says where it begins.
+(`set_aborted`, as a fetch with read_committed lists them) make no rows.  The size, magic and CRC of each batch are
+checked, and that each field lies within its record and each record within its batch: damaged bytes raise a `BatchError`
+and never cause a read outside of the frame.  A batch that is cut off at the end of the frame is left alone: `position`
+says where it begins.
 
 Memory: at most `max_bytes` of records and `max_rows` rows (but one record at least) and one decompressed batch.
 """

@@ -1,7 +1,7 @@
 """Rows of Arrow columns packed into the records of a batch (magic 2), with no Python object per record.
 
-A column of bytes comes as (validity or None, offsets, data, first row): Arrow's buffers, int32 offsets, and the number
-of the array's first row within them.  Every row's place is checked against its buffer before it is read.
+A column of bytes is passed as (validity or None, offsets, data, first row): Arrow's buffers, the offsets as int32, and
+the index of the array's first row in these buffers.  Every row's place is checked against its buffer before it is read.
 
 Source: the record's layout in KIP-98; the keyed partitioner is the one of Kafka's own clients (murmur2).
 """

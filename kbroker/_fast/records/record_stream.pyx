@@ -169,7 +169,7 @@ cdef int step(Stream* self, Cursor* cursor) noexcept nogil:
 
 
 cdef bint lies_whole(const Cursor* cursor) noexcept nogil:
-    """Whether the record at `cursor` ends inside of the chunk (a bad one may: the quick walk will say so)."""
+    """Whether the record at `cursor` ends inside of the chunk; the quick walk finds out whether it is well-formed."""
     cdef Cursor ahead = cursor[0]
     cdef int32_t length = short_varint(&ahead)
     return ahead.fault == CURSOR_OK and length <= cursor_left(&ahead)
@@ -203,7 +203,7 @@ cdef inline bint awaits_nothing(const Stream* self) noexcept nogil:
 
 
 cdef bint is_complete(const Stream* self) noexcept nogil:
-    """Whether all declared records were there, and nothing of another."""
+    """Whether the payload held all declared records and no byte more."""
     return self.walk.index == self.count and self.state == LENGTH and self.shift == 0
 
 

@@ -4,8 +4,9 @@
     timestamp int64 (magic 1 only) | key length int32 | key | value length int32 | value
 
 A message with a codec in its attributes is a wrapper: its value holds messages, its offset is that of the last one.
-Each counts as a batch that ends at its offset; where a wrapper begins only its messages tell, so it is taken to begin
-at its end as well.  It has no epoch, no producer and, with magic 0, no time.
+Each message and wrapper counts as a batch whose last offset is its own.  A wrapper's base offset is known from its
+messages only, so the header gives its last offset as the base offset, too.  Old messages have no epoch, no producer
+and, with magic 0, no timestamp.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

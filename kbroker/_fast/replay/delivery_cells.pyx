@@ -2,7 +2,7 @@
 
 A cell has counts (`COUNT_NAMES`) and two histograms of microseconds, with the buckets of the replay's outcomes: below
 64 each microsecond has its own, above, each power of two is cut into 32.  Most cells see few of the 1,900 buckets, so a
-histogram is a small table that grows, and so is the table of cells.  What is asked for when there is no memory is NULL.
+histogram is a small table that grows, and so is the table of cells.  Functions return NULL where memory cannot be had.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t

@@ -1,9 +1,9 @@
 """A producer of librdkafka and what becomes of its records: topics, rows that are held, ends that are counted.
 
-Records go out with the bytes of their rows where they lie, so rows are held until the last of their records has its
-end: an acknowledgement, which is counted in a cell of its second, topic and partition, or a failure, which is kept with
-its row for the caller.  Latency runs from the time at which a row was due to the moment at which its acknowledgement is
-taken from librdkafka.
+Records are sent without copying their rows, so rows are held until each of their records has been acknowledged or has
+failed.  An acknowledgement is counted in the cell of its second, topic and partition; a failure is kept with its row
+for the caller.  Latency runs from the time at which a row was due to the moment at which its acknowledgement is taken
+from librdkafka.
 
 One thread at a time uses a client.
 """
@@ -131,13 +131,15 @@ cdef class DeliveryClient:
         return slot
 
     def release(self, Py_ssize_t slot):
-        """Nothing more is played of a slot's rows, which go once their records have all come to an end."""
+        """No more of a slot's rows are played; they are freed once each of their records is acknowledged or has
+        failed."""
         self._rows(slot)
         self.released.add(slot)
         self._let_go()
 
     def serve(self, int64_t patience_ns):
-        """Takes acknowledgements until all are there or the time is over: how many records have no end yet."""
+        """Takes acknowledgements until none is missing or the time is over; returns how many records are still under
+        way."""
         cdef int64_t until = <int64_t>now_ns() + patience_ns
         cdef int left = 0
         if self.client == NULL:
@@ -173,7 +175,8 @@ cdef class DeliveryClient:
         return taken
 
     def take_events(self):
-        """(second, librdkafka's code) of what it said about connections: no record has failed by it."""
+        """(second, error code) of each of librdkafka's errors about connections, which make no record fail by
+        themselves."""
         cdef Failure* event = <Failure*>self.events.data
         cdef Py_ssize_t at
         taken = [(event[at].second, event[at].code) for at in range(self.events.size // <Py_ssize_t>sizeof(Failure))]

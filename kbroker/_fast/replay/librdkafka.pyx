@@ -1,8 +1,8 @@
 """librdkafka as another module has loaded it, found at run time: nothing is linked, no header file is needed.
 
 `Library(path)` takes the file of a shared object that is loaded already and depends on librdkafka, such as
-confluent-kafka's own extension, and looks the functions up in it and in what it depends on: so it is that very library,
-whether it came within a wheel or with the system.
+confluent-kafka's own extension, and looks the functions up in it and in its dependencies.  They are thus those of the
+library that is loaded already, whether a wheel or the system brought it.
 """
 
 from libc.string cimport memset

@@ -198,7 +198,8 @@ cdef class ReplayProducer(DeliveryClient):
     cdef int _send(
         self, ReplayRows rows, Py_ssize_t slot, Py_ssize_t row, int64_t due, Headers* headers, int64_t until
     ) noexcept nogil:
-        """Hands a record over.  Headers are librdkafka's when that went well, and gone when it failed for good."""
+        """Hands a record over.  librdkafka owns the headers when it took the record; they are freed here when it
+        refused for good."""
         cdef Argument[6] arguments
         cdef const uint8_t* value = NULL
         cdef const uint8_t* key = NULL

@@ -1,4 +1,4 @@
-"""The joint between a broker and its cluster: what a start, a stop and the parts of a broker ask of any kind.
+"""The interface between a broker and its cluster: the steps of a start and a stop, for every kind of cluster.
 
 A start calls, in this order:
 
@@ -9,8 +9,8 @@ A start calls, in this order:
     wait_for_others  what has to be there before clients are served
     serve            the listeners are open: others may hear of this broker
 
-A stop calls `leave`, which has the partitions led by others while this broker still serves, `close`, and `release`
-once the logs are closed.  A start that fails or is ended calls `close` and `release` wherever it was.
+A stop calls `leave`, which moves leadership to other brokers while this one still serves, then `close`, and `release`
+once the logs are closed.  A start that fails or is interrupted, at whichever step, calls `close` and `release`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BrokerParts:
-    """What of the broker a membership stands on from the beginning.
+    """The parts of the broker that a membership needs from the beginning.
 
     `stopping`: the broker is to stop; `halt` is called with the reason why it cannot go on.
     """
@@ -68,7 +68,7 @@ class BrokerParts:
 
 @dataclass(frozen=True, slots=True)
 class MetadataParts:
-    """What of the broker stands on the metadata that `join` has given."""
+    """The parts of the broker that are made from the metadata that `join` returns."""
 
     cache: MetadataCache
     settings: BrokerSettings
@@ -91,7 +91,7 @@ class ClusterMembership(ABC):
 
     @abstractmethod
     async def join(self, dirs: OpenedDirs) -> ClusterImage:
-        """Find the cluster, bind the log directories to it; its metadata as far as they are known.
+        """Find the cluster and bind the log directories to it; returns the metadata that is known by then.
 
         LogDirError where the directories belong elsewhere; StartInterruptedError; ValueError; ConnectionLossError.
         """
@@ -106,7 +106,7 @@ class ClusterMembership(ABC):
 
     @abstractmethod
     async def report_logs(self) -> None:
-        """All logs are open: tell the controller what it has to know of them, and let replicas do what it says."""
+        """All logs are open: report them to the controller, and let replicas lead and follow as it decides."""
 
     async def wait_for_others(self) -> None:
         """Return when clients may be served.  StartInterruptedError."""
@@ -118,14 +118,14 @@ class ClusterMembership(ABC):
 
     @abstractmethod
     def broker(self) -> BrokerEpoch:
-        """This broker with its epoch by now."""
+        """This broker's id and its current epoch."""
 
     def markers(self, writer: MarkerWriter) -> Markers:
         """What writes markers into the partitions of all brokers; `writer` writes into those that are led here."""
         return writer
 
     def coordinators_elsewhere(self) -> NodeClients | None:
-        """How partition leaders here ask coordinators on other brokers; None where there are none."""
+        """The clients with which partition leaders here ask coordinators on other brokers; None without others."""
         return None
 
     @abstractmethod
@@ -150,7 +150,7 @@ class ClusterMembership(ABC):
 
     @property
     def metrics_listener(self) -> str | None:
-        """Where metrics are served in the place of `metrics.listener`; None: there."""
+        """The address that serves metrics instead of `metrics.listener`; None: `metrics.listener` does."""
         return None
 
     @property
@@ -159,11 +159,11 @@ class ClusterMembership(ABC):
         return True
 
     async def leave(self) -> None:
-        """Have the partitions led by others, before the broker stops serving."""
+        """Move leadership of this broker's partitions to other brokers, before it stops serving."""
         return
 
     async def close(self) -> None:
-        """Leave the cluster: copy and ask nothing any more."""
+        """Leave the cluster: stop fetching replicas and sending requests to other brokers."""
         return
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""Has the partitions that a broker leads be led by others, before it stops serving."""
+"""Moves leadership of a broker's partitions to other brokers, before it stops serving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What memberships have in common whose partitions have replicas on other brokers."""
+"""What the memberships with replicas on other brokers have in common."""
 
 from __future__ import annotations
 

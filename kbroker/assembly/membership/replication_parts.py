@@ -63,7 +63,7 @@ class ReplicationParts:
     def attach(self, controller: Controller) -> None:
         """Make what copies replicas and proposes ISRs, before the replicas lead or follow anything."""
         broker, parts, config = self._broker, self._parts, self._broker.config
-        # Not before: what the cluster has set for this broker is known by now.
+        # Not earlier: only now are the settings known that the cluster keeps for this broker.
         self.traffic = ReplicationTraffic(parts.settings.config, broker.clock.monotonic)
         self.isr = IsrManager(
             broker.loop,
@@ -129,8 +129,8 @@ class ReplicationParts:
         return clients
 
     def _exists(self, topic: str, index: int) -> bool:
-        """Whether the cluster has the partition.  Before a controller has said what there is it may: clients must not
-        take it for deleted."""
+        """Whether the cluster has the partition.  True while no controller has sent metadata: clients must not take the
+        partition for deleted."""
         cache = self._parts.cache
         if not cache.is_filled:
             return True

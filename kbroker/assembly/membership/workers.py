@@ -65,7 +65,7 @@ class WorkersMembership(ReplicatedMembership):
         replicas.fetchers = self._replication.fetchers
         report = report_at_start(cache.image, node_id, log_manager, all_on_one_host=True)
         await self._worker.report_logs(report, held_logs(cache.image, node_id, log_manager))
-        # The controller has worked while the logs were loaded, and while this worker waited for the others.
+        # The controller may have deleted topics while the logs were loaded and while this worker waited for the others.
         for name in replicas_deleted(cache.image, log_manager.logs):
             replicas.drop(name, delete=True)
         replicas.apply_image(cache.image)

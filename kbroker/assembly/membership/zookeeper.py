@@ -65,7 +65,7 @@ class ZooKeeperMembership(ReplicatedMembership):
         await unless_stopping(self._broker.stopping, self._member.load(self._parts.cache))
 
     async def report_logs(self) -> None:
-        """The controller asks for nothing: it sends what this broker leads and follows when that is registered."""
+        """Nothing is reported: once this broker is registered, the controller sends what it leads and follows."""
         parts, replication, member = self._parts, self._replication, self._member
         self._attach()
         parts.cache.subscribe(parts.replicas.note_topics)
