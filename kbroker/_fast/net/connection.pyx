@@ -2,14 +2,15 @@
 
 A frame is a 4-byte big-endian length and as many bytes.  The connection has a socket part, a frame reader, a server of
 its requests, and a queue of answers, which know it as a `ConnectionInterface`; the states of all are in
-`connection_states`.  One request is under way at a time, as in Kafka: a handler that answers later (`pending`)
-mutes the connection, and the frames behind it wait in the receive buffer; so do those behind answers that wait.
-Of all connections of a loop one at a time serves requests, and an answer that comes later is queued until none does
-(`ReadyQueue`).
-While waiting the socket is read until the buffer is full and then paused, so a slow peer holds its own bytes only.
-Answers of one wake-up leave together; in a crowded turn of the loop, those of all connections do (`FlushBatch`).
+`connection_states`.  One request is under way at a time, as in Kafka: a handler that answers later (`pending`) mutes
+the connection, and the frames behind the request wait in the receive buffer.  Frames also wait there while answers are
+queued for the socket.  Of all connections of a loop one at a time serves requests.  An answer that a handler gives
+later is queued until no connection is serving a request (`ReadyQueue`).  While a request waits, its connection's socket
+is read until the receive buffer is full, and reading is then paused: a slow peer holds up its own bytes only.  Answers
+of one wake-up leave together; in a crowded turn of the loop, those of all connections do (`FlushBatch`).
 
-Knows bytes, frames and the `Route` table alone; policy on connections is the listener's, the endpoint's `owner`.
+The connection knows only bytes, frames and the `Route` table; the policy on connections belongs to the listener, which
+is the endpoint's `owner`.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -108,8 +109,9 @@ cdef class Connection(ConnectionInterface):
         return 0
 
     cdef bint end_of_requests(self) except -1:
-        """Whether the connection goes on.  What came before the end is served and answered, each in its turn: the
-        client may have ended its own direction only, and Kafka sees the end behind the last request."""
+        """Whether the connection goes on.  The requests that came before the end of the stream are served and answered
+        in order: the client may have shut down its sending side only, and Kafka, too, sees the end only behind the last
+        request."""
         if self.life == OPEN and (
                 self.requests.state != READY or self.answers.state != SEND_CLEAR or self.frames.has_rest()):
             self._live_on(ENDING)
@@ -137,7 +139,8 @@ cdef class Connection(ConnectionInterface):
         return 0
 
     def helped(self, Py_ssize_t sent=0) -> None:
-        """A thread is through: a cold range is in the page cache or cannot be read, or `sent` bytes left: go on."""
+        """Continue after a thread has finished: it has read a cold range into the page cache, or failed to, or it has
+        sent `sent` bytes."""
         if self.life != CLOSED:
             self.answers.helped(sent)
             self.resume()
@@ -191,7 +194,7 @@ cdef class Connection(ConnectionInterface):
         return ready.drain()
 
     cdef int _send_and_settle(self) except -1:
-        """Let the answers leave, and the bytes go that were served."""
+        """Send the answers, and release the receive buffer's bytes of the requests that were served."""
         cdef FrameReader frames = self.frames
         cdef AnswerQueue answers = self.answers
         cdef RequestServer requests = self.requests
@@ -218,7 +221,7 @@ cdef class Connection(ConnectionInterface):
     # For requests
 
     def decoded(self) -> None:
-        """The request under way no longer needs its bytes, but for those that it refers to."""
+        """The request under way no longer needs its bytes in the buffer, except those that its struct refers to."""
         if self.life != CLOSED and self.requests.state == WAITING:
             self.frames.settle(True)
 
@@ -276,7 +279,8 @@ cdef class Connection(ConnectionInterface):
 
     @property
     def session(self):
-        """Who the client is, and how far it has proved that: None serves nothing (`gate.principal.Session`)."""
+        """The client's principal and the state of its authentication (`gate.principal.Session`); without a session
+        (None) nothing is served."""
         return self._session
 
     @session.setter
@@ -324,12 +328,12 @@ cdef class Connection(ConnectionInterface):
 
     @property
     def serving(self) -> bool:
-        """Whether it is the broker, not the client, that is waited for."""
+        """Whether the client waits for the broker, rather than the broker for the client."""
         return self.requests.state != READY or self.answers.state == SEND_LENT
 
     @property
     def holds_budget(self) -> bool:
-        """Whether an unfinished large frame of it takes memory that others may wait for."""
+        """Whether an unfinished large frame of this connection holds memory that other connections may wait for."""
         return (self.frames.buffer is not None and self.frames.buffer.counted and self.requests.pending is None
                 and self.answers.state == SEND_CLEAR)
 
@@ -372,7 +376,7 @@ cdef class Connection(ConnectionInterface):
 
     @property
     def asked(self) -> int:
-        """What its requests were for by now: the bits of their routes (`Route.asks`)."""
+        """The kinds of requests that the client has sent so far: the bits of their routes (`Route.asks`)."""
         return 0 if self.requests is None else self.requests.asked
 
     @property

@@ -18,11 +18,12 @@ cdef class ConnectionInterface:
         raise NotImplementedError
 
     cdef int received(self, Py_ssize_t size) except -1:
-        """So many bytes came into `room`; 0: none for now, so that its memory can be given back."""
+        """The loop has read so many bytes into `room`; 0: there are none for now, so the buffer can be given back."""
         raise NotImplementedError
 
     cdef bint end_of_requests(self) except -1:
-        """The client sends no more; whether it is still to be answered: if not, this has closed the connection."""
+        """The client has ended its side of the stream.  Returns whether answers are still to be sent; if not, the
+        connection has been closed here."""
         raise NotImplementedError
 
     cdef int lost(self, object error) except -1:
@@ -46,7 +47,8 @@ cdef class ConnectionInterface:
     # For what serves several connections
 
     cdef ssize_t look(self) except -2:
-        """Serves what has come without the loop's being asked: its bytes; 0 when there is nothing, -1 when not to look.
+        """Reads the socket without asking the loop, and serves the requests: the number of bytes read, 0 when there are
+        none, -1 when the socket must not be read now.
 
         Not while a frame is unfinished, and not for the end of the stream or errors: the loop will see them.
         """
@@ -57,7 +59,8 @@ cdef class ConnectionInterface:
         return False
 
     cdef int finish(self, object frame) except -1:
-        """The answer to the deferred request (`FlushBatch.add_request`), or None: it is handled by itself then."""
+        """The answer to the deferred request (`FlushBatch.add_request`); None: the request is then handled by
+        itself."""
         raise NotImplementedError
 
     cdef int give_up(self, object error) except -1:

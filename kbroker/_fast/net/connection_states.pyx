@@ -24,7 +24,7 @@ Requests, of which one is under way at a time (`RequestState`):
     DEFERRED -> AGAIN -> SERVING        it is begun again, by itself
     THROTTLED -> READY                  the throttle time is over
 
-In SERVING the loop is inside the connection's code: frames are gone on with where that ends.
+In SERVING the loop is inside the connection's code, which continues with the next frames when it has finished.
 
 Answers, in the order of their requests (`SendState`); in all but SEND_CLEAR no further request begins:
 

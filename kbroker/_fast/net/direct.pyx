@@ -1,6 +1,6 @@
 """Requests that are answered from their bytes, without structs in between.
 
-What a route's `DirectAnswers` does not find plain it leaves alone: the request is then decoded and handled as any.
+A route's `DirectAnswers` answers plain requests only; any other is decoded and passed to its handler.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -34,11 +34,11 @@ cdef class DirectAnswers:
         return None
 
     cdef bint may_wait(self, const DirectRequest* asked) noexcept:
-        """Whether this request, by its form, is one that costs less when it is answered together with others."""
+        """Whether this request is of a form that costs less when it is answered together with others."""
         return False
 
     cdef list answer_all(self, object services, const DirectRequest* asked, int count, HelperPool helper_pool):
-        """What `answer` gives for each of these requests, of which none waits for another, or its exception."""
+        """For each of these requests, none of which depends on another, the result of `answer` or its exception."""
         cdef int index
         return [
             self.answer(services, asked[index].version, asked[index].correlation_id,
@@ -53,7 +53,8 @@ cdef class DirectAnswers:
         return self.text(<const char*> topic.data, topic.size)
 
     cdef str text(self, const char* data, Py_ssize_t size):
-        """A name of up to NAME_BYTES, None for what is no text; the last one is kept, as clients repeat it."""
+        """A topic's name of up to NAME_BYTES; None where the bytes are not UTF-8.  The last name is cached, as clients
+        repeat it."""
         if self.name_bytes != size or memcmp(self.name_utf8, data, size) != 0:
             try:
                 self.name = PyUnicode_DecodeUTF8(data, size, NULL)

@@ -1,10 +1,10 @@
 """Requests answered together, and answers sent together, at the end of an iteration of the loop.
 
-An iteration that reads from several clients is crowded, and the next one is taken for crowded, too. There, each
-`send` to a client that sleeps wakes it, the most expensive part of a small answer; several in a row wake it once, and
-it finds the other answers while it works. And what several clients append to one log is written at once. With one
-request in an iteration, waiting would only cost time; but consumers that wait for what a producer sent get it before
-its answer.
+An iteration that reads from several clients is crowded, and the next one is assumed to be crowded, too.  In a crowded
+iteration answers are sent together at its end.  Each `send` to a client that sleeps wakes it, the most expensive part
+of a small answer; several in a row wake it once, and it finds the other answers while it works.  Batches that several
+clients append to one log are also written together.  With one request in an iteration, waiting would only cost time.
+Consumers that wait for a producer's records still get them before the producer gets its answer.
 """
 
 from libc.stdlib cimport free, realloc

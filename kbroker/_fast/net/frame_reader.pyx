@@ -1,4 +1,5 @@
-"""The receive side of a connection: where the next bytes go, and what happens to an unfinished frame between two reads.
+"""The receive side of a connection: it owns the buffer for the next bytes, and keeps an unfinished frame between two
+reads.
 
 A connection with nothing unfinished holds no buffer.  An unfinished frame stays in the pooled buffer while few
 connections have one.  When many do, it is copied into an allocation of its own size (`stash`): 10,000 connections that
@@ -55,7 +56,8 @@ cdef class FrameReader:
         return self
 
     cdef ssize_t look(self) except? -3:
-        """As `SocketPart.look`, where no frame is unfinished; what came is behind `filled` then."""
+        """As `SocketPart.look`, where no frame is unfinished; the bytes read are then in the buffer, behind
+        `filled`."""
         cdef ssize_t got
         if self.state != READING or self.stash_bytes > 0 or self.buffer is not None:
             return -1

@@ -1,7 +1,7 @@
-"""What stands in front of a connection's answers: remembered answers, answers made in C, and those of handlers.
+"""The check that every request passes before it is answered, from the answer memo, in C, or by its handler.
 
-A `Gatekeeper` gives each connection, for each client id that it names, the `Gate` that its requests pass, or None
-where nothing is asked of them.  A reactor without a gatekeeper asks nothing at all; that costs one comparison.
+A `Gatekeeper` gives each connection, for each client id that it names, the `Gate` that its requests pass, or None where
+its requests are not checked.  A reactor without a gatekeeper checks nothing; that costs one comparison.
 
 A gate sees each request twice: `admit` before anything is done for it, `settle` when its answer is ready, which returns
 the time for which the connection is muted afterwards (KIP-219); the answer names it.
@@ -46,8 +46,8 @@ cdef class Gate:
         return 0, False
 
     def withheld(self, ctx, head, throttle_ms):
-        """The answer without its records, as a struct, in the place of one that begins with the bytes `head`; None
-        where that one has none to withhold."""
+        """The struct that replaces, without records, an answer that begins with the bytes `head`; None where that
+        answer has no records to withhold."""
         return None
 
 

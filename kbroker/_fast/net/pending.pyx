@@ -7,8 +7,8 @@ A handler returns its answer, or a `Pending` that will give it.  States: made ->
 - A lost connection: `lost` is called once, and nothing is answered any more.
 - A failure: `fail` ends the connection with a line in the log, as what was done for the request is unknown.
 
-Answers of one connection leave in the order of its requests, since a pending one mutes it.  An answer that is given
-while another request is being served leaves behind that (`ReadyQueue`).
+The answers of a connection leave in the order of its requests, since a pending answer mutes the connection.  An answer
+that is given while another request is being served is queued until that request is done (`ReadyQueue`).
 """
 
 from kbroker._fast.base.checked cimport CHECKED

@@ -5,9 +5,9 @@ in it, so that an idle connection holds none.  Two kinds:
 
 * pooled buffers of `buffer_bytes`, enough for most frames, kept on a free list;
 * frame buffers of a large frame's exact size, counted against `limit_bytes` (`queued.max.request.bytes`).  When the
-  budget is used up the connection waits its turn and its socket is not read: those who wait are served in the order
-  that they came, and newcomers queue behind them, so that small frames cannot hold up a large one for ever.  A frame
-  larger than the whole budget is let through alone.
+  budget is used up the connection waits its turn, and its socket is not read.  Waiting connections are served in the
+  order in which they came, and later ones queue behind them, so that small frames cannot hold up a large one for ever.
+  A frame larger than the whole budget is let through alone.
 
 Record batches are handed to the log as memoryviews over these buffers.  `exports` counts those views: a buffer that
 is given back while views on it live is left to them and to the garbage collector, never reused.  A frame buffer counts
@@ -128,7 +128,7 @@ cdef class BufferPool:
         return self.wake()
 
     cdef int collect(self, Py_ssize_t capacity) except -1:
-        """Takes the bytes of a buffer off the budget that is gone with its last view, in any thread."""
+        """Returns to the budget the bytes of a buffer whose last view is gone; may be called in any thread."""
         self.used_bytes -= capacity
         if self.waiting and self.loop is not None and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.wake_waiting)

@@ -1,12 +1,12 @@
 """Serves the requests of one connection, one at a time, and queues their answers.
 
 A request starts with api_key int16, api_version int16, correlation_id int32, client_id as a nullable string with a
-2-byte length and, in flexible versions, tagged fields.  It passes the gate, then finds its answer: among those
-remembered, made in C from its bytes (alone, or with others at the end of the turn), or by its handler, now or later.
-`is_trusted`: the client's session may ask for everything that a gate does not hold back; without one nothing is served.
-`state` (`RequestState`) says how far it is, `pending` is the request while it is under way; `asked`: what the client
-has come for by now (`Route.asks`).  It counts what it has answered, and keeps how the client introduced itself, for
-those who look at connections.
+2-byte length and, in flexible versions, tagged fields.  It passes the gate, and is then answered from the answer memo,
+in C from its bytes (alone, or with others at the end of the turn), or by its handler, now or later.  `is_trusted`: the
+client's session may send every request that the gate admits; without a session nothing is served.  `state`
+(`RequestState`) says how far it is, `pending` is the request while it is under way; `asked`: what the client has come
+for by now (`Route.asks`).  The server counts its answered requests, and keeps the client's ApiVersions request, for the
+listings of connections.
 
 Its bytes are in the frame reader's buffer, where they stay until `settle`.
 """
@@ -117,7 +117,8 @@ cdef class RequestServer:
         return self._run(ctx, cursor.position - data, end)
 
     cdef bint _recall(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
-        """Whether an equal request has an answer that lasts, which is queued; else what this one will be known by."""
+        """Whether the memo has an answer to an equal request; it is then queued.  Sets the key under which the answer
+        to this request may be kept."""
         cdef AnswerMemo known = self.endpoint.answers
         cdef bytes frame
         ctx.key = known.key(None if ctx.gate is None else ctx.gate.view, ctx.api_key, ctx.api_version,
@@ -182,7 +183,7 @@ cdef class RequestServer:
         return self._await(ctx)
 
     cdef int _wait_for(self, RequestContext ctx, object coroutine) except -1:
-        """Run a handler up to its first wait, and have the owner run the rest; most never wait."""
+        """Run a coroutine handler up to its first wait, and have the owner run the rest; most handlers never wait."""
         cdef object response
         try:
             response = coroutine.send(None)
@@ -250,7 +251,8 @@ cdef class RequestServer:
         return self.frames.settle(True)
 
     cdef bint conclude(self, RequestContext ctx, object response, bint encoded) except -1:
-        """Queue the answer of the request under way; whether it waited, so that those behind it are to be served."""
+        """Queue the answer of the request under way.  Returns whether the request had waited: the requests behind it
+        are then to be served."""
         cdef bint waited = self.state == WAITING
         if waited:
             self._next(SERVING)

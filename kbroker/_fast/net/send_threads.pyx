@@ -1,13 +1,13 @@
 """Threads that send large ranges of files while the loop serves others.
 
-`sendfile` of a megabyte takes some 100 us, all of it in the kernel: copying on a network card's behalf, on loopback
-the whole way to the receiver.  When several clients read much at once, one loop does that for one of them at a time.
-So it lends ranges out: a thread of this pool makes the one call `sendfile(socket, file)`, and the loop goes on with
-what is left of the answer when they are done.  The threads know descriptors and numbers alone, never Python's objects.
+`sendfile` of a megabyte takes some 100 us, all of it in the kernel: copying on a network card's behalf, on loopback the
+whole way to the receiver.  When several clients read much at once, a loop alone would send to one of them at a time.
+So the loop hands ranges to this pool: a thread makes the one call `sendfile(socket, file)`, and the loop goes on with
+the rest of the answer when the thread is done.  The threads know descriptors and numbers alone, never Python's objects.
 
-Lent is only what the loop could have sent itself, without a wait: pages that were probed, a socket that does not
-block.  Only while another connection has sent as much a moment ago: a single reader is served soonest by the loop.
-The first range that is lent starts the first thread.
+A range is handed over only if the loop could have sent it itself without waiting (its pages were probed, and the socket
+does not block), and only if another connection has sent as much a moment ago: a single reader is served soonest by the
+loop.  The first range that is lent starts the first thread.
 """
 
 from libc.errno cimport EINTR, errno
@@ -137,7 +137,7 @@ cdef class SendThreads:
         self._stop()
 
     def change(self, int limit) -> None:
-        """Let there be so many threads.  Those that are there already wait, when they are too many."""
+        """Set the number of threads.  Threads beyond it stay, and wait without work."""
         if limit < 0:
             raise ValueError(f"{limit} threads")
         self.limit = min(limit, MOST_THREADS)

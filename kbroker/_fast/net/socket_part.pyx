@@ -5,8 +5,8 @@ bytes of requests to the connection (`room`, `received`), and sends the bytes of
 waits, and sends all, a part or nothing (NO_ROOM, or -1 with errno EAGAIN).  When the client is gone it returns -1 with
 another errno, or raises OSError.  Nothing is written through asyncio's transport.
 
-One that encrypts takes bytes before they are with the kernel.  What it then has left is `held_bytes`; `drain` sends
-that, and is called again when the socket is writable.
+A socket part that encrypts accepts bytes before the kernel has taken them.  `held_bytes` is the number of encrypted
+bytes that the kernel has not taken yet; `drain` sends them, and is called again when the socket is writable.
 """
 
 from libc.errno cimport EAGAIN, errno

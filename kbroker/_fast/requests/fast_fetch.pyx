@@ -1,9 +1,10 @@
-"""Fetch on the fast path: read from the request's bytes, row by row, into the answer's.
+"""Fetch on the fast path: the request's rows are read from its bytes, and the answer is written as bytes, row by row.
 
-A fetch without a session is answered row by row (`DelayedRows` while there is too little), one of a session in order by
-its targets (`targets_read`).  Each partition is read in C, or alone by Python (`fetch_answer`).  A request that is not
-plain by its form (of a follower, with tagged fields or partitions to forget, one that begins or ends a session, a
-partition named twice, bytes too many or too few) is left to the handler as a whole, and nothing has been changed.
+A fetch without a session is answered row by row (by `DelayedRows` while there are too few bytes).  A fetch of a session
+whose epoch is in order is answered by the session's targets (`targets_read`).  Each partition is read in C, or alone by
+Python (`fetch_answer`).  A request that is not plain by its form (of a follower, with tagged fields or partitions to
+forget, one that begins or ends a session, a partition named twice, bytes too many or too few) is left to the handler as
+a whole, and nothing has been changed.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -273,7 +274,7 @@ cdef class DelayedRows(DelayedFetch):
         return True
 
     cdef int _hand_over(self, bint force) except -1:
-        """Too much of it is for Python by now: the handler goes on, for as long as there is time."""
+        """Too many of the rows have to be read by Python by now: the handler takes over, for the rest of the wait."""
         cdef uint64_t now = now_ns()
         cdef object request
         self.release()

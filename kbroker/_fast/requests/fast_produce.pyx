@@ -1,11 +1,11 @@
 """Produce on the fast path: each partition's batch is appended here, from the request's bytes, where it can be.
 
 A request of any number of partitions is read row by row.  A batch that the log takes as it is (`fast_append`) is
-appended in C; one that it does not take is left, alone, to the handler, which gets the request decoded and what was
-appended here, and gives the answer for all (`PartialAppend`).  Batches of one partition keep their order: behind one
-that was left, all of that partition are.  What is not appended when a slice of the loop's time is used up is left as
-well.  A request that is not plain by its form (tagged fields, null or no records, bytes too many or too few) is left to
-the handler as a whole, and nothing of it is stored here.
+appended in C.  Any other batch is left to the handler: it gets the decoded request and the offsets of the batches
+appended here, and answers for all partitions (`PartialAppend`).  Batches of one partition keep their order: after a
+batch that is left to the handler, all later ones of its partition are left as well.  So are the batches that are not
+appended when a slice of the loop's time is used up.  A request that is not plain by its form (tagged fields, null or no
+records, bytes too many or too few) is left to the handler as a whole, and nothing of it is stored here.
 """
 
 cimport cython
@@ -225,7 +225,8 @@ cdef class FastProduce(DirectAnswers):
     @cython.nonecheck(True)
     cdef int _finish_group(self, int number, PartitionFields partition, const DirectRequest* asked, ProduceRows* rows,
                            int count, const int* group_of, const int* member_of, list answers) except -1:
-        """The answers to what was written for one partition; where that fails, the exception for all that go there."""
+        """Sets the answers to the requests that were written to one partition; where that fails, each of its requests
+        gets the exception."""
         cdef AppendGroup group = self.groups[number]
         cdef const Member* member
         cdef int index
@@ -248,7 +249,8 @@ cdef class FastProduce(DirectAnswers):
 
     @cython.nonecheck(True)
     cdef PartitionFields _partition_of(self, object manager, int version, const ProduceRows* rows):
-        """The partition that the row's batch goes to; None where the handler has something to say to it."""
+        """The partition that the row's batch goes to; None where the handler has to judge the row, as for an error or
+        an internal topic."""
         cdef PartitionFields partition
         cdef object name = self.topic_name(&rows.topic, manager)
         cdef object led = manager.topics.get(name)
@@ -377,7 +379,8 @@ cdef class DelayedBatch(Pending):
             self.expire_after(self.ctx.services.loop, max(0, self.rows.timeout_ms))
 
     def settled(self, error) -> None:
-        """The batch is committed (None), or that is not so or not known (a KafkaError)."""
+        """`error` is None when the batch is committed, else the KafkaError that says why it is not, or that this is not
+        known."""
         cdef int64_t start = self.partition.log_.log_start_offset
         cdef bint stored = error is None or error.leaves_stored
         self._answer(0 if error is None else error.code, self.first if stored else -1, start if stored else -1)

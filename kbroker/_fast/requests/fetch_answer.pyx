@@ -215,7 +215,8 @@ cdef class FetchAnswer:
         return True
 
     cdef bint _read_cached(self, int fd, int64_t position, Py_ssize_t size) except -1:
-        """Whether so many bytes may be copied, are in memory, and are behind what is written now."""
+        """Reads so many bytes from the page cache into the answer, behind its end; False where they may not be copied,
+        or are not in memory."""
         if size > self.copy_left:
             return False
         self.reserve(size + tags_behind(&self.rules.layout, self.version))

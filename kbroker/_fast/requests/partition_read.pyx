@@ -1,7 +1,7 @@
-"""Where a fetch's records are in a log: segment, position and size, by fields of C.
+"""Finds the records of a fetch in a log (segment, position and size) through C fields alone.
 
-Most fetches go on where the one before ended.  For any other a size of UNKNOWN says that `UnifiedLog.read` decides,
-errors included; nothing has been changed then.
+Most fetches go on where the one before ended.  For any other fetch the size is UNKNOWN: `UnifiedLog.read` then decides,
+errors included, and nothing has been changed.
 """
 
 cimport cython
@@ -95,7 +95,8 @@ cdef int64_t visible_end(LogFields log, SegmentFields segment, int64_t bound) ex
 
 cdef bint confirm(SegmentFields segment, FileFields file, int64_t offset, int64_t limit, bint at_least_one,
                   Found* found) noexcept:
-    """Whether what was found is there, which takes a look at the first batch, and may be sent; its size, finally."""
+    """Whether the records found are there, which takes a read of the first batch's header, and may be sent.  Sets their
+    final size."""
     cdef uint8_t[RECORDS_POSITION] header
     cdef Seen first
     if found.first == UNKNOWN:
@@ -113,13 +114,14 @@ cdef bint confirm(SegmentFields segment, FileFields file, int64_t offset, int64_
 
 
 cdef bint is_first(const uint8_t* header, Py_ssize_t got, int64_t offset, const Found* found, Seen* first) noexcept:
-    """Whether this is a batch that begins with or holds `offset`, and ends within the file."""
+    """Whether `header` is that of a batch that contains `offset`, or begins behind it, and that ends within the
+    file."""
     return (see(header, got, first) == SEEN and load64(header) <= first.last and offset <= first.last
             and first.size <= found.end - found.position)
 
 
 cdef bint note_next(SegmentFields segment, const uint8_t* records, int64_t offset, const Found* found) noexcept:
-    """Whether the records begin with the whole batch of `offset`; the place behind the last whole one is kept.
+    """Whether the records begin with the whole batch of `offset`; the position behind the last whole batch is kept.
 
     A consumer's next fetch begins there.
     """

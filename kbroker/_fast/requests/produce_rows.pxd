@@ -1,7 +1,7 @@
 """Produce: its request read from bytes, and its answer written, partition by partition, without structs.
 
-A request is read twice, to see that it is well-formed and then row by row, so that nothing is stored of one that is
-not, and no memory is taken on a count's word.
+A request is read twice: once to check that it is well-formed, then row by row.  So no part of a malformed request is
+stored, and no memory is allocated for a count that the request does not bear out.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t

@@ -1,7 +1,7 @@
 """A fetch of targets: of a session's (KIP-227), or of what a decoded request names.
 
-An incremental answer names those partitions only that have changed for the client.  A target at the end of its log
-without any costs a few fields of C.
+An incremental answer names only the partitions whose data or bounds have changed since the client's last answer.  A
+target at the end of its log, without a change, costs a look at a few C fields.
 """
 
 cimport cython
@@ -139,7 +139,8 @@ cdef class TargetsRead:
 
     @cython.nonecheck(True)
     cdef PartitionFields _quiet(self, FetchTarget target):
-        """The partition at whose end an in-sync follower stands as it did before, which is noted; else None."""
+        """The partition, where an in-sync follower fetches from the same log end as before; its fetch is noted here.
+        Else None."""
         cdef object name = target.topic
         cdef PartitionFields partition
         cdef FollowerFields follower
