@@ -28,11 +28,11 @@ _NS_PER_PERCENT = 10_000_000
 class ClientGate(Gate):
     """`limits` has the quotas that apply; `now_ms` a clock that does not go back.
 
-    What is counted (KIP-13, KIP-124): of Produce the bytes of requests, of Fetch and ShareFetch those of answers, and
-    of each request the share of a second that the loop spent on it.  An answer is counted before it is sent.  One above
-    a quota names the time for which the connection is muted afterwards, and a fetch's has no records then, which are
-    not counted.  A share fetch's has them: they are acquired, so that nobody else would get them for as long as the
-    lock lasts, and each delivery counts.
+    Counted are (KIP-13, KIP-124) the request bytes of Produce, the answer bytes of Fetch and ShareFetch, and the loop's
+    time spent on each request.  An answer is counted before it is sent.  An answer above a quota names the throttle
+    time for which the connection is muted afterwards.  A throttled Fetch answer has no records, and none are counted.
+    A throttled ShareFetch answer keeps its records: they are acquired, so no other member could get them until the lock
+    expires, and the delivery has been counted.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class ClientGate(Gate):
         now_ms: Callable[[], int],
         generation: int = 0,
     ) -> None:
-        # An authorizer is asked for each topic by the handlers, so requests have to go there; and what it allows may
-        # change with each generation.
+        # With an authorizer, requests must go through the handlers, which authorize each topic; its rules may change
+        # with each generation.
         view = None if authorizer is None else (session.principal, session.host, generation)
         super().__init__(view, authorizer is None)
         self.session = session

@@ -148,10 +148,10 @@ def _refuse(row: Row, error: KafkaError) -> None:
 
 
 async def _telling(resource_type: int, configs: Sequence[SettingT], pace: Pace) -> Sequence[SettingT]:
-    """The settings of a resource that the answer depends on: all, unless it names more than there are.
+    """The settings of a request's resource that the answer depends on: all, unless it names more than exist.
 
-    Then those that are there, and the first of the others, which are refused.  To delete one that is not there is
-    nothing to do, but for a logger.
+    If it names more: the settings that exist, and the first unknown one, which is refused.  Deleting an unknown setting
+    changes nothing, except for a logger.
     """
     if len(configs) <= MANY_SETTINGS:
         return configs

@@ -1,7 +1,7 @@
 """What software a client says that it is: name and version in its ApiVersions request (KIP-511).
 
-The connection keeps that request as it came; it is read for the few who ask: subscriptions to client metrics, the
-console.
+The connection keeps the bytes of that request; they are decoded only on demand, for subscriptions to client metrics and
+for the console.
 """
 
 from __future__ import annotations

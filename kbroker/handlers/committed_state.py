@@ -1,8 +1,9 @@
-"""Answers that tell of a coordinator's state wait until the records that say so are committed (`Partition`).
+"""Answers that report a coordinator's state wait until the records of that state are committed (`Partition`).
 
 The wait ends after `offsets.commit.timeout.ms`, as every write of Kafka's coordinators does: the answer is then
-COORDINATOR_NOT_AVAILABLE, which clients retry; what was written stays in the log and may be committed later.  When it
-cannot be committed, nothing may be promised: the connection is closed without an answer, and the client asks again.
+COORDINATOR_NOT_AVAILABLE, which clients retry; what was written stays in the log and may be committed later.  When the
+records cannot be committed, any answer would promise too much: the connection is closed without one, and the client
+asks again.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class StateAnswer(Pending):
         self._in_next_turn = in_next_turn
 
     def give(self, answer: Struct, refuse: Refuse) -> None:
-        """The answer is known, and what `refuse` makes of it where the state is not committed in time."""
+        """Sends `answer` once the state is committed; the answer of `refuse` when it is not committed in time."""
         services, wait = self._services, CommitWait()
         if (log := services.state_log) is not None:
             log.when_all_committed(wait.expect())
@@ -83,10 +84,10 @@ class StateAnswer(Pending):
 def answer_when_committed(
     ctx: RequestContext, outcome: Outcome[T], respond: Callable[[T], Struct], refuse: Refuse
 ) -> Struct | Pending:
-    """What a handler returns for an outcome: `respond` makes the answer, `refuse` the one that says an error.
+    """A handler's return value for an outcome: `respond` makes the answer, `refuse` the answer with an error code.
 
-    Where it is not committed within `offsets.commit.timeout.ms`: COORDINATOR_NOT_AVAILABLE; where it cannot be: what
-    `write_error` says, NOT_COORDINATOR if the partition has another leader now."""
+    COORDINATOR_NOT_AVAILABLE when the outcome is not committed within `offsets.commit.timeout.ms`.  When it cannot be
+    committed, the code of `write_error`: NOT_COORDINATOR if the partition has another leader now."""
     if outcome.is_committed:
         return respond(outcome.answer)
     wait = CommitWait()
@@ -107,7 +108,7 @@ def when_committed(
     handle: Callable[[RequestContext, Request], Awaitable[Answer]],
     refused: Callable[[Answer, ErrorCode], Struct] = refused_whole,
 ) -> HandlerFunction:
-    """A handler whose answer waits for what it wrote; `refused` makes of it the answer that says an error."""
+    """A handler whose answer waits until its records are committed; `refused` makes an answer with an error of it."""
 
     @wraps(handle)
     async def handle_and_wait(ctx: RequestContext, request: Request) -> Struct | Pending:

@@ -1,9 +1,9 @@
 """Settings as answers describe them: value, source, type and synonyms, for topics and for this broker.
 
-Sources and synonyms follow Kafka's ConfigHelper: a topic's setting is followed by the broker settings behind it, first
-those that were set, then defaults; entries before the first one that bears the setting's own broker-side name are
-dropped.  So `log.retention.hours` gives a topic its `retention.ms`, but DescribeConfigs does not show it as the source;
-CreateTopics does (`value_source`), for there Kafka's controller resolves the setting, not the broker.
+Sources and synonyms follow Kafka's ConfigHelper.  After a topic's own setting come the broker settings behind it: first
+those that were set, then defaults.  Entries before the first one with the setting's own broker-side name are dropped.
+So DescribeConfigs does not show `log.retention.hours` as the source of a topic's `retention.ms`, though it is.
+CreateTopics does (`value_source`), because there Kafka's controller resolves the setting, not the broker.
 """
 
 from __future__ import annotations

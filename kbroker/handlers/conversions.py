@@ -19,7 +19,8 @@ from kbroker.metrics.sources import ConversionTotals
 if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
 
-# With what the one thread works on all conversions stay below 64 MB, where batches have the default size at most.
+# Together with the working memory of the one thread, all conversions stay below 64 MB if batches have at most the
+# default size.
 LIMIT_BYTES = 24 << 20
 MOST_BYTES = 4 << 20
 
@@ -27,8 +28,8 @@ MOST_BYTES = 4 << 20
 class Conversions:
     """The budget of converted records, and what was converted so far.  It belongs to the loop.
 
-    `turn` lets one thread convert at a time, for producers and for consumers: what is unpacked on the way is larger
-    than what comes of it.
+    `turn` lets one thread convert at a time, for producers and for consumers: the unpacked records are larger than the
+    result.
     """
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:

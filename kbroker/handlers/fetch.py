@@ -45,7 +45,7 @@ FIRST_VERSION, FIRST_VERSION_OF_BATCHES, LAST_VERSION = 0, 4, 18
 FIRST_VERSION_WITH_REPLICA_STATE = schema("FetchRequest").first_version("replica_state")
 # From so many named partitions on, a fetch is served in slices of the loop's time (2,000 take some 2 ms).
 MANY_PARTITIONS = 2_000
-# Of those that this broker does not lead, each of which is looked for and refused in Python, so many take as long.
+# The same for partitions that this broker does not lead: Python looks up and refuses each, so fewer take as long.
 MANY_REFUSED = 400
 STEP_PARTITIONS = 64
 READ_UNCOMMITTED = 0
@@ -58,9 +58,9 @@ def handle_fetch(
     """Versions 0 to 18.  Up to v3: `old_fetch`.  v7 on: incremental sessions; v13 on: topics by id; v15 on: replica id
     in a tagged field.
 
-    A follower reads to the log end, and what it asks for tells how far it is (`Partition.follower_fetched`).  A fetch
-    that names more than MANY_PARTITIONS, or MANY_REFUSED that are not here, is served in slices of the loop's time, and
-    rests between two looks.
+    A follower reads to the log end, and its fetch offset tells the leader its position (`Partition.follower_fetched`).
+    A fetch that names more than MANY_PARTITIONS, or more than MANY_REFUSED that are not led here, is served in slices
+    of the loop's time, and pauses between two attempts.
     """
     if ctx.api_version < FIRST_VERSION_OF_BATCHES:
         return handle_old_fetch(ctx, request)
@@ -128,10 +128,10 @@ def _replica_id(ctx: RequestContext, request: wire.FetchRequest) -> int:
 
 
 def _refusal(ctx: RequestContext, request: wire.FetchRequest, by_id: bool) -> Callable[[FetchTarget], ErrorCode]:
-    """What gives the error code of a target that the client may not read, NONE where it may.
+    """A function from a target to its error code: NONE if the client may read it.
 
-    A follower needs CLUSTER_ACTION, and no right to the topics.  A session's targets are asked about with each fetch,
-    as what is allowed may have changed."""
+    A follower needs CLUSTER_ACTION, and no right to the topics.  A session's targets are authorized anew with each
+    fetch, as permissions may have changed."""
     names = ctx.services.replica_manager.names
     is_follower = _replica_id(ctx, request) >= 0
     is_trusted = is_follower and may_cluster(ctx, Operation.CLUSTER_ACTION)
@@ -249,7 +249,7 @@ def _target(
     topic: wire.FetchRequest.FetchTopic, partition: wire.FetchRequest.FetchPartition, by_id: bool
 ) -> FetchTarget:
     return FetchTarget(
-        # By id, a name is known where the fetch has waited already.
+        # With topic ids, the name is known only if the fetch has waited before.
         (topic.topic or None) if by_id else topic.topic,
         topic.topic_id if by_id else ZERO_UUID,
         partition.partition,

@@ -51,7 +51,8 @@ def read_partition(
 
     `left`: how many bytes of records the answer may still get; `first`: it has none yet, so a batch comes whole.
     `reader`: where the consumer stands, if it may be sent to a nearer replica (KIP-392).
-    An unknown topic is not urgent: as in Kafka it is answered when the others are, or its consumer would ask in a loop.
+    An unknown topic is not urgent: as in Kafka it is answered together with the others, else its consumer would fetch
+    in a tight loop.
     """
     if target.refusal:
         return failed(target.index, target.refusal, []), False
@@ -59,7 +60,7 @@ def read_partition(
     try:
         return _read(manager, version, replica_id, committed, target, left, first, reader)
     except KafkaError as error:
-        # Kafka's way: null where a log was asked, an empty list where it did not come to that.
+        # As in Kafka: aborted transactions are null if a log was read, an empty list if the fetch failed before that.
         unknown = error.code in UNKNOWN_TOPIC
         return failed(target.index, error.code, [] if unknown else None), not unknown
     except OSError as error:
@@ -119,18 +120,19 @@ def _read(
             AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
             for txn in data.aborted_transactions or ()
         ]
-    # Part of a batch helps no client when it is all that there is room for; old ones learn by it that it is too large.
+    # If only a part of a batch fits, clients cannot use it; only old ones need it, to see that the message is too
+    # large.
     records = None if data.first_entry_incomplete and not hard_limit else data.records
     answer = PartitionData(
         partition_index=target.index,
-        # What the follower has said moves it: the answer says what is committed now.
+        # The follower's fetch offset may have moved the high watermark: the answer has the new one.
         high_watermark=log.high_watermark,
         last_stable_offset=data.last_stable_offset,
         log_start_offset=data.log_start_offset,
         aborted_transactions=aborted,
         records=EMPTY if records is None else records,
     )
-    # Consumers of the follower wait for what was committed: it gets to know at once.
+    # Consumers that read from the follower wait for committed records, so a new high watermark is answered at once.
     is_news = replica_id >= 0 and manager.selector is not None and log.high_watermark > target.answered_high_watermark
     return answer, is_news and target.answered_high_watermark >= 0
 

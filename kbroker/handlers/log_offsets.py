@@ -84,10 +84,11 @@ async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequ
     latest tiered (v9) and earliest pending upload (v11; none, as nothing is tiered).
 
     No answer goes beyond the high watermark (READ_COMMITTED: the last stable offset): max timestamp answers -1 while
-    its record lies there.  A new leader that may not know of all that is committed refuses what lies there (KIP-207:
-    OFFSET_NOT_AVAILABLE, before v5 LEADER_NOT_AVAILABLE).  A tool that names itself replica -2 is answered by
-    followers, too, and up to the log's end.  A partition named twice is refused with INVALID_REQUEST, once.  v0
-    answers a list of offsets where segments begin (`offsets_before`), and a partition named twice twice.
+    its record lies there.  A new leader whose high watermark may still be behind its predecessor's answers an error for
+    offsets at that bound (KIP-207: OFFSET_NOT_AVAILABLE, before v5 LEADER_NOT_AVAILABLE).  A tool that names itself
+    replica -2 is answered by followers, too, and up to the log's end.  A partition named twice is refused with
+    INVALID_REQUEST, once.  v0 answers a list of offsets where segments begin (`offsets_before`), and a partition named
+    twice twice.
     """
     if ctx.api_version == 0:
         return await _list_segment_offsets(ctx, request)

@@ -103,8 +103,8 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
     )
     if request.include_cluster_authorized_operations:
         answer.cluster_authorized_operations = cluster_operations(ctx)
-    # What is not there may be made by the next request for it, which settings decide; what was made of an older image
-    # was not forgotten when that changed.
+    # Not cacheable if a topic is missing, as the next request may create it, depending on settings; nor if the image
+    # has changed, as that invalidated the cache before this answer was in it.
     ctx.cacheable = not failed and ctx.services.metadata_cache.image is image
     return answer
 

@@ -197,7 +197,7 @@ async def handle_offset_fetch(ctx: RequestContext, request: wire.OffsetFetchRequ
 async def _fetch_failed(
     ctx: RequestContext, request: wire.OffsetFetchRequest, code: ErrorCode, pace: Pace
 ) -> wire.OffsetFetchResponse:
-    """An error of the whole group; v0 and v1 have room for it only in each partition."""
+    """An error of the whole group; v0 and v1 have error codes only per partition."""
     response = wire.OffsetFetchResponse
     if ctx.api_version >= _CODE_OF_ALL_SINCE:
         return response(error_code=code)
@@ -217,8 +217,8 @@ async def _fetch_failed(
 
 
 def _refused_fetch(answer: wire.OffsetFetchResponse, code: ErrorCode) -> wire.OffsetFetchResponse:
-    """An offset that is not committed yet may be taken back, so a group must not go on from it.  v0 and v1 have
-    room for the error only in each partition."""
+    """Refuses the fetch: an offset whose record is not committed may be lost, so a group must not continue from it. v0
+    and v1 have error codes only per partition."""
     answer.error_code = answer.error_code or code
     for topic in answer.topics:
         for partition in topic.partitions:

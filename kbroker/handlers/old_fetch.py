@@ -75,7 +75,8 @@ async def handle_old_fetch(ctx: RequestContext, request: wire.FetchRequest) -> S
         if not is_enough(size, request.min_bytes, wait_ms, bool(partitions), urgent, force):
             return False
         is_empty = await _convert(ctx, request.replica_id, answers) == 0 and size > 0
-        # Nothing of it is for this consumer, which would ask in a loop; what cannot be converted it has to learn.
+        # When no record is left after conversion, the fetch waits on, else the consumer would fetch in a loop; errors
+        # of the conversion are answered.
         return force or urgent or not is_empty or not ctx.open or any(answer.error_code for _, answer in answers)
 
     await FetchWait(ctx.services.replica_manager.purgatory, partitions, wait_ms).until(ctx, attempt)
@@ -158,8 +159,8 @@ def _size(answer: PartitionData) -> int:
 
 
 async def _convert(ctx: RequestContext, replica_id: int, answers: Answers) -> int:
-    """Converts what this version cannot read; the bytes of all records.  Nothing for followers: a replica that holds
-    something else than its leader is none, and one that knows no newer format says so by what it does not take."""
+    """Converts batches that this version cannot read; returns the bytes of all records.  Does nothing for followers: a
+    replica must hold the same bytes as its leader, and one that does not know the format rejects them itself."""
     conversions = ctx.services.conversions
     magic = _magic_of(ctx)
     jobs = list(_jobs(ctx, answers, magic)) if replica_id < 0 else []
@@ -187,7 +188,8 @@ def _jobs(ctx: RequestContext, answers: Answers, magic: int) -> Iterator[_Job]:
 def _convert_all(jobs: Iterable[_Job], magic: int, room: ConvertedRecords) -> int:
     """What a thread does: the records that were converted.
 
-    Of each partition as many bytes as were read, of all MOST_BYTES, but the first batch whole.
+    Converted bytes are limited per partition to the bytes that were read, and in all to MOST_BYTES; the first batch
+    comes whole.
     """
     total = 0
     for job in jobs:
@@ -203,7 +205,7 @@ def _convert_all(jobs: Iterable[_Job], magic: int, room: ConvertedRecords) -> in
                 whole = True
                 messages, count = down_convert(chunk, info, magic, job.least)
                 if room.size > start and len(messages) > end - room.size:
-                    # What fits of them, and a part of the next message, which consumers leave out.
+                    # The messages that fit, and a part of the next one, which consumers ignore.
                     room.write(memoryview(messages)[: max(0, end - room.size)])
                     break
                 if messages:
@@ -216,7 +218,7 @@ def _convert_all(jobs: Iterable[_Job], magic: int, room: ConvertedRecords) -> in
         except OSError as problem:
             error = job.partition.log.storage_error("reading records", problem).code
         if room.size > start:
-            # What comes behind is answered when it is asked for.
+            # An error behind the converted records is answered by the fetch that reaches it.
             job.answer.records = room.region(start, room.size - start)
         elif error:
             job.answer.records, job.answer.error_code = EMPTY, error

@@ -101,11 +101,12 @@ class PartitionAppend:
         return partition
 
     def answer(self) -> PartitionProduceResponse | None:
-        """Appends the batch, unless that was done; its answer.  None: a thread has to validate the records first."""
+        """Appends the batch unless the fast path has; returns its answer, or None if a thread has to validate the
+        records first."""
         try:
             partition = self.partition()
             if not are_valid(self.acks):
-                # That there is no such partition is said before, as by Kafka.
+                # As in Kafka, an unknown partition is reported before invalid acks.
                 return self.refuse(ErrorCode.INVALID_REQUIRED_ACKS)
             return self._appended_before(partition) if self.appended is not None else self._append(partition)
         except LongRecordsError:
@@ -118,7 +119,8 @@ class PartitionAppend:
         try:
             await self._validate_by_thread(self.partition())
         except KafkaError as error:
-            # Its frames hold the batch: with the traceback in reach of them only the collector would free both.
+            # The traceback's frames hold the batch and, by `self`, the error: only the garbage collector would free
+            # such a cycle.
             self.refusal = error.with_traceback(None)
         answer = self.answer()
         self._discard()
@@ -144,7 +146,7 @@ class PartitionAppend:
     async def _validate_in_turn(self, partition: Partition) -> None:
         under_way = self._ctx.services.replica_manager.judging
         validating = asyncio.get_running_loop().run_in_executor(None, self._prepare, partition)
-        # What a stop of the broker does not wait for: it stays there when the stop cancels this.
+        # A stopping broker cancels this coroutine but not the thread: the future then stays in `under_way`.
         under_way.add(validating)
         try:
             self.analyzed = await validating
@@ -184,8 +186,8 @@ class PartitionAppend:
         )
 
     def _discard(self) -> None:
-        """Forgets what a thread found, and removes what it wrote where the log has not taken that: of a duplicate, or a
-        batch that was refused."""
+        """Forgets the thread's result, and removes its file unless the log has taken it, as it does not for a duplicate
+        or a refused batch."""
         analyzed, self.analyzed = self.analyzed, None
         if analyzed is not None and analyzed.detached is not None and analyzed.detached.path:
             asyncio.get_running_loop().run_in_executor(None, analyzed.detached.discard)
@@ -206,7 +208,7 @@ class PartitionAppend:
         if self.acks == ALL_REPLICAS:
             partition.check_in_sync()
         if self.refusal is not None:
-            # Raised again it would hold the batch: the frames that it passes do.
+            # Not raised again: the error would keep the frames that it passes, and these the batch.
             return self._refused(self.refusal)
         analyzed = self._validate(partition, on_loop=True) if self.analyzed is None else self.analyzed
         if analyzed is None:

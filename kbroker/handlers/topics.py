@@ -94,8 +94,8 @@ async def handle_create_topics(ctx: RequestContext, request: wire.CreateTopicsRe
 async def _sort_allowed(
     asked: list[Named], may: Callable[[str], bool], text: str | None, pace: Pace
 ) -> tuple[list[Named], list[TopicOutcome]]:
-    """What the client may do, and outcomes that refuse the rest.  A name that the request repeats is refused as that,
-    by the controller."""
+    """The entries that the client is authorized for, and refusing outcomes for the others.  Repeated names pass: the
+    controller refuses them."""
     counts: Counter[str] = Counter()
     for each in asked:
         await pace

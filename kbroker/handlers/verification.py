@@ -2,11 +2,11 @@
 
 The first batch of a transaction in a partition is verified: the partition gives a guard, the transaction coordinator is
 asked, and the append brings the guard back.  Clients of Produce v12+ and TxnOffsetCommit v5+ do not add partitions
-themselves: for them the coordinator adds what it is asked for.  While the transaction before is still being ended it
-is waited for, `add.partitions.to.txn.retry.backoff.max.ms` at most.
+themselves: for them the coordinator adds the partitions that it is asked to verify.  While the previous transaction is
+still being ended, the verification waits for that, at most `add.partitions.to.txn.retry.backoff.max.ms`.
 
-Later batches of the transaction need none of this.  Without `transaction.partition.verification.enable` only the adding
-is left.
+Later batches of the transaction need none of this.  Without `transaction.partition.verification.enable` partitions are
+only added, not verified.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """Settings of brokers that are changed while they run (KIP-226): checked, and followed by the topics.
 
-The controller stores a change once `check` has found nothing against it; it is in force here when the image with it is
-published.  Two sets lie over the static settings: those for all brokers (kept under the empty name) and those of this
-one (under its node id).  Best first: this broker's, all brokers', static, default.  A setting stored by an earlier
-version that is no longer valid is left out, with a warning.
+The controller stores a change once `check` has found nothing against it; it takes effect here when the image that
+contains it is published.  Two sets lie over the static settings: those for all brokers (kept under the empty name) and
+those of this one (under its node id).  Best first: this broker's, all brokers', static, default.  A setting stored by
+an earlier version that is no longer valid is left out, with a warning.
 
-What can be changed are the settings that give topics their defaults, such as `log.retention.ms` or `message.max.bytes`,
-which logs without a setting of their own follow at once, and those in `FOLLOWED`.  Those in `STORED` tune parts that
-this broker does not have: they are stored and shown, as Kafka would, and nothing depends on them.  Everything else is
-read at start, or would protect something, or asks for what kbroker cannot do, and a request to change it is refused
-with words that say so.
+Two kinds of settings can be changed: the topics' defaults, such as `log.retention.ms` or `message.max.bytes`, which
+take effect at once in logs without a setting of their own, and those in `FOLLOWED`.  Those in `STORED` tune parts that
+this broker does not have: they are stored and shown, as Kafka would, and nothing depends on them.  Every other setting
+is read at start, concerns security, or asks for something that kbroker cannot do: a request to change it is refused
+with the reason.
 
-`min.insync.replicas` is always set for all brokers, first to the static value: as in a Kafka cluster with eligible
-leader replicas (KIP-966), the default of new ones, it can be changed there and neither removed nor set for one broker
-while `eligible.leader.replicas.version` is above 0.
+`min.insync.replicas` is always set for all brokers, initially to the static value.  While
+`eligible.leader.replicas.version` is above 0, as it is in new Kafka clusters, it can be changed for all brokers, but
+neither removed nor set for one broker (KIP-966).
 
 A change is judged as a whole, with all else that is in force: each value, the values together
 (`kbroker.config.together`), the size of a step (threads at most double and at least halve), and what a part that

@@ -141,8 +141,8 @@ class MetadataDelta:
 
 
 def is_same_topic(one: bytes, other: bytes) -> bool:
-    """Whether two ids under one name may be the same topic's.  Zeros: the id is not known yet, as that of a topic which
-    a controller of inter.broker.protocol.version below 2.8 has made; a newer one gives it an id."""
+    """Whether two ids under one name may belong to the same topic.  A zero id is not known yet: a controller with
+    inter.broker.protocol.version below 2.8 creates topics without one, and a newer controller assigns it."""
     return one == other or ZERO_UUID in (one, other)
 
 

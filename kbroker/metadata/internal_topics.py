@@ -1,8 +1,8 @@
-"""How the topics are made in which brokers keep their own state.
+"""Specifications of the internal topics, in which brokers keep their own state.
 
-Partition counts and settings are Kafka's.  A segment size below what a topic may have becomes that: Kafka accepts such
-a setting and then cannot create the topic, so that no group works.  Where all brokers that there are are known, the
-replication factor and the minimum ISR are no more than these, so that the defaults (3 and 2) serve a single node too.
+Partition counts and settings are Kafka's.  A segment size below a topic's minimum is raised to that minimum: Kafka
+accepts such a setting and then cannot create the topic, so that no group works.  If the number of brokers is known, it
+bounds the replication factor and the minimum ISR, so that the defaults (3 and 2) serve a single node too.
 """
 
 from __future__ import annotations

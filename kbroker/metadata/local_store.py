@@ -168,7 +168,7 @@ class LocalStore:
 
     def delete_topics(self, topic_ids: Sequence[bytes]) -> None:
         """Remove topics, all or none."""
-        # The way out of a full disk.
+        # Deleting topics must succeed on a full disk: it is how one frees space.
         self._change_in_need("DELETE FROM topics WHERE topic_id = ?", [(topic_id,) for topic_id in topic_ids])
 
     def create_partitions(self, additions: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
@@ -179,7 +179,7 @@ class LocalStore:
 
     def alter_partitions(self, changes: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
         """Store leaders, epochs and in-sync replicas of partitions."""
-        # Without it a failed disk, or one that is back, keeps its partitions offline.
+        # Must succeed on a full disk, too: else the partitions of another disk that failed, or came back, stay offline.
         columns = ", ".join(f"{name} = ?" for name in _PARTITION_COLUMNS.split(", "))
         self._change_in_need(
             f"UPDATE partitions SET {columns} WHERE topic_id = ? AND partition = ?",
@@ -395,7 +395,7 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        # SQLite's own findings of damage have no class of their own; full disks, locks and the like do.
+        # SQLite reports damage with the base class itself; full disks, locks and the like have subclasses.
         if type(error) is sqlite3.DatabaseError:
             raise CorruptMetadataError(_damaged(path, str(error))) from error
         raise MetadataStoreError(f"cannot use the metadata store {path}: {error}") from error

@@ -1,7 +1,7 @@
 """Disk space that is kept for one thing: changing the metadata when the disk is full.
 
-Deleting a topic is the way out of a full disk, and the metadata store needs a few pages for it, as for the loss of a
-leader on another disk.  The spare file holds as many; it is given up when the store finds no space, and made again when
+Deleting topics frees a full disk, but the metadata store needs a few pages for that, and also to record that another
+disk has failed.  The spare file holds that many pages; it is deleted when the store finds no space, and made again when
 there is some.
 """
 

@@ -1,8 +1,8 @@
 """What becomes of kbroker's metadata in an Apache Kafka of some release: records of a snapshot, and what stays here.
 
-The one node is broker and controller.  Its broker is registered, fenced, with the epoch that the markers of its
-directories have, so that its start counts as one after a stop in order; its partitions have it in their ISR and no
-leader, as after such a stop, and get it as leader when it comes.
+The one node is broker and controller.  Its broker is registered as fenced, with the broker epoch of its directories'
+markers, so that its start counts as one after a clean stop.  Its partitions have it in their ISR and have no leader, as
+after such a stop; it becomes their leader when it starts.
 """
 
 from __future__ import annotations

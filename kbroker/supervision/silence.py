@@ -1,4 +1,4 @@
-"""For how long each worker has said nothing, counted in looks: without a clock, processes or sockets.
+"""For how long each worker has been silent, counted in looks of the supervisor; has no clock, processes or sockets.
 
 A worker's event loop reports every `broker.heartbeat.interval.ms` that it turns.  The supervisor looks LOOKS times
 within its patience, and counts the looks without a report.  While the supervisor itself does not run (it was stopped,

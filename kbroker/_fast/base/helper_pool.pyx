@@ -1,13 +1,13 @@
 """Threads that take their share of what an iteration of the loop has to do.
 
-Much of an append is the kernel's: copying into the page cache, pages of a file that must be found and locked.  A loop
+The kernel does much of an append: it copies into the page cache, and finds and locks the pages of the file.  A loop
 that met several such pieces in one iteration would do one after the other while other processors have nothing to do.
 So it shares them: every thread, the loop's own as well, takes the next piece until none is left, and the loop goes on
 when all are done.
 
-The loop never waits for a thread that has begun no piece: where other processes have the processors the loop does every
-piece itself, at the price of a signal.  The threads know C's structs alone, never Python's objects, and the loop keeps
-the interpreter's lock meanwhile, so that nothing that the pieces rely upon is changed under them.
+The loop never waits for a thread that has begun no piece: when other processes occupy the processors, the loop does
+every piece itself, at the price of a signal.  The threads access C structs only, never Python objects.  The loop keeps
+the GIL meanwhile, so no other thread changes state that the pieces rely upon.
 """
 
 from libc.stdint cimport uint64_t

@@ -1,6 +1,6 @@
 """The clocks, for C: the one that only goes forward, and the wall's.
 
-Both are the system's, but in a simulation (`monotonic.pyx`), where `virtual.ns` is what the time is.
+Both read the system's clocks, except in a simulation (`monotonic.pyx`): there both follow `virtual.ns`.
 """
 
 from libc.stdint cimport int64_t, uint64_t

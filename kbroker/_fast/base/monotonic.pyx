@@ -1,7 +1,7 @@
 """Time for C, and the one place where a simulation puts its own in front of the system's.
 
-While `set_virtual` gives a time, `now_ns` and `wall_ms` know no other: what the broker measures in C is then the same
-in each run of a seed.  It costs a comparison.
+While `set_virtual` gives a time, `now_ns` and `wall_ms` return only that time: C code then measures the same in each
+run of a seed.  It costs a comparison.
 """
 
 

@@ -1,6 +1,6 @@
-"""Fields of an answer, written one behind the other: each function gives the place of the next.
+"""Writers of an answer's fields, one after the other: each function returns the position of the next field.
 
-The caller has seen to the room.
+The caller has reserved the space.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t

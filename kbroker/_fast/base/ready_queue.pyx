@@ -1,14 +1,16 @@
-"""What became ready while a request was served, and is done when none is: answers, and what waited for a commit.
+"""Queue of calls that became ready while a request was served: answers, and work that waited for a commit.
 
 Run to completion: while a request is served no other request begins, and nothing else is answered.  An answer lets its
-connection go on with the next request, and what waits for a commit may append in turn.  Given amid an append, either
-would change what the append still needs.  So both are put here.
+connection go on with the next request, and work that waited for a commit may append in turn.  Run in the middle of an
+append, either would change state that the append still needs.  So both are queued here until no request is being
+served.
 
     serving     a request, or several together (`FlushBatch`), run between `begin` and `end`
     draining    calls from the queue run, one after the other, in the order in which they were put
 
-Both are true where a call from the queue lets a connection serve its next request.  The connection or the batch that
-has served a request drains the queue when it has sent; what is put while neither is true runs in the loop's next turn.
+Both states hold at once when a call from the queue lets a connection serve its next request.  The connection or the
+batch that has served a request drains the queue when it has sent; a call put while neither state holds runs in the
+loop's next turn.
 """
 
 from collections import deque

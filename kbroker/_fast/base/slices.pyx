@@ -7,7 +7,7 @@ one slice of 2 ms and one step.  The first slice of a request is shorter, becaus
 into one turn.
 
 What cannot await asks `pace.due()` between two steps, and leaves the rest to `pace.then(call)`, which waits in the same
-queue.  What runs to its end in C looks at the clock for as long (SLICE_NS).
+queue.  C loops that cannot yield look at the clock and stop after the same time (SLICE_NS).
 
 Invariant: between two `await pace` nothing else runs; behind each the world may have changed.
 """
@@ -48,7 +48,7 @@ cdef class Slices:
         return self.scheduled
 
     cdef object queue(self, object turn):
-        """Puts what has `done()` behind what waits: a future, or a `Turn`."""
+        """Appends a future or a `Turn` (both have `done()`) to the queue of waiters."""
         self.count += 1
         self.waiting.append(turn)
         self._schedule()

@@ -1,11 +1,11 @@
 """Batches that came together for one log, written by one system call; several such groups, by several processors.
 
-What a write into the page cache costs is mostly its pages: a piece of 16 KB takes small ones, each of which is found,
-locked and counted; a write of ten such batches takes large ones, in half the time, and later readers have it cheaper.
+The cost of a write into the page cache is mostly per page.  A write of 16 KB takes small pages, each of which is found,
+locked and counted; a write of ten such batches takes large ones, in half the time, and later reads are cheaper.
 
-All of a group that is in order or nothing: where the write does not succeed, log and batches are as they were before.
-Three steps: what needs Python's objects (`begin`, `add`), what helper threads may do (`do_group`), and Python's
-objects again (`finish`).
+Either every valid batch of a group is written, or none: when the write fails, log and batches are as they were before.
+Three steps: what needs Python's objects (`begin`, `add`), what helper threads may do (`do_group`), and Python's objects
+again (`finish`).
 """
 
 cimport cython
@@ -112,8 +112,8 @@ cdef class AppendGroup:
         return True
 
     cdef bint add(self, uint8_t* data, Py_ssize_t size, bint transactional) except -1:
-        """Takes a batch that is plain by its header and fits behind those before it; False, and it is left alone,
-        for any other.  Whether its records are in order is seen later."""
+        """Takes a batch if its header qualifies for the fast path and it fits behind those before it; else returns
+        False and leaves it alone.  Its records are checked later."""
         cdef int count = self.group.count
         cdef Member* member = &self.group.members[count]
         cdef BatchInfo info
@@ -136,7 +136,8 @@ cdef class AppendGroup:
         return True
 
     cdef bint _knows_producer(self, const Header* header):
-        """Whether a batch of this group is by the same producer, whose sequence is known when that one is written."""
+        """Whether this group has a batch of the same producer: the next sequence is known only once that batch is
+        written."""
         cdef int index
         if header.producer_id >= 0:
             for index in range(self.group.count):
@@ -149,7 +150,7 @@ cdef class AppendGroup:
         return self.segment.open_file_ is self.file and self._is_at_the_end()
 
     cdef bint _is_at_the_end(self):
-        """The same after the write, when the file that is held here may have been taken from the segment."""
+        """As `is_current`, after the write, when the segment may no longer have the file that is held here."""
         return not self.log.space_guard_.closed and ends_at(
             self.log.local_, self.segment, self.group.position, self.group.first_offset
         )
@@ -197,7 +198,8 @@ cdef class AppendGroup:
         return True
 
     cdef int undo(self) except -1:
-        """What was written, or a part of it, and not counted in, must not pass for records after a crash."""
+        """Cuts bytes that were written, wholly or in part, but not counted in: after a crash they must not pass for
+        records."""
         if self.group.written == NOT_TRIED:
             return 0
         if self.group.written == self.group.wanted:

@@ -6,8 +6,8 @@
     4  the fsync, where one is to come before the answer (`ask_for_fsync`)
 
 Every append takes them: one batch in C (`fast_append`), several at once (`append_group`), the general one
-(`UnifiedLog.append_as_leader`) and a follower's (`storage.log.replicated_append`).  What is committed by then says
-`Partition`.
+(`UnifiedLog.append_as_leader`) and a follower's (`storage.log.replicated_append`).  `Partition` decides what is
+committed by then.
 """
 
 cimport cython

@@ -1,6 +1,6 @@
-"""What is asked of a batch before it is stored, and of a segment before it gets it: each rule once, for both speeds.
+"""Rules for a batch before it is stored, and for the segment that takes it: each once, for fast and general path.
 
-Here it is found out whether a rule holds.  `storage.log.log_validator` says in which order Kafka looks, and what is
+This module only decides whether a rule holds.  `storage.log.log_validator` says in which order Kafka looks, and what is
 wrong with a batch that breaks one; `storage.log.roll` has the time after which a segment rolls, and the reason for the
 log of the broker.
 """
@@ -31,8 +31,8 @@ cdef bint check_batch(
 
 
 cdef inline bint _check_walked(const BatchRules* rules, const Header* header, const Walk* walk) noexcept nogil:
-    """Whether a producer's batch may be stored as it is, by header and the earliest and latest time of its records:
-    its own timestamps, within the topic's bounds, and their true maximum in the header."""
+    """Whether a producer's batch may be stored as it is, judged by its header and the earliest and latest time of its
+    records: it has create time, within the topic's bounds, and the header's maximum is the true one."""
     return (
         client_fault(header) == CLIENT_FAULT_NONE
         and not header.attributes & TIMESTAMP_TYPE_MASK

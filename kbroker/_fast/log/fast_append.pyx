@@ -1,8 +1,8 @@
 """The append on the fast path: check a batch, give it its offsets, write it, count it in.
 
-Most batches are a producer's, uncompressed or in lz4 or zstd and not long, fit to be stored as they are, for a log
-whose active segment has room.  Those are appended here, one that goes on with an open transaction among them; for any
-other the answer is -1, nothing has been changed, and `UnifiedLog.append_as_leader` does the rest, errors included.
+Most batches come from a producer, are short, uncompressed or in lz4 or zstd, can be stored as they are, and fit the
+log's active segment.  These are appended here, also when they continue an open transaction.  For any other batch the
+result is -1 and nothing has been changed: `UnifiedLog.append_as_leader` handles it, errors included.
 """
 
 cimport cython
@@ -105,7 +105,7 @@ cdef BatchInfo checked_header(
     LogFields log, const uint8_t* data, Py_ssize_t size, int32_t leader_epoch, int64_t first, int64_t position,
     bint transactional
 ):
-    """The batch's header; None where that alone, of which no checksum was taken yet, is not what is appended here.
+    """The batch's header, its checksum not verified yet; None where the header alone rules out the fast path.
 
     What costs nothing to see comes first: a batch for which there is no room goes the general way without having been
     read here.

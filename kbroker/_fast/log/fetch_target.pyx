@@ -57,8 +57,8 @@ cdef class FetchTarget:
 
 @cython.nonecheck(True)
 cdef PartitionFields partition_to_read(FetchTarget target, dict topics, dict names, bint by_id):
-    """Its partition, whose name it has then; None where that is not led here as the client says, or where epochs are
-    compared."""
+    """The target's partition, and sets the target's topic name; None if it is not led here in the client's epoch, or if
+    the client compares epochs."""
     cdef object name
     cdef PartitionFields partition
     if target.max_bytes < 0 or target.refusal != 0:

@@ -122,8 +122,8 @@ cdef inline bint acknowledges(PartitionFields partition, int64_t last_offset, bi
 
 
 cdef inline int after_append(PartitionFields partition) except -1:
-    """Commits what can be behind an append: here where this replica alone decides and waits for no fsync, else
-    `Partition.advance` does.  Waiting fetches are looked at where there is something new for them."""
+    """Commits after an append: here if this replica alone decides and no fsync is awaited, else in `Partition.advance`.
+    Marks the waiting fetches if there is something new for them."""
     cdef LogFields log = partition.log_
     cdef bint moved
     if partition.commits_alone and log.committer_ is None:
@@ -143,7 +143,7 @@ cdef inline int after_append(PartitionFields partition) except -1:
 # What a client may read.
 
 cdef inline int64_t last_stable_offset(LogFields log) except? -1:
-    """The first offset of the oldest open transaction where that lies below the high watermark, else that."""
+    """The first offset of the oldest open transaction if it lies below the high watermark, else the high watermark."""
     if log.producer_state_.first_unstable_offset is None:
         return log.high_watermark
     return min(log.high_watermark, max(<int64_t> log.producer_state_.first_unstable_offset, log.log_start_offset))

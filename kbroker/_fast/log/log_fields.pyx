@@ -1,9 +1,9 @@
 """What the fast paths of append and read look at of a log's objects, as fields of C.
 
 Each class is the base of the one that does the part's work: `LogFields` of `UnifiedLog`, `SegmentFields` of
-`LogSegment`, and so on.  Python sees plain attributes; C reads them without a look-up by name, and numbers without an
-object behind them: in a broker with 10,000 partitions no processor's cache holds a log's objects when they are asked
-for, and each object that is read costs a miss.
+`LogSegment`, and so on.  Python sees plain attributes.  C reads them without a look-up by name, and reads numbers
+without a Python object.  With 10,000 partitions a log's objects are not in the processor's cache when they are needed,
+so each object read costs a cache miss.
 
 An attribute whose value holds a descriptor, itself or through others, is set by a property of its own.  The setter that
 Cython makes releases the old value before it stores the new one.  Releasing closes a file without the GIL, and another

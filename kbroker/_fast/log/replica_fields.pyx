@@ -74,7 +74,7 @@ cdef class FollowedFields:
 
 
 def unsettled(dict followed not None, double now, int32_t max_bytes, bint truncates_on_fetch) -> list:
-    """Those to look at before the next fetch: what it is to ask for is not, or may not be, what the last one did.
+    """The partitions to look at before the next fetch: their rows in it differ, or may differ, from the last fetch's.
 
     `truncates_on_fetch`: a fetch names the epoch of the last record.
     """

@@ -1,7 +1,7 @@
-"""Arrays that an answer holds more than once, by the same list: encoded once, copied then.
+"""Arrays that occur more than once in an answer as the same list object: encoded once, then copied.
 
-DescribeConfigs of thousands of topics is such an answer.  What is remembered is where the bytes are in the buffer, for
-as long as they are there: `forget` comes with each piece.
+DescribeConfigs of thousands of topics is such an answer.  Only the position of the bytes in the buffer is remembered,
+so `forget` is called after each piece, when they leave it.
 """
 
 from cpython.object cimport PyObject

@@ -29,7 +29,7 @@ def endpoint_partitions(
 def _topics(
     tasks: Partitions, subtopologies: Mapping[str, ConfiguredSubtopology], count_of: CountOf
 ) -> dict[str, frozenset[int]]:
-    """A topic of a subtopology may have fewer partitions than the subtopology has tasks."""
+    """Partitions by topic of these tasks; a topic may have fewer partitions than its subtopology has tasks."""
     found: dict[str, frozenset[int]] = {}
     for subtopology, partitions in sorted(tasks.items()):
         if subtopology in subtopologies:

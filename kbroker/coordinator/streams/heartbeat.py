@@ -77,7 +77,8 @@ def heartbeat(
     if request.shutdown_application:
         _shut_down(group, known, request.member_id)
     is_changed = request.member_epoch == JOIN_EPOCH or after.assigned != before.assigned
-    # A member that has other tasks than it was given has lost an answer; Kafka leaves it alone with them.
+    # A member that reports other tasks than its assignment has lost an answer, so it gets the tasks again; Kafka does
+    # not send them.
     is_sent = is_changed or (request.tasks is not None and request.tasks != after.assigned.as_tasks())
     if is_changed and after.endpoint is not None:
         known.endpoint_epoch += 1

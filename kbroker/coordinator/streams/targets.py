@@ -1,9 +1,9 @@
-"""The target assignment of a group: when it is due, what the assignor is given, and the records of what it says.
+"""The target assignment of a group: when it is due, the assignor's input, and the records of its result.
 
-A target is made for the group's epoch at most once per `streams.assignment.interval.ms`, and not before
-`streams.initial.rebalance.delay.ms` have passed since a group without members got its first one; until then members go
-by the last one and hear that it is delayed.  The assignor runs at once in a small group and on a thread in a large
-one.
+A target is computed for the group's epoch at most once per `streams.assignment.interval.ms`, and not within
+`streams.initial.rebalance.delay.ms` after the first member joined an empty group.  Until then members follow the last
+target, and their answers say that the assignment is delayed.  The assignor runs at once in a small group and on a
+thread in a large one.
 """
 
 from __future__ import annotations

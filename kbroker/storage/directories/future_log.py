@@ -12,7 +12,7 @@ The copy follows the log segment by segment, byte for byte, until it is the same
 A file that is being copied is called `<base offset>.log.copy`.  It loses the suffix when the segment is whole, its
 indexes are there, and every batch has passed its checksum: a `-future` directory always holds a valid start of a log.
 After a stop the copy goes on: `.log` and `.copy` files are compared with the segments, and copied from the first byte
-that differs.  Files become durable some at a time, and all of them with a step that asks for it.
+that differs.  Each step makes some files durable; a step with `sync` makes all of them durable.
 
 `next_steps` looks at the segments on the loop; what it returns runs on a thread, which sees descriptors, paths and
 lengths.  Between steps all state belongs to the loop.

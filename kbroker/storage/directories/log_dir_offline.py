@@ -26,7 +26,7 @@ logger = logging.getLogger("kbroker.storage")
 
 SHORT_SPACE_INTERVAL_SECONDS = 0.01
 SPACE_INTERVAL_MS = 100
-# While nothing asks for a write and there is so much room that no disk can take it up before the next look.
+# The interval while no client writes and ROOMY_BYTES are free, which no disk can fill before the next look.
 IDLE_SPACE_INTERVAL_MS = 500
 ROOMY_BYTES = 4 << 30
 
@@ -60,13 +60,13 @@ def take_offline(manager: ManagedLogs, path: str) -> list[TopicPartition]:
 
 
 def miss_lost(manager: ManagedLogs, known: Mapping[str, str], keeper: str | None) -> None:
-    """Takes directories offline that do not say whose they are although the broker has used them: their disks are not
+    """Takes directories offline that the broker has used before but that lack `meta.properties`: their disks are not
     mounted.
 
-    `known` has the ids of directories that were used, by path; `keeper` is the one with the metadata store, which says
-    enough.  What else lies there counts for nothing: other programs, and this host's other workers, write below a mount
-    point, too.  Started with that, a broker would make all its partitions anew, and find two of each once the disk is
-    back.
+    `known` has the ids of directories that were used, by path; `keeper` is the directory with the metadata store, which
+    is proof enough.  Other files in a directory prove nothing: other programs, and this host's other workers, write
+    below a mount point, too.  With such a directory online the broker would create all its partitions anew, and have
+    two of each once the disk is back.
     """
     online = manager.online_directories()
     if keeper is None and not any(directory.meta is not None for directory in online):

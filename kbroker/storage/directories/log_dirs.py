@@ -288,8 +288,8 @@ def open_directories(
 ) -> list[LogDir]:
     """Opens all; on a failure gives those already locked back.
 
-    `tolerate`: a directory that gives I/O errors has the reason in `failure`, and the others are opened; not the
-    first where that has the metadata, nor the last that is left.
+    `tolerate`: a directory that gives I/O errors gets the reason in `failure`, and the others are opened.  An error is
+    still raised for the first directory if it has the metadata, and when no directory is left.
     """
     opened: list[LogDir] = []
     seen: set[str] = set()

@@ -13,7 +13,7 @@ A crash before 3 leaves the log where it was, with a copy to go on with; between
 which the next start puts in its place (`future_dirs`); after that the log in its new directory.  The machine may also
 lose step 3 and keep step 4: then there are two logs, of which the longer is the partition's (`longer_of_two`).
 
-Up to step 4 an error leaves the log as it was; after it nothing is asked of the disk.
+Up to step 4 an error leaves the log as it was; step 5 does no I/O.
 """
 
 from __future__ import annotations

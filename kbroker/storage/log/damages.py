@@ -3,9 +3,9 @@
     damaged    bytes of a segment are no batches (`segment_damage`): fetches of its offsets answer CORRUPT_MESSAGE
     missing    records that checkpoints or other files tell of are not there: the log ends early, or a file is gone
 
-Both end with the partition; damage also with its segment, or when the log start has moved behind it.  After a restart
-damage is known again with the first read that comes upon it; what was missing at one start is not at the next, as the
-checkpoints follow the log.
+Both kinds are forgotten with the partition; damage also with its segment, or when the log start has moved past it.
+After a restart, damage is known again once a read meets it.  Missing records are reported by one start only, because
+the checkpoints then follow the shorter log.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ class Damages:
             )
 
     def gap(self, topic_partition: TopicPartition, path: str, offset: int, end_offset: int) -> None:
-        """A segment does not reach the next one, in a log that is not compacted; what is missing, nothing tells."""
+        """A segment ends before the next one begins, in a log that is not compacted; nothing says which records are
+        missing."""
         if path not in self._gaps:
             self._gaps.add(path)
             logger.warning(

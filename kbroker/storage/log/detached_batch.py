@@ -1,8 +1,8 @@
 """A large batch is written to a file of its own by a thread, and becomes a segment when the log takes it.
 
 The page cache takes some 400 MB/s of fresh pages: a batch of 80 MB would hold the loop for 200 ms.  So the thread that
-judges it writes it too, where no other append is in the way, while the log goes on; then, on the loop, in the turn of
-the append:
+validates the batch also writes it, to a file that no other append touches, while the log goes on.  Then the loop does,
+in the turn of the append:
 
     1  the log rolls, unless its active segment is empty
     2  the 16 bytes that depend on the place in the log (base offset, leader epoch) are written
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbroker.config import LogConfig
     from kbroker.storage.files.filesystem import Buffer, FileSystem
 
-# Less than that is written on the loop: in 20 ms at the most, in a tenth of it as a rule.
+# Smaller batches are written on the loop, in at most 20 ms, usually in a tenth of that.
 DETACHED_BYTES = 8 << 20
 
 

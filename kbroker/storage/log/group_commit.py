@@ -12,10 +12,9 @@ snapshots are built again from them after a crash, so they are left to the flush
     requested_offset  an append below it, and not below durable_offset, waits; never below durable_offset
 
 A failed fsync says nothing about which bytes are on the disk, and the next one may succeed without them.  The log's
-directory has failed then (`log_dir_failure`) and a restart checks the log.  With `commit` no client has an answer for
-the bytes and no consumer saw them, so the log is cut back to its durable end, where the disk lets it.  Otherwise (state
-of a coordinator that is ahead in memory; records acknowledged before, as with flush.messages above 1) it refuses
-appends.
+directory has failed then (`log_dir_failure`) and a restart checks the log.  With `commit` no such append was answered
+and no consumer saw its records, so the log is truncated to its durable end, if the disk allows it.  Otherwise (state of
+a coordinator that is ahead in memory; records acknowledged before, as with flush.messages above 1) it refuses appends.
 """
 
 from __future__ import annotations
@@ -249,7 +248,8 @@ class LogCommitter:
     def appended(self, end_offset: int) -> None:
         """The log ends at `end_offset` now.  Raises KafkaError only where there is no loop that could wait."""
         requested = self.requested_offset
-        # While an fsync is due all appends join in: never are more than the threshold acknowledged and not durable.
+        # While an fsync is due every append waits for it, so the acknowledged records that are not durable never exceed
+        # the threshold.
         if requested <= self.durable_offset and end_offset - max(requested, self._log.recovery_point) < self.threshold:
             return
         if self._commits.loop is None:

@@ -6,9 +6,9 @@ Knows nothing of high watermarks, producers or epochs: `UnifiedLog` puts those o
     log_end_offset   the offset that the next record gets
 
 Segments that leave the log are renamed to `.<number>.deleted` and unlinked later, so that readers that already hold a
-file region end in peace and a crash in between leaves nothing that could be mistaken for data.  No number is given
-twice: a segment of the same base offset may leave before the first is unlinked, and so may one of another log that has
-got this one's directory name.  What retention takes away a thread renames (`segment_removal`).
+file region end in peace and a crash in between leaves nothing that could be mistaken for data.  Numbers are unique:
+before the first segment is unlinked, another one of the same base offset may leave, from this log or from a later one
+in a directory of the same name.  Segments that retention removes are renamed by a thread (`segment_removal`).
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ class LocalLog(LocalLogFields):
         self.recovery_point = max(self.recovery_point, end_offset)
 
     def sync_records(self) -> None:
-        """fsyncs the records alone: where there is no room for what the recovery point needs, which stays."""
+        """fsyncs the records alone, on a disk without room for the other files of a flush; the recovery point stays."""
         for segment in self.segments.between(self.recovery_point, self.log_end_offset):
             self.environment.files.sync_path(segment.path)
         self.sync_directory()
@@ -392,9 +392,9 @@ class LocalLog(LocalLogFields):
                 self.environment.later(delay_ms, removal.unlink_in_thread)
 
     def finish_removals(self) -> None:
-        """Before a name may be given again, or the directory gets another: renames what a thread has not come to.
+        """Renames the segments that a thread has not yet; called before a file name is reused or the directory renamed.
 
-        OSError when a file cannot be renamed; nothing is left to do all the same.
+        OSError when a file cannot be renamed; even then no removal is pending afterwards.
         """
         removals, self._removals = self._removals, []
         failure: OSError | None = None

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 def region(
     local: LocalLog, start_offset: int, bound: int, max_bytes: int, min_one_message: bool
 ) -> tuple[LogSegment, int, int, bool] | None:
-    """(segment, position, length, first batch incomplete) of what to give for a read; None when nothing is there.
+    """(segment, position, length, first batch incomplete) of the bytes that a read gets; None when there are none.
 
-    `start_offset` < `bound` <= log end.  Compaction leaves gaps: the next batch after the offset counts.  The region
-    ends in front of a hole; DamagedSegmentError when the offset lies in one.
+    `start_offset` < `bound` <= log end.  If compaction has removed the offset, the region begins with the next batch
+    after it.  The region ends in front of a hole; DamagedSegmentError when the offset lies in one.
     """
     segments = local.segments
     segment: LogSegment | None = segments.active
@@ -101,7 +101,7 @@ def aborted_transactions(
     if length > 0:
         upper = following.base_offset if following is not None else local.log_end_offset
         entry = segment.offset_index.upper_bound(position + length)
-        # A damaged entry may name an offset too small, and transactions would be left out.
+        # A damaged entry may name too small an offset, which would leave out aborted transactions.
         if entry is not None and confirmed(segment, local.environment.files, *entry, segment.size) is not None:
             upper = entry[0]
     found: list[AbortedTransaction] = []

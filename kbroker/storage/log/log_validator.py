@@ -236,8 +236,9 @@ def takes_long(view: memoryview | bytearray, config: LogConfig) -> bool:
 def decompression_limit_bytes(size_bytes: int) -> int:
     """What a compressed batch of `size_bytes` may expand to.
 
-    The least bound is what the event loop can bear: a batch of less than LONG_BATCH_BYTES is judged there.  A client
-    whose honest data compresses better gets MESSAGE_TOO_LARGE, upon which Java's producer splits the batch and goes on.
+    The smallest bound is what the event loop can afford, since batches below LONG_BATCH_BYTES are validated there.  A
+    client whose honest data compresses better gets MESSAGE_TOO_LARGE, upon which Java's producer splits the batch and
+    goes on.
     """
     return max(MIN_EXPANSION_BYTES, EXPANSION_RATIO * size_bytes)
 

@@ -8,8 +8,8 @@ Produce requests up to version 2 carry message sets, and batches where a client 
   messages have absolute offsets.
 
 Checks, order and codes are those of Kafka 3.9.1 (`ProduceRequest.validateRecords`, `UnifiedLog`, `LogValidator`); where
-that fails with an unexpected exception, and answers UNKNOWN_SERVER_ERROR, the answer is INVALID_RECORD, which
-clients do not take for passing.
+Kafka fails with an unexpected exception and answers UNKNOWN_SERVER_ERROR, the answer here is INVALID_RECORD, which
+clients do not retry.
 """
 
 from __future__ import annotations

@@ -277,10 +277,10 @@ class ProducerState(ProducerFields):
         )
 
     def _settle_verification(self, info: BatchInfo) -> None:
-        """A guard is used up by the batch that it was for, and by a marker.
+        """Takes the guard away after the batch that it was for, or after a marker.
 
-        A marker of the epoch that is being verified leaves it, where each transaction has an epoch of its own: it ends
-        the one before.
+        Where each transaction has an epoch of its own, a marker with the epoch being verified keeps the guard: it ends
+        the previous transaction.
         """
         state = self.verifications.get(info.producer_id)
         if state is None or (state.supports_epoch_bump and info.is_control and info.producer_epoch == state.epoch):

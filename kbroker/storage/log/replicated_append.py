@@ -146,6 +146,7 @@ def _segment_for(log: Log, info: BatchInfo) -> LogSegment:
     roll_base = info.base_offset
     if info.magic < MAGIC_V2:
         log.forget_epochs(info.magic)
-        # Where a compressed message begins only its messages tell; a segment's base must lie before that.
+        # The first offset of a compressed message is known only from its inner messages; the segment's base must not
+        # exceed it.
         roll_base = max(log.log_end_offset, info.last_offset - MAX_RELATIVE_OFFSET)
     return log.segment_for(info.size_in_bytes, info.last_offset, info.max_timestamp, roll_base)

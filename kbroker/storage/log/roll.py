@@ -1,7 +1,7 @@
 """When a log starts a new segment, by Kafka's rules: the rule of time, and the words for the broker's log.
 
-The rules themselves are `_fast/log/batch_rules.roll_cause`.  For it a segment knows the largest timestamp with which it
-takes a batch (`roll_after_timestamp`); what that is stands here.
+`_fast/log/batch_rules.roll_cause` decides.  It reads from the segment the largest timestamp of a batch that the segment
+still takes (`roll_after_timestamp`), which this module computes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _REASONS: dict[int, RollReason] = {
 def time_limit(segment: LogSegment, segment_ms: int, now_ms: int) -> int:
     """The largest timestamp with which a batch does not roll the segment by time; ASK_RULE where each does.
 
-    A segment's age is that of its records' own time, of the first batch on, and its file's where they have none.
+    A segment's age counts from the timestamp of its first batch, or from the creation of its file if that batch has
+    none.
     """
     if segment.size == 0:
         return ANY_TIME
@@ -49,7 +50,7 @@ def roll_reason(
 ) -> RollReason | None:
     """Why a batch must go into a new segment; None when it fits the active one.
 
-    The time limit is kept where it stays as it is: later batches up to it need no look at the segment.
+    The time limit is stored in the segment once it is final, so that later batches within it need no call of this.
     """
     segment.roll_after_timestamp = time_limit(segment, segment_ms, now_ms)
     cause = roll_cause(segment, limit, segment.size, size, last_offset, max_timestamp)

@@ -1,10 +1,10 @@
 """Ranges of a segment file that are no batches: a file that was cut, bytes that the disk lost or changed.
 
-What lies above the recovery point recovery has checked.  Below it, a start reads nothing, so damage is found by the
-first read that comes upon it: from a batch that its index confirms the headers lead to bytes that cannot be a header,
-or to a batch that does not end within the file.  The range up to the next batch that an index entry leads to, and
-whose checksum is right, is a hole.  The segment keeps it, so that later reads know it without a look at the file: reads
-of its offsets raise `DamagedSegmentError`, others stop in front of it or begin behind it.
+Recovery has checked everything above the recovery point.  Below it, a start reads nothing, so the first read that meets
+damage finds it: the headers behind a batch that the index confirms lead to bytes that cannot be a header, or to a batch
+that does not end within the file.  A hole is the range from there to the next batch that an index entry leads to and
+whose checksum is right.  The segment keeps it, so that later reads know it without a look at the file: reads of its
+offsets raise `DamagedSegmentError`, others stop in front of it or begin behind it.
 
 Records whose own bytes changed, under an intact header, are not looked at here: their readers check the CRC.
 """
@@ -72,7 +72,7 @@ def read_to(segment: Segment, files: FileSystem, position: int, next_offset: int
 def trusted_start(segment: Segment, files: FileSystem, offset: int, end: int) -> tuple[int, int]:
     """(position, offset) of a batch at or below `offset` that an index entry leads to; else the segment's start.
 
-    What lies in front of a hole is no place to begin at for what lies behind it.
+    A batch before a hole does not count if `offset` lies behind the hole.
     """
     floor = max(
         ((hole.end_position, hole.end_offset) for hole in segment.holes if (hole.end_offset or offset + 1) <= offset),
@@ -174,7 +174,7 @@ def readable_headers(
 
 
 def begin_of(segment: Segment, offset: int) -> int | None:
-    """Where the batch begins that holds `offset`, or the hole; None when the segment ends before it."""
+    """The position of the batch or hole that holds `offset`; None when the segment ends before it."""
     try:
         location = segment.locate(offset)
     except DamagedSegmentError as error:
@@ -183,7 +183,8 @@ def begin_of(segment: Segment, offset: int) -> int | None:
 
 
 def readable_position(segment: Segment, offset: int) -> int:
-    """Where to begin reading for `offset`; behind a hole that holds it, the segment's size when nothing is left."""
+    """The position to begin reading at for `offset`: the end of the hole if one holds it, the segment's size when
+    nothing follows."""
     try:
         location = segment.locate(offset) if offset > segment.base_offset else None
     except DamagedSegmentError as error:

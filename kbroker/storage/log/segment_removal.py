@@ -1,9 +1,9 @@
 """Segments that have left a log: renamed at once, unlinked after `file.delete.delay.ms`, both away from the loop.
 
 The oldest is renamed first, so that a crash in between leaves a log without holes: retention then takes the rest away
-once more.  Where nothing but an empty segment stays, its name is all that tells where the log goes on: that is made
-durable first, or a power cut could leave neither, and the log would begin at 0 again.  Before a name may be given
-again, or the directory gets another, the loop does what a thread has not come to (`finish`).
+once more.  When only an empty segment stays, its file name alone holds the log's next offset.  The name is made durable
+before the others are renamed: else a power cut could leave neither, and the log would begin at 0 again.  Before a file
+name is reused or the directory renamed, the loop renames what a thread has not yet (`finish`).
 """
 
 from __future__ import annotations

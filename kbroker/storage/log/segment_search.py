@@ -1,9 +1,9 @@
 """Finding a batch in a segment by its offset: from where the index leads to, header by header.
 
-An index is under no checksum.  A walk that begins at an entry's position therefore checks what an entry promises: a
-batch that begins at or before the offset asked for, with ascending ones after it.  Where that is not so, either the
-index is damaged or the log is.  A walk from the closest entry that the log confirms tells which.  If it comes to the
-offset, the index is built again from the batches; if it comes to bytes that are no batch, those are a hole
+No checksum protects an index.  A walk from an entry's position therefore verifies the entry: a batch must begin there,
+at or below the requested offset, and the offsets of the batches after it must ascend.  Otherwise either the index or
+the log is damaged.  A second walk, from the closest entry that the log confirms, decides which.  If it reaches the
+offset, the index is rebuilt from the batches; if it reaches bytes that are no batch, those are a hole
 (`segment_damage`).  An index whose gaps make walks long is built again as well.
 
 A reader usually asks next for the offset behind the batch that it was given last.  `follow_ups` keeps position and end
@@ -60,7 +60,7 @@ def find_location(segment: Segment, files: FileSystem, offset: int, end: int) ->
     position = follow_ups.find(offset)
     location = None
     if 0 <= position < end:
-        # Nothing leads astray here: the batch was seen here, or one that ends right in front of it.
+        # This position needs no check: a reader has seen the batch here, or the one that ends right before it.
         header = files.pread(segment.file().fd, BATCH_OVERHEAD, position)
         with contextlib.suppress(ValueError):  # the look-up says what is wrong
             found = find_batch(header, offset, position, end)
@@ -97,7 +97,7 @@ def _look_up(segment: Segment, files: FileSystem, offset: int, end: int) -> Batc
 
 
 def _is_long(segment: Segment, walked: int) -> bool:
-    """Whether a look-up has walked over so much that the index must have lacked entries."""
+    """Whether a look-up has walked so far that the index must lack entries."""
     longest = max(_LONG_WALK_BYTES, _LONG_WALK_ENTRIES * segment.config.index_interval_bytes)
     return walked > longest and not segment.is_index_checked
 
@@ -122,9 +122,11 @@ def _judge(
 
 
 def check_end(segment: Segment, files: FileSystem, offset: int) -> None:
-    """The log goes on behind a segment that does not reach `offset`: was its end cut off between two batches?
+    """Checks a segment that ends before `offset`, though the log goes on: its end may have been cut off between two
+    batches.
 
-    Its time index has an entry for the last batches.  DamagedSegmentError when that says that `offset` was there.
+    The time index has an entry for the segment's last batches.  DamagedSegmentError when that entry proves that
+    `offset` was in the segment.
     """
     if segment.tail is not None or segment.time_index.last_entry()[1] < offset or segment.time_index.table.entries == 0:
         return
@@ -219,7 +221,8 @@ def measure(segment: Segment, files: FileSystem) -> tuple[int, int, int]:
         return next_offset, timestamp, offset
     largest = segment.time_index.last_entry()
     position = readable_position(segment, largest[1]) if largest[0] >= 0 else 0
-    # A time index that lacks entries knows nothing of the batches between its last one and the offset index's.
+    # If the time index lacks entries, the batches between its last entry and the offset index's last entry are not in
+    # it.
     for info in readable_headers(segment, files, position, segment.offset_index.table.last_value, 64, strict=False):
         if info.max_timestamp > largest[0]:
             largest = info.max_timestamp, info.last_offset
@@ -229,8 +232,9 @@ def measure(segment: Segment, files: FileSystem) -> tuple[int, int, int]:
 def missing_behind(segment: Segment, files: FileSystem, following: Segment) -> Hole | None:
     """The hole behind a segment that ends before the next one begins, in a log that is not to be compacted.
 
-    A segment begins where the one before it ends, so another one was there.  None where compaction may be the reason,
-    as it has left its traces on either side (`is_thinned`) or a gap that no segment can fill, or nothing can tell.
+    A segment begins where the one before it ends, so a gap means that batches are gone.  None where compaction may have
+    made the gap: either side shows its traces (`is_thinned`), the gap is wider than a segment can be, or neither can be
+    decided.
     """
     start, first = trusted_start(segment, files, following.base_offset - 1, segment.size)
     stop = read_to(segment, files, start, first, segment.size, following.base_offset)

@@ -4,11 +4,11 @@
     closed  it fell below: clients' appends are refused, the rest goes on; it opens again by itself an eighth of the
             reserve above the line, so that a disk at the line does not flap
 
-A write may find no space while the guard is open, as with a reserve of 0 or a quota.  That closes nothing, since a
-smaller one may still fit, but the directory counts as refusing until the log that met it grows or there are ROOM_BYTES
-more.
+A write may find no space while the guard is open, as with a reserve of 0 or a quota.  The guard stays open, since a
+smaller write may still fit.  The directory counts as refusing until the log of that write grows, or ROOM_BYTES more are
+free.
 
-Coordinators (committed offsets, group metadata) may use half of the reserve: consumers can say how far they are while
+Coordinators (committed offsets, group metadata) may use half of the reserve: consumers can commit their offsets while
 the disk is cleared.  Deletion, compaction, checkpoints and the metadata may use all of it.
 
 A log asks its guard with every append, so the open guard costs one attribute.  The logs of a directory share one; a log

@@ -1,9 +1,10 @@
 """Finding a time in a segment: from where its time index leads to.
 
-A time index is under no checksum.  An entry says that the batch at its offset has its time, and that none before has a
-later one; the last one, that none behind it has, either.  So that batch is looked at before an entry is believed: any
-when it is used, the last one of a segment once, with the batches behind it.  Where they say something else, or there is
-no entry for batches that have times, the index is damaged and built again from the batches.
+No checksum protects a time index.  An entry (timestamp, offset) states that the batch at the offset has the timestamp,
+and that no earlier batch has a later one; the last entry, that no batch behind it has a later one either.  An entry is
+used only after a look at its batch: the last entry of a segment is checked once, together with the batches behind it,
+any other when it is used.  If the batches contradict the index, or have times but no entry, the index is damaged and
+rebuilt from them.
 """
 
 from __future__ import annotations

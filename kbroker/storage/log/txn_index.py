@@ -60,7 +60,7 @@ class TransactionIndex:
 
     @property
     def has_entries(self) -> bool:
-        """Without a look into the file: one that is there has entries."""
+        """Whether there are entries, without reading the file: a file is made only with its first entry."""
         return self._entries is None or bool(self._entries)
 
     @property
@@ -72,9 +72,10 @@ class TransactionIndex:
         return self._entries
 
     def sanity_check(self, end_offset: int | None = None) -> None:
-        """Raises CorruptIndexError for a file without entries, or with one that cannot be.
+        """Raises CorruptIndexError for a file without entries, or with an impossible one.
 
-        None lies before the segment or its predecessor, or at `end_offset` or behind; each has data before its marker.
+        Valid entries ascend from the segment's base offset, end below `end_offset`, and have their first offset before
+        the marker's.
         """
         last = self.base_offset - 1
         for entry in self.entries:
@@ -87,7 +88,7 @@ class TransactionIndex:
             raise CorruptIndexError(f"{self.path} is empty")
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Readers find it from now on, also when OSError says that the file has not got it."""
+        """Adds an entry.  Readers find it from now on, even when OSError says that it could not be written."""
         entries = self.entries
         if entries and entries[-1].last_offset >= entry.last_offset:
             raise ValueError(f"aborted transaction {entry} does not come after {entries[-1]}")
@@ -95,7 +96,7 @@ class TransactionIndex:
         self.write_tail()
 
     def write_tail(self) -> None:
-        """Puts entries that are in memory alone, as there was no room for them, into the file."""
+        """Writes the entries that are only in memory because the disk had no room for them."""
         if self._entries is None or self._stored == len(self._entries):
             return
         data = b"".join(ENTRY.pack(CURRENT_VERSION, *entry) for entry in self._entries[self._stored :])
