@@ -1,8 +1,9 @@
 """How fast connections may be made: from one address (KIP-612), on one listener, to the broker.
 
-A connection above the rate of its address is closed after the time that the rate needs to be back at its limit, without
-an answer to anything, and does not count.  One above the rate of the listener or the broker is served after that time.
-`max.connection.creation.rate` does not count connections of the listener between brokers, where there are others.
+A connection above the rate of its address is not counted; it is closed, with no request answered, after the time in
+which the rate falls back to its limit.  A connection above the rate of its listener or of the broker is served after
+that time.  The broker's `max.connection.creation.rate` ignores connections to the inter-broker listener, unless that is
+the only one.
 """
 
 from __future__ import annotations

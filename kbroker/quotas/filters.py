@@ -1,7 +1,7 @@
 """Which quotas a description asks for: pure, with Kafka's rules and texts.
 
 Each component names a type of entity, and says whether it has a certain name, the default, or any.  An entity matches
-when it has all these types so; a strict filter takes no entity that has other types besides.
+when it satisfies every component; a strict filter excludes entities with further types.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What clients have used, and for how long those above their limit are muted.
 
-One meter for each kind of quota and share of it.  A meter that was idle for all its windows has nothing to remember and
-is dropped, so that as many are kept as there were clients lately.
+There is one meter for each kind of quota and each share.  A meter that was idle for all its windows is dropped, so that
+the number of meters follows the number of recent clients.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class QuotaMeters:
         return meter
 
     def record(self, kind: QuotaKind, limit: Limit, value: float, now_ms: int) -> int:
-        """Count a use; for how long the client has to be muted, 0 where it stays within its limit.
+        """Count a use; returns the throttle time in ms, 0 while the client is within its limit.
 
-        Of the request share that is one window at most (KIP-124), of bytes as long as it takes.
+        For the request quota it is one window at most (KIP-124), for bytes as long as the rate needs.
         """
         rate = self.meter(kind, limit, now_ms).rate
         rate.record(value, now_ms)
@@ -100,7 +100,7 @@ class QuotaMeters:
         return min(throttle_ms, self._windows.window_ms) if kind is QuotaKind.REQUEST else throttle_ms
 
     def most_in_window(self, limit: Limit) -> int:
-        """How many bytes of one answer a window has room for: no fetch is read that could not be sent."""
+        """The most bytes that the windows allow for one answer: a Fetch reads no more than may be sent."""
         return int(min(limit.per_second * (self._windows.samples - 1) * self._windows.window_ms / 1000, 2**31 - 1))
 
     def expire(self, now_ms: int) -> None:

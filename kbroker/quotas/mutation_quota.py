@@ -1,7 +1,8 @@
 """The quota on changes of topics, counted in partitions (KIP-599).
 
-Versions whose clients know THROTTLING_QUOTA_EXCEEDED (`strict`) get it for each topic behind the one that used up the
-quota, and may try it again after the throttle time.  For older ones everything is done, and the connection is muted.
+Request versions that know THROTTLING_QUOTA_EXCEEDED (`strict`) get it for each topic after the one that used up the
+quota; the client may retry these after the throttle time.  For older versions all topics are changed, and the
+connection is muted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class MutationQuota:
 
     def record(self, partitions: int) -> None:
         """Count partitions that are made or deleted.  KafkaError(THROTTLING_QUOTA_EXCEEDED), and nothing is counted,
-        where the quota is used up and the client is one to understand that."""
+        where the quota is used up and the request is `strict`."""
         bucket = self._meter.bucket
         assert bucket is not None
         throttle_ms = bucket.throttle_ms(self._limit, self._now_ms)

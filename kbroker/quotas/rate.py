@@ -1,12 +1,12 @@
 """Rates over a sliding window, and the time to wait until one is back at its limit.
 
 A `SampledRate` keeps up to `samples` + 1 samples, each of what came within `window_ms` from its first record on.  A
-sample counts until nothing was recorded in it for `samples` windows.  The rate is the sum of all, divided by the time
-since the oldest began, which is taken for at least `samples` - 1 windows: a burst up to the limit times that span is
-free.  So Kafka's `Rate` and `SampledStat` have it, and quotas throttle alike.
+sample counts until nothing was recorded in it for `samples` windows.  The rate is the sum of all samples divided by the
+time since the oldest began, but at least by `samples` - 1 windows: a burst up to the limit times that span is not
+throttled.  Kafka's `Rate` and `SampledStat` do the same.
 
-A `TokenBucket` (KIP-599) gets `limit` tokens a second, up to `limit` times all windows; it may go below 0, and who
-takes from it then waits until it would be back at 0.
+A `TokenBucket` (KIP-599) gets `limit` tokens a second, up to `limit` times all windows; it may go below 0, and the
+client is then throttled until it is back at 0.
 
 Pure: time, in milliseconds, is an argument and must not go back.
 """

@@ -8,9 +8,9 @@ these that has the setting decides:
     default user + client id, default user + default client id, default user,
     client id, default client id
 
-What shares one limit is named by its `Share`: a quota on a user is shared by all its clients, one on a client id by all
-users with it, one on both by the connections with both.  A default quota is one for each user or client id, not for all
-together.
+A `Share` names the connections that share one limit: a quota on a user is shared by all clients of the user, a quota on
+a client id by all users with that client id, a quota on both by the connections with both.  A default quota applies to
+each user or client id separately.
 """
 
 from __future__ import annotations

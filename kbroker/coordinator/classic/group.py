@@ -47,7 +47,7 @@ logger = logging.getLogger("kbroker.groups")
 class Group:
     """One group on the partition `partition_index` of the state topic.
 
-    Changed by the room of classic groups alone (members, rebalances, commits), and by the replay of its records.
+    Only the package `classic` (members, rebalances, commits) and the replay of its records change it.
     """
 
     __slots__ = (
@@ -190,7 +190,7 @@ class Group:
         return topics
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether the members read `topic`; taken for true where the subscriptions of a consumer group are unknown."""
+        """Whether the members read `topic`; True where a consumer group's subscriptions are unknown."""
         if self.kind is not None:
             return self.kind.is_subscribed_to(topic)
         if not self.is_consumer_group:
@@ -221,8 +221,8 @@ class Group:
             self.check_invariants()
 
     def remove(self, member_id: str) -> Member | None:
-        """Let a member (or a pending one) go: its session ends and what it waits for is answered with
-        UNKNOWN_MEMBER_ID, which makes a client that is still there join afresh."""
+        """Let a member (or a pending one) go: its session timer is cancelled, and its parked requests are answered with
+        UNKNOWN_MEMBER_ID, so that a live client joins anew."""
         self.remove_pending(member_id)
         self.pending_syncs.discard(member_id)
         member = self.members.get(member_id)
@@ -344,17 +344,18 @@ class Group:
 
     @property
     def all_joined(self) -> bool:
-        """Whether no member is missing, those who were sent away for an id included."""
+        """Whether every member has a parked JoinGroup, and no member id is handed out and not yet used."""
         return self.awaiting_join_count == len(self.members) and not self.pending_joins
 
     def members_not_joined(self) -> list[Member]:
-        """Whom the rebalance waits for."""
+        """The members without a parked JoinGroup, for which the rebalance waits."""
         return [member for member in self.members.values() if not member.awaits_join]
 
     # Answers
 
     def park_join(self, member: Member, reply: JoinReply | None) -> None:
-        """Let a JoinGroup wait.  One that waited before has been given up by its client and is sent back to join."""
+        """Let a JoinGroup wait.  An earlier parked JoinGroup is abandoned by its client and answered with
+        REBALANCE_IN_PROGRESS."""
         if member.awaits_join:
             self.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         if reply is not None:

@@ -210,7 +210,7 @@ class GroupCoordinator:
             if group is None:
                 raise UnknownMemberIdError()
         except KafkaError as error:
-            # A client does not know LOAD_IN_PROGRESS here; to join again is what it must do either way.
+            # Clients do not expect LOAD_IN_PROGRESS from SyncGroup; after loading they have to join again in any case.
             loading = isinstance(error, CoordinatorLoadInProgressError)
             reply(SyncResult(ErrorCode.REBALANCE_IN_PROGRESS if loading else error.code))
             return
@@ -226,14 +226,14 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Heartbeat: NONE or REBALANCE_IN_PROGRESS; raises KafkaError where the member is not of this generation."""
         if not group_id:
-            # Commits may have made a group of this name.
+            # Offset commits can create a group with the empty id, which has no members.
             raise InvalidGroupIdError()
         group = self.registry.groups.get(group_id)
         if group is None:
             try:
                 self.registry.find(group_id)
             except CoordinatorLoadInProgressError:
-                # Whether it is a member is not known yet, and a session that was alive starts anew after loading.
+                # Membership is not known before the load ends, which starts the sessions of all members anew.
                 return ErrorCode.NONE
             raise UnknownMemberIdError()
         if group.kind is not None:
@@ -283,8 +283,8 @@ class GroupCoordinator:
         return self.registry.runtime.partition_of(group_id)
 
     def offsets_of(self, group_id: str, member_id: str | None = None, member_epoch: int = -1) -> OffsetTable | None:
-        """The committed offsets of a group, to read; None when there is no such group.  A member that says who it is
-        must be one."""
+        """The committed offsets of a group, to read; None when there is no such group.  A given member id must be a
+        member's."""
         group = self.registry.find(group_id)
         if group is not None and group.kind is not None:
             group.kind.check_fetch(member_id, member_epoch)
@@ -299,7 +299,7 @@ class GroupCoordinator:
         self.registry.check_partition(index)
 
     def end_transaction(self, index: int, producer_id: int, committed: bool) -> None:
-        """A marker was written to a partition of `__consumer_offsets`: the offsets of its transaction count, or not."""
+        """A marker was written to a partition of `__consumer_offsets`: apply or drop its transaction's offsets."""
         self.registry.end_transaction(index, producer_id, committed)
 
     def expire_offsets(self) -> None:

@@ -1,7 +1,7 @@
-"""Groups of newer protocols (consumer, share, streams), as the parts see them that all kinds of groups have in common.
+"""The interface of consumer, share and streams groups to the parts that all kinds of groups have in common.
 
-A group id belongs to one group, of one kind.  `Group` holds the committed offsets of every kind, and is a classic group
-itself while its `kind` is None; else `kind` is what the newer protocol knows of it.
+A group id belongs to one group, of one kind.  `Group` holds the committed offsets of every kind.  It is a classic group
+while its `kind` is None; otherwise `kind` holds the state of the newer protocol.
 """
 
 from __future__ import annotations

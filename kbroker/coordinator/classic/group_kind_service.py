@@ -1,8 +1,9 @@
 """What consumer (KIP-848) and streams (KIP-1071) groups do alike on the coordinator runtime.
 
-Each operation is planned on the group as it is, its records are appended and replayed into the group, and then what
-this broker alone knows follows (`_follow`): timers, and work on other threads, which comes back as an operation of its
-own.  Only records change a group; a service changes timers and what a kind keeps for itself.
+Each operation is planned on the current state of the group; its records are appended and replayed into the group.  Then
+`_follow` updates the state that is not in records: it sets timers and starts work on other threads, whose result comes
+back as an operation of its own.  Only records change a group; a service changes its timers and the state that a kind
+keeps in memory alone.
 """
 
 from __future__ import annotations
@@ -117,11 +118,11 @@ class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT]):
 
     @abstractmethod
     def _expire(self, group: Group, kind: KindT, timer: TimerChange, now_ms: int, draft: DraftT) -> Plan[bool]:
-        """What is due by a timer; answers whether a member is removed."""
+        """The plan for a timer that went off; its answer is whether a member is removed."""
 
     @abstractmethod
     def _note(self, kind: KindT, draft: DraftT) -> None:
-        """Change what this broker alone knows of the group, and begin work on other threads."""
+        """Update the group's state that is not in records, and begin work on other threads."""
 
     @abstractmethod
     def _target_records(self, kind: KindT, work: WorkT, target: Mapping[str, TargetT], now_ms: int) -> list[KeyValue]:
@@ -170,7 +171,7 @@ class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT]):
         self._follow(group_id, draft)
 
     def _follow(self, group_id: str, draft: DraftT) -> None:
-        """What follows from what was written."""
+        """Set timers, log the rebalance and start work, after the records were written."""
         if draft.timers:
             self._groups.change_timers(group_id, draft.timers, self._on_timer)
         if draft.rebalanced is not None:

@@ -57,7 +57,7 @@ class GroupMembers:
             self._join_new(group, request, reply)
         elif request.member_id in group.pending_joins:
             if request.group_instance_id is not None:
-                # Ids of static members are never handed out in advance, so this client made it up.
+                # A pending id never belongs to a static member, so the client was not given this one.
                 reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             else:
                 self._add(group, request, request.member_id, reply)
@@ -128,7 +128,7 @@ class GroupMembers:
             reply(group.join_result(member.member_id, with_members=is_leader))
             return
         elif group.state is GroupState.STABLE and is_leader:
-            # The leader joins again when something changed that members' own metadata do not show, such as topics.
+            # The leader joins again after a change that no member's metadata show, such as new partitions of a topic.
             why = f"Leader {member.member_id} re-joining group during {group.state}"
         elif unchanged:
             reply(group.join_result(member.member_id, with_members=False))
@@ -151,7 +151,7 @@ class GroupMembers:
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms, reply)
         tail = f"{member_id} with instance id {instance_id}"
         if group.state is GroupState.COMPLETING_REBALANCE:
-            # The leader may be computing an assignment for the old id already.
+            # The leader may already be computing an assignment for the old member id.
             reason = f"Updating metadata for static member {tail}; client reason: {request.client_reason}"
             self._rebalances.prepare(group, reason)
         elif group.state is GroupState.PREPARING_REBALANCE:
@@ -269,7 +269,7 @@ class GroupMembers:
         results = [self._leave_one(group, member) for member in leaving]
         gone = [result.member_id or result.group_instance_id or "" for result in results if not result.error]
         if len(group.members) == members_before:
-            # Ids that were handed out and never used concern no generation, but a rebalance may wait for them.
+            # Only pending ids were removed: they belong to no generation, but a rebalance may wait for them.
             self._rebalances.complete_join_if_ready(group)
         else:
             reasons = sorted({m.reason for m in leaving if m.reason is not None and m.reason.strip()}) or [NO_REASON]

@@ -1,8 +1,8 @@
 """All groups that this broker coordinates, by id, and the way to and from `__consumer_offsets`.
 
 A group lives on the partition that its id hashes to.  `GroupPartition` is the state of one partition in the runtime:
-while it loads, its groups are kept apart, so `groups` holds served groups only, and finding one there is all the check
-that a request needs.
+while it loads, it keeps its groups to itself.  So the registry's `groups` holds served groups only, and a request that
+finds its group there needs no other check.
 
 Every kind of group lives in this one namespace of ids.  A kind registers what its records mean in `record_kinds`, by
 record type; committed offsets belong to a group of any kind.
@@ -38,13 +38,13 @@ logger = logging.getLogger("kbroker.groups")
 
 RECORD_TYPE = struct.Struct(">h")
 
-# So many times smaller do compressed metadata get at most.
+# The largest ratio by which compression is assumed to shrink a group's metadata.
 PACKED_AT_MOST = 8
 
 
 class GroupPartition:
-    """The groups of one partition of `__consumer_offsets`; after loading `groups` is that of the registry, which has
-    those of all partitions.  `deleted_topics`: those that were deleted while it loads."""
+    """The groups of one partition of `__consumer_offsets`.  After loading, `groups` is the registry's table of the
+    groups of all partitions.  `deleted_topics`: topics that were deleted while the partition was loading."""
 
     def __init__(self, registry: GroupRegistry, shard: Shard[GroupPartition]) -> None:
         self.index = shard.index
@@ -52,7 +52,7 @@ class GroupPartition:
         self.groups: dict[str, Group] = {}
         self.deleted_topics: set[str] = set()
         self._registry = registry
-        # Of open transactions, by producer id, the groups that they wrote offsets of.
+        # By producer id: the groups in which its open transaction has pending offsets.
         self._transactions: dict[int, set[str]] = {}
 
     def replay(self, key: bytes | None, value: bytes | None, producer_id: int) -> None:
@@ -111,7 +111,7 @@ class GroupPartition:
         for group_id in self._transactions.pop(producer_id, ()):
             group = self.groups.get(group_id)
             if group is not None:
-                # One of which nothing is left stays until it expires, as a load would find it.
+                # A group that is left without offsets stays until it expires, as it would after a load.
                 group.offsets.decide(producer_id, committed)
 
     def loaded(self, record_count: int, seconds: float) -> None:
@@ -191,7 +191,7 @@ class GroupRegistry:
             del self.groups[group.group_id]
         if groups:
             logger.info("partition %d of the group state is served no more, with %d groups", index, len(groups))
-            # Later, as an answer lets its connection go on with the next request at once.
+            # In a later turn of the loop, because an answer makes its connection handle the next request at once.
             self._call_later(0, partial(_send_away, groups))
 
     def is_offline(self, group_id: str) -> bool:
@@ -203,7 +203,7 @@ class GroupRegistry:
         self.runtime.check_complete()
 
     def topics_deleted(self, topics: frozenset[str]) -> None:
-        """Topics are gone: so are their offsets, now or as soon as the groups that have some are loaded."""
+        """Topics were deleted: remove their offsets, in partitions that are loading once these are loaded."""
         for shard in self.runtime.shards:
             if shard.state is ShardState.LOADING and shard.coordinator is not None:
                 shard.coordinator.deleted_topics |= topics
@@ -237,7 +237,7 @@ class GroupRegistry:
         self.groups.pop(group.group_id, None)
 
     def discard_unused(self, group: Group) -> None:
-        """Drop a group that a refused request has brought about, so that no client can fill the memory with names."""
+        """Drop a group that exists only because of a refused request: clients must not fill the memory with names."""
         unused = group.state is GroupState.EMPTY and group.generation_id == 0 and group.kind is None
         if unused and not group.offsets and not group.pending_joins:
             self.discard(group)
@@ -256,9 +256,9 @@ class GroupRegistry:
     def can_store(self, sizes: Iterable[int]) -> bool:
         """Whether metadata or assignments of these sizes, in bytes, can ever be stored.
 
-        A group's record holds all of them in one batch.  What is some times larger than that may be, even if it is
-        compressed, is refused before anything is copied or kept: as in Kafka such a group would never be stable, but
-        hold the memory.
+        All of them go into one record, thus into one batch.  Sizes that exceed the largest batch even if compression
+        shrinks them `PACKED_AT_MOST` times are refused before anything is copied or kept: as in Kafka, such a group
+        would never become Stable, but its members would occupy memory.
         """
         return sum(sizes) <= PACKED_AT_MOST * self._state_log.max_batch_bytes()
 

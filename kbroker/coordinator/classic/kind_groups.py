@@ -117,7 +117,8 @@ class KindGroups(Generic[KindT]):
         return self._runtime.write(self._index(group_id), operation)
 
     def write_found(self, kind: KindT, records: Callable[[int], Sequence[KeyValue]], what: str) -> bool:
-        """Write what another thread found for a group, unless it is another one by now; whether that went well."""
+        """Write another thread's result for a group, unless the group was replaced meanwhile; False when that
+        failed."""
 
         def operation(partition: GroupPartition, now_ms: int) -> Plan[None]:
             group = partition.groups.get(kind.group_id)
@@ -131,7 +132,7 @@ class KindGroups(Generic[KindT]):
         return True
 
     def _index(self, group_id: str) -> int:
-        # The hash of an id takes longer than most of a heartbeat.
+        # Hashing the id would take longer than the rest of a heartbeat.
         group = self._registry.groups.get(group_id)
         return self._runtime.partition_of(group_id) if group is None else group.partition_index
 

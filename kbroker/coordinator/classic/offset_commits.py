@@ -163,8 +163,8 @@ class OffsetCommits:
         return group, None
 
     def _admit(self, committer: Committer, api_version: int) -> tuple[Group, CommitCheck | None]:
-        """The group, if `committer` may commit to it now, and what to ask for each partition.  A commit counts as a
-        sign of life."""
+        """The group, if `committer` may commit to it now, and the check of each partition.  A commit restarts the
+        session."""
         group = self._registry.groups.get(committer.group_id) or self._registry.find(committer.group_id)
         if group is None:
             if committer.generation_id < 0:
@@ -184,7 +184,7 @@ class OffsetCommits:
             if committer.generation_id != group.generation_id:
                 raise IllegalGenerationError()
             if group.state is GroupState.COMPLETING_REBALANCE:
-                # It heard of the new generation, so it is a member in good standing whose assignment is being made.
+                # It knows the new generation, so it is a valid member whose assignment is still being computed.
                 raise RebalanceInProgressError()
             self._rebalances.watch(group, member)
         elif group.state is not GroupState.EMPTY:
@@ -223,8 +223,8 @@ class OffsetCommits:
         self._registry.discard(group)
 
     def forget_topics(self, topics: frozenset[str], groups: Iterable[Group]) -> None:
-        """Topics were deleted: a topic of the same name, made later, must not start at their offsets, those that open
-        transactions have staged included."""
+        """Topics were deleted: remove their offsets, pending ones of open transactions included, so that a later topic
+        of the same name is not read from them."""
         for group in groups:
             gone = group.offsets.places_of(topics)
             if gone:
@@ -279,5 +279,5 @@ def _check_generation(check: CommitCheck, topic: str, topic_id: bytes, partition
 
 
 def _as_generation(error: KafkaError) -> KafkaError:
-    """The error that the clients of TxnOffsetCommit know."""
+    """The error in terms of TxnOffsetCommit, whose clients do not know STALE_MEMBER_EPOCH."""
     return IllegalGenerationError() if error.code is ErrorCode.STALE_MEMBER_EPOCH else error

@@ -1,11 +1,11 @@
 """Committed offsets of one group.
 
-`OffsetTable` maps topic and partition to the newest `CommittedOffset`.  Offsets that a transaction has written but not
-yet decided are kept aside by producer id until its marker comes: they are not readable, but a reader that asks for
-stable offsets has to come back, and they never expire.
+`OffsetTable` maps topic and partition to the newest `CommittedOffset`.  Offsets of an undecided transaction are kept
+aside by producer id until its marker arrives.  They cannot be fetched and never expire, and an OffsetFetch with
+`require_stable` gets UNSTABLE_OFFSET_COMMIT for their partitions.
 
-Of two commits of one partition the one that was written later counts, whenever the transaction of the other ends: as in
-Kafka, where the offset of its record decides, and as it is after compaction of the records.
+Of two commits of one partition the later record wins, even if the earlier one's transaction ends after it.  Kafka
+decides by the offset of the record, too, and so does compaction.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CommittedOffset(NamedTuple):
 
 
 class PendingOffset(NamedTuple):
-    """An offset of an open transaction; `committed` is None where one that was written later counts already."""
+    """An offset of an open transaction; `committed` is None once a later commit has superseded it."""
 
     number: int
     committed: CommittedOffset | None
@@ -131,7 +131,7 @@ class OffsetTable:
             self.check_invariants()
 
     def _supersede(self, topic: str, partition: int, number: int) -> None:
-        """What open transactions wrote before `number` no longer counts, committed or aborted."""
+        """Pending offsets with a lower number are superseded, whether their transactions commit or abort."""
         for offsets in self.pending.values():
             pending = offsets.get((topic, partition))
             if pending is not None and pending.number <= number and pending.committed is not None:

@@ -33,8 +33,8 @@ from kbroker.errors import ErrorCode
 
 logger = logging.getLogger("kbroker.groups")
 
-# How long a JoinGroup of a member that is not known by id may be parked: its client cannot be distinguished from one
-# that is gone, and retries under another id would pile up.
+# How long the JoinGroup of a new member may be parked.  A client that does not know its member id yet cannot be told
+# from one that has gone, and each of its retries adds a member under another id.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
@@ -142,7 +142,8 @@ class Rebalances:
         group.transition_to(GroupState.PREPARING_REBALANCE, now_ms)
         delay_ms = self._limits.initial_rebalance_delay_ms
         if first and delay_ms <= 0:
-            # Ids that were handed out hold no first generation up: who comes back with one later joins the next.
+            # Pending ids do not delay the first generation: a member that joins with one later starts the next
+            # rebalance.
             self._complete_join(group)
         elif first:
             group.new_member_added = False
@@ -154,7 +155,7 @@ class Rebalances:
             self._schedule_join(group, group.rebalance_timeout_ms, partial(self._on_join_timeout, group))
 
     def complete_join_if_ready(self, group: Group) -> None:
-        """Close the join phase when everybody is here; never the initial one, which waits its time."""
+        """Close the join phase when all members have joined; the initial one always waits its full delay."""
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.all_joined
@@ -234,7 +235,7 @@ class Rebalances:
         for member in list(group.members.values()):
             result = SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
             if group.answer_sync(member, result):
-                # Its session's end passed unnoticed while it was parked: the watch starts anew.
+                # Its session could not expire while the request was parked: it starts anew.
                 self.watch(group, member)
 
     def fail_syncs(self, group: Group, error: ErrorCode) -> None:

@@ -78,9 +78,9 @@ def offset_value(committed: CommittedOffset) -> bytes:
 
 
 class OffsetEncoder:
-    """The records of many offsets of one group, as `offset_key` and `offset_value` make them.  What follow each other
-    have in common is encoded once: the key up to the partition, which ends it, and all of the value but the offset,
-    which comes behind its version."""
+    """The records of many offsets of one group, as `offset_key` and `offset_value` make them.  Parts that consecutive
+    records share are encoded once: the key except for the partition, which is its last field, and the value except for
+    the offset, which is its first field after the version."""
 
     __slots__ = ("_group_id", "_head", "_key", "_others", "_tail", "_topic")
 

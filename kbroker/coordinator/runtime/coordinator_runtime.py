@@ -1,7 +1,7 @@
 """Runs the state machines of a coordinator over the partitions of one internal topic.
 
-A coordinator says what its state is and what its records mean; the runtime loads, writes, and says when an answer may
-be given.  For each partition that this broker leads it keeps one state object S (`CoordinatorState`):
+A coordinator defines its state and how records change it; the runtime loads, writes, and decides when an answer may be
+given.  For each partition that this broker leads it keeps one state object S (`CoordinatorState`):
 
     become leader     build(shard) -> S; each record of the log -> S.replay; S.loaded()
     write(operation)  operation(S, now_ms) -> Plan: what to write and to answer, nothing changed yet
@@ -161,8 +161,8 @@ class CoordinatorRuntime(Generic[S]):
             self._follow_partition(topic.partitions[partition_index])
 
     def _follow_partition(self, image: PartitionImage) -> None:
-        """Serve the partition where both the metadata and the replica say that this broker leads it: either may be the
-        first to know.  A replica that followed in between has records that the state in memory lacks."""
+        """Serve the partition where both the metadata and the replica say that this broker leads it: either may learn
+        it first.  If the replica was a follower in between, its log has records that the state in memory lacks."""
         shard = self.shards[image.partition]
         is_led = image.leader == self._node_id and self._node_id not in image.offline_replicas
         if is_led and self.state_log.leads(image.partition):
@@ -217,8 +217,8 @@ class CoordinatorRuntime(Generic[S]):
     # Operations
 
     def write(self, partition_index: int, operation: Callable[[S, int], Plan[T]]) -> Outcome[T]:
-        """Plan, append, apply.  Raises KafkaError, with nothing changed: what `operation` raises, what a partition that
-        is not served is answered with, or what the append failed with (`write_error` makes the client's of it)."""
+        """Plan, append, apply.  Raises KafkaError with nothing changed: the error of `operation`, that of a partition
+        that is not served, or that of the append, which `write_error` maps to an error for clients."""
         shard = self.shard(partition_index)
         state = shard.active()
         plan = operation(state, self._clock.now_ms())
@@ -242,7 +242,8 @@ class CoordinatorRuntime(Generic[S]):
             for key, value in records:
                 state.replay(key, value, producer_id)
         except Exception:
-            # A defect: the log has what the state has not.  The log is right.
+            # A defect: the log has records that the state lacks.  The log is authoritative, so the state is loaded
+            # anew.
             logger.exception("partition %d: an appended record could not be applied; it is loaded anew", shard.index)
             shard.load()
             raise

@@ -1,7 +1,8 @@
 """What a coordinator decides, and what comes of it: `Plan` goes into the runtime, `Outcome` comes out.
 
-A plan is data: records to write and an answer that holds once they are committed.  What makes it is a pure function of
-the state and the time, so it can be tested without a log, and nothing has changed when its records cannot be written.
+A plan is data: records to write and an answer that holds once they are committed.  An operation that returns a plan is
+a pure function of the state and the time.  So it can be tested without a log, and the state is unchanged when the
+records cannot be written.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ NO_TRANSACTION = TransactionalProducer()
 class Plan(NamedTuple, Generic[T]):
     """Records to write, and the answer once they are committed.
 
-    The records are one batch: all of them are there after a crash, or none.  `divisible` ones (tombstones of a large
-    group) may become several batches, each replayed when it is appended.  `apply`: does to the state, cheaper, what
-    replaying these records would; None: they are replayed.
+    The records are one batch: all of them are there after a crash, or none.  `divisible` records (tombstones of a large
+    group) may become several batches, each replayed once it is appended.  `apply` changes the state as replaying the
+    records would, at a lower cost; None: they are replayed.
     """
 
     answer: T
@@ -47,14 +48,14 @@ class Plan(NamedTuple, Generic[T]):
 
 
 class CommitPoint(Protocol):
-    """Tells when what a partition of an internal topic holds is committed."""
+    """Knows up to which point a partition of an internal topic is committed."""
 
     def is_committed(self, partition_index: int) -> bool:
         """Whether all that was appended to the partition is committed."""
 
     def when_committed(self, partition_index: int, settled: Settled) -> None:
-        """Call `settled`, in another turn of the loop, once all that is in the partition now is committed, or with why
-        it will not be here."""
+        """Call `settled`, in another turn of the loop, once all that is in the partition now is committed; with an
+        error if this broker will not see it committed."""
 
 
 class Outcome(Generic[T]):
@@ -73,8 +74,8 @@ class Outcome(Generic[T]):
         return self._commits.is_committed(self._partition_index)
 
     def when_committed(self, settled: Settled) -> None:
-        """Call `settled` once the answer may be given: at once if it may be, else in a turn of its own; with the error
-        if the state will not be committed here."""
+        """Call `settled` once the answer may be given, immediately or in a later turn of the loop; with an error if
+        this broker will not see the records committed."""
         if self._commits.is_committed(self._partition_index):
             settled(None)
         else:

@@ -11,9 +11,10 @@ that follows; the next load makes a new one.
 
 Writes: `append` makes the records durable as one batch or raises; the state changes only after that, so it never runs
 ahead of the log.  Reads: in chunks, in slices of the loop's time.
-Loading ends at the log's end of the moment: nothing appends to a partition that loads.  Records that do no more than
-replace those of the same key (types up to `last_superseding_type`, outside of transactions) are gathered, and only
-the newest of each key is replayed, before anything of another kind: a log of commits that was not compacted has many.
+Loading ends at the log end offset at its start: nothing appends to a partition while it loads.  Records that only
+replace the one of the same key (types up to `last_superseding_type`, outside of transactions) are gathered, and only
+the newest of each key is replayed, before the next record of another type.  That saves most of the work for a log of
+commits that was not compacted.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ RETRY_SECONDS = 30.0
 _RECORDS_BETWEEN_CLOCKS = 64
 # Records that are held back while loading: some 40 MB.
 _MOST_GATHERED = 1 << 18
-# Tombstones of one deletion may outgrow a batch; each of these batches is safe to stop after.
+# Tombstones of one deletion may need several batches; the state is valid after each of them.
 MAX_BATCH_BYTES = 512 * 1024
 
 
@@ -66,15 +67,15 @@ class StateLog(CommitPoint, Protocol):
         """First offset and end offset."""
 
     def leads(self, partition_index: int) -> bool:
-        """Whether this broker's replica of the partition is its leader by now.  The metadata may say so sooner."""
+        """Whether this broker's replica has become the leader, which may happen after the metadata name it."""
 
     def on_leadership(self, changed: Callable[[int], None]) -> None:
         """Have `changed(partition_index)` called when this broker's replica becomes the leader or ceases to be."""
 
 
 class CoordinatorState(Protocol):
-    """The state of one partition.  It is made by its records alone: `replay` is called for each record that the log
-    holds, while loading, and for each record of a plan after it was appended."""
+    """The state of one partition, a function of its records alone.  `replay` is called for each record of the log while
+    loading, and for each record of a plan after the append."""
 
     def replay(self, key: bytes | None, value: bytes | None, producer_id: int) -> None:
         """Apply a record; `producer_id` is -1 unless a transaction wrote it, which may not have ended yet.  A record
@@ -87,8 +88,8 @@ class CoordinatorState(Protocol):
         """All records were replayed; requests are served from now on.  Sessions and other timers begin here."""
 
     def unloaded(self) -> None:
-        """The partition is no longer served; timers are cancelled by then.  Answers what waits with NOT_COORDINATOR, in
-        another turn of the loop.  Also called when loading is given up half-way."""
+        """The partition is no longer served; timers are cancelled by then.  Answers parked requests with
+        NOT_COORDINATOR, in another turn of the loop.  Also called when loading is given up half-way."""
 
 
 class ShardState(Enum):
@@ -269,8 +270,9 @@ class Shard(Generic[S]):
         yield from _replay_newest(coordinator, newest)
 
     def _gathered(self, chunk: bytes, info: BatchInfo, newest: dict[bytes, bytes | None]) -> bool:
-        """Whether a batch holds nothing but records that replace each other; they are in `newest` then.  Where it does
-        not, some may be, which does no harm: all of them are replayed behind what `newest` holds."""
+        """Whether all records of a batch only supersede earlier ones of their keys, and were put into `newest`.  When
+        False, some of them may be in `newest` nevertheless, which is harmless: the caller replays `newest` and then the
+        whole batch."""
         if self._last_superseding_type < 0 or info.magic < MAGIC_V2 or info.compression:
             return False
         if info.is_control or info.is_transactional:

@@ -1,8 +1,8 @@
 """How a transaction whose outcome is decided gets to its end: a marker in each of its partitions, then Complete.
 
-Markers of a large transaction are written a slice of the loop's time after the other.  One that cannot be written now
-is tried again every `RETRY_SECONDS`; partitions of deleted topics need none.  A partition that knows a later epoch of
-the producer has no part of this transaction open any more, and needs none either.
+Markers of a large transaction are written in slices, with the loop's other work in between.  One that cannot be written
+now is tried again every `RETRY_SECONDS`; partitions of deleted topics need none.  A partition that has seen a later
+epoch of the producer has no open part of this transaction, so it needs no marker.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Completion:
         )
         turn = self._turns.pop(metadata.transactional_id, None)
         if turn is not None:
-            turn.cancel()  # What it would have written is not marked yet, and is written now.
+            turn.cancel()  # Its partitions are still in `unmarked`, and written now.
         left = sorted(state.unmarked[metadata.transactional_id], reverse=True)
         self._write_some(state, metadata, marker, left, self._slices.pace())
 

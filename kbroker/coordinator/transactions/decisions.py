@@ -4,8 +4,9 @@ Each returns the metadata that come next, or the same where nothing changes, or 
 gets.  `ProducerIdNeededError` says that the decision needs a new producer id: the caller gets one and decides again.
 
 The rules are Kafka's TransactionCoordinator: KIP-98; epochs that continue after an error, KIP-360; an epoch for each
-transaction, KIP-890 part 2.  The epoch of a producer with one per transaction is bumped when the transaction is
-prepared; a retry of EndTxn is known by its epoch, one lower, or, where that was the last one, by the id before.
+transaction, KIP-890 part 2.  With an epoch per transaction the epoch is bumped when the transaction is prepared.  A
+retry of EndTxn is recognised by the epoch before the bump, or, if the epochs of that producer id were used up, by the
+previous id.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def _may_go_on(metadata: TransactionMetadata, producer_id: int, epoch: int) -> b
 
 
 def _bumped(metadata: TransactionMetadata, expected_epoch: int | None) -> tuple[int, int]:
-    """The next epoch, and the one before it where its holder may ask again."""
+    """The next epoch, and the last one if a producer that holds it may retry InitProducerId."""
     epoch = metadata.producer_epoch
     bumped = 0 if epoch == NO_PRODUCER_EPOCH else epoch + 1
     if expected_epoch is None:
@@ -113,8 +114,8 @@ def _bumped(metadata: TransactionMetadata, expected_epoch: int | None) -> tuple[
 
 
 def check_not_ending(metadata: TransactionMetadata) -> None:
-    """CONCURRENT_TRANSACTIONS while a transaction is being ended.  Comes before all other checks: its producer may have
-    the epoch, or the id, that counts once the markers are written."""
+    """CONCURRENT_TRANSACTIONS while a transaction is being ended.  Precedes all other checks: the producer may already
+    use the epoch or id that becomes valid once the markers are written."""
     if metadata.state in PREPARED:
         raise _refused(ErrorCode.CONCURRENT_TRANSACTIONS)
 
@@ -168,8 +169,8 @@ def end_transaction(
     """A producer ends its transaction: prepared metadata, or the same where it was ended before (a retry)."""
     check_not_ending(metadata)
     bumps = client_version >= EPOCH_PER_TRANSACTION
-    # By what the request is, not by how the transaction began: a client that knows no new epochs never repeats itself
-    # with the one before.
+    # The version of the request decides, not that of the transaction: clients without an epoch per transaction never
+    # retry with the epoch before a bump.
     retries_bump = bumps and metadata.producer_epoch == epoch + 1
     retries_overflow = (
         bumps
@@ -198,7 +199,7 @@ def end_transaction(
 
 
 def _next_epoch(metadata: TransactionMetadata) -> int:
-    """The one that markers carry; one higher, where there is any: a fence of old leaves its id with the very last."""
+    """The epoch for the markers, one higher, at most MAX_EPOCH: an older fence may have used the last epoch already."""
     return min(metadata.producer_epoch + 1, MAX_EPOCH)
 
 
@@ -230,8 +231,8 @@ def fence(
 ) -> TransactionMetadata:
     """The broker aborts an open transaction in the place of its producer, which is fenced by a higher epoch.
 
-    The broker's own version says how, not the one that the transaction began in: where epochs are given per
-    transaction, a producer whose epochs are used up has its next id afterwards.  Raises ProducerIdNeededError."""
+    The broker's own version decides how, not that of the transaction: with an epoch per transaction, a producer whose
+    epochs are used up gets its next id.  Raises ProducerIdNeededError."""
     fencing = metadata.move(_S.PREPARE_EPOCH_FENCE, now_ms)
     if server_version < EPOCH_PER_TRANSACTION:
         return fencing.move(

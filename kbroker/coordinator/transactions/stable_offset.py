@@ -18,8 +18,9 @@ def stable_offset_holders(
 ) -> Iterator[StableOffsetHolder]:
     """For each partition with records that read_committed consumers do not get yet, the oldest open transaction.
 
-    Its transactional id is that of the coordinator; empty: the transaction hangs, or is coordinated elsewhere.  The
-    time is that of the transaction's beginning where it is coordinated here, else of the producer's last record.
+    The transactional id is known where this broker coordinates the transaction; it is empty where the transaction hangs
+    or another broker coordinates it.  The time is the transaction's beginning where it is coordinated here, else the
+    time of the producer's last record.
     """
     for log in logs:
         state = log.producer_state

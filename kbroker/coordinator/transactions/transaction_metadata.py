@@ -1,8 +1,8 @@
 """What the coordinator knows of one transactional id: an immutable value, replaced as a whole by each transition.
 
-`TransactionMetadata.move` is the only way to another state, and holds to the table.  All but `last_producer_epoch` is
-in the id's record in `__transaction_state`; that one tells a retried InitProducerId from a zombie's, and is forgotten
-with a restart, as in Kafka.
+`TransactionMetadata.move` is the only way to another state, and allows only the transitions of the table.  The id's
+record in `__transaction_state` has all fields but `last_producer_epoch`, which distinguishes a retried InitProducerId
+from a zombie's and is lost in a restart, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The transactional ids of one partition of `__transaction_state`, and transactions whose markers are being written.
 
-A transaction that was prepared is completed whatever happens: after a restart it is found prepared, and its markers are
-written again to all its partitions, as it is not known how many of them were.
+A prepared transaction is always completed.  After a restart its markers are written again to all its partitions,
+because the coordinator does not know which of them already have one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TransactionPartition:
 
     @property
     def coordinator_epoch(self) -> int:
-        """Markers carry it: those of a coordinator that has been replaced are refused."""
+        """The epoch in markers, by which partitions refuse those of a coordinator that has been replaced."""
         return self._shard.leader_epoch
 
     def put(self, metadata: TransactionMetadata) -> None:

@@ -8,8 +8,8 @@
         fsync the directory after each of these          thread
 
 `clean_log` is a generator: it yields what a thread is to run and is resumed with the result; what it does between two
-yields runs on the loop.  A thread gets paths, descriptors and the plan, which is immutable; the state of the partition
-stays with the loop, which puts nothing in place unless the segments are still those that were read.
+yields runs on the loop.  A thread gets paths, descriptors and the plan, which is immutable; the loop owns the state of
+the partition, and swaps segments in only while the log still has the segments that were read.
 
 A clean goes as far as its offset map reaches; the offset after that is the next first dirty one.  Memory is the map,
 one read and one write buffer, which grow for a batch larger than they are (`cleaner_reader`) and shrink again after the
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 Job = Callable[[], object]
 
-# Between two looks at the ticket and the throttle: some 20 ms of work.
+# The bytes between two checks of the ticket and the throttle: some 20 ms of work.
 MOST_RANGE_BYTES = 8 << 20
 RANGES_PER_SECOND = 20
 
@@ -187,14 +187,14 @@ class Cleaner:
             reader = Reader(self._files, source, self._buffer, position, plan.config.max_message_bytes)
             if not self._index_segment(reader, start, transactions):
                 return
-            # Offsets that no batch has count as done.
+            # Offsets that compaction has left without a batch count as indexed.
             offsets.latest_offset = max(offsets.latest_offset, source.end_offset - 1)
             position = 0
 
     def _index_segment(self, reader: Reader, start: int, transactions: CleanedTransactions) -> bool:
         """False when the map is full."""
         compaction = self._compaction
-        # Where there is a batch for Python, the next ones often are, too: their buffers are not read twice.
+        # A batch that only Python can index is often followed by others: the next buffer is not offered to C first.
         special = not self._direct
         while reader.left:
             if not special:

@@ -1,13 +1,13 @@
 """Compaction of messages of the formats before record batches (magic 0 and 1).
 
 What stays of them becomes record batches, as in Kafka since 4.0: one for each message or wrapper, with its codec and
-its kind of time, from its first record that stays to its last.  The rule of what stays is one (`_fast/clean/clean`),
-asked of the batch that a message would be.  Two things differ:
+its kind of time, from its first record that stays to its last.  Which records stay is decided by the same rule as for
+batches (`_fast/clean/clean`), applied to the batch that the message becomes.  Two things differ:
 
-- a tombstone has no delete horizon yet: it stays, and gets one, while its segment was last changed less than
-  `delete.retention.ms` before the last one of the clean part;
-- a message that loses all its records goes even at the end of the cleaned range, where Kafka fails: it has no sequence
-  to keep, and the segment after it knows where it begins.
+- a tombstone has no delete horizon yet: it stays, and gets one, while its segment was modified less than
+  `delete.retention.ms` before the last segment of the clean part;
+- a message that loses all its records is removed even at the end of the cleaned range, where Kafka fails: it has no
+  producer sequence to keep, and the next segment's name states its base offset.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Which logs are compacted when: the pool of cleaners, their checkpoints, failures and what is known of it all.
+"""Which logs are compacted when: the pool of cleaners, their checkpoints, failures and statistics.
 
 `run` is a periodic task (every `log.cleaner.backoff.ms`).  It looks at every compacted log in slices, rolls active
 segments that `max.compaction.lag.ms` wants compacted, and lets up to `log.cleaner.threads` workers clean until no log
-is due.  A worker does one clean and then takes the log that is next by then (`cleaner_queue`); one that finds none
-looks at all logs again after the backoff, however long the others are busy.  The decisions are taken on the loop;
-threads do the byte work (`cleaner`).
+is due.  After each clean a worker takes the log that is then first in the queue (`cleaner_queue`).  A worker that finds
+the queue empty looks at all logs again after the backoff, even while other workers are busy.  The decisions are taken
+on the loop; threads do the byte work (`cleaner`).
 
 `cleaner-offset-checkpoint` in each log directory has the first dirty offset of each partition.  It is written after
 each clean, off the loop.  An offset in it that cannot be true is put right (`cleaner_plan.first_dirty`).
@@ -46,7 +46,7 @@ from kbroker.types import TopicPartition
 logger = logging.getLogger("kbroker.cleaner")
 
 LONGEST_BACKOFF_MS = 900_000
-# Threads are made as cleans need them, which `log.cleaner.threads` bounds; checkpoints are written on one more.
+# Threads are started on demand.  `log.cleaner.threads` bounds those that clean; one more writes checkpoints.
 MOST_THREADS = 1 << 16
 
 
@@ -173,7 +173,7 @@ class CleanerManager:
             self._unwritten.add(log.parent)
 
     def check(self, config: BrokerConfig) -> None:
-        """ValueError, in Kafka's words, when these settings may not follow the present ones at run time."""
+        """Raises ValueError with Kafka's message when a running broker may not change to these settings."""
         check_reconfiguration(self.settings, CleanerSettings.of(config))
 
     def reconfigure(self, config: BrokerConfig) -> None:
@@ -212,7 +212,7 @@ class CleanerManager:
         return offsets
 
     async def _write_checkpoints(self) -> None:
-        """Writes what has changed, in a thread; one at a time, so that an older state never comes last."""
+        """Writes changed checkpoints in a thread, one at a time, so that no older content replaces a newer one."""
         async with self._writing:
             for parent in list(self._unwritten):
                 self._unwritten.discard(parent)
@@ -251,7 +251,7 @@ class CleanerManager:
                 await self._employ(workers)
                 if not workers:
                     break
-                # Not for longer: there may be a place for another worker, by its settings, or a log that is due now.
+                # With a timeout: meanwhile the settings may allow another worker, or another log may become due.
                 seconds = self.settings.interval_ms / 1000
                 done, workers = await asyncio.wait(workers, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                 self._bury(done)
@@ -321,7 +321,7 @@ class CleanerManager:
             self._roll_overdue(log)
             candidate = self.found[tp] = self.assess(log)
         except Exception as error:
-            # As in a clean: one log that cannot be judged must not keep the others from being compacted.
+            # As for a failed clean: an error in one log must not keep the others from being compacted.
             self._failed(tp, error)
             return None
         if candidate.offsets.healed is not None:
@@ -330,7 +330,8 @@ class CleanerManager:
         return candidate if candidate.is_due(log.config) else None
 
     def _roll_overdue(self, log: UnifiedLog) -> None:
-        """An active segment is never compacted: one with a record older than max.compaction.lag.ms must become old."""
+        """Rolls the active segment, which is never compacted, once a record in it is older than
+        max.compaction.lag.ms."""
         lag_ms = log.config.max_compaction_lag_ms
         active = log.local.segments.active
         if lag_ms >= NO_LAG_LIMIT or active.size == 0 or log.high_watermark < log.log_end_offset:
@@ -341,9 +342,9 @@ class CleanerManager:
             log.roll()
 
     async def _work(self, log: UnifiedLog, ticket: Ticket) -> None:
-        """One clean of a log that was grabbed.  The log waits again when it is still due.
+        """One clean of a log that was grabbed.  The log is queued again when it is still due.
 
-        It is: where the clean filled its offset map, or went over as many segments as one clean may.
+        It is still due when the clean filled its offset map or reached the limit of segments for one clean.
         """
         if await self._clean(log, ticket):
             self._offer(log.topic_partition)

@@ -127,7 +127,7 @@ def assess(shape: LogShape, config: LogConfig, checkpoint: int | None, now_ms: i
             continue
         if segment.base_offset < offsets.first_uncleanable_offset:
             cleanable += segment.size
-        # Without a lag to keep, the age of the first dirty segment is all that is asked for.
+        # Without `max.compaction.lag.ms` only the first timestamp of the first dirty segment is looked up.
         if segment.size and (config.max_compaction_lag_ms < NO_LAG_LIMIT or oldest == NO_LAG_LIMIT):
             timestamp = shape.first_timestamp(at)
             if timestamp > 0:

@@ -1,8 +1,8 @@
 """The order in which logs that are due are compacted.
 
-The log with the largest dirty share comes first, as in Kafka.  There a log that soon is the filthiest again after each
-clean keeps the others waiting for ever; here `PATIENCE_SECONDS` of waiting weigh as much as a log that is all dirty, so
-that every log has its turn.
+The log with the largest dirty share comes first, as in Kafka.  In Kafka a log that becomes the dirtiest again soon
+after each clean can starve the others.  Here `PATIENCE_SECONDS` of waiting add 1 to the dirty share, so that every log
+has its turn.
 """
 
 from __future__ import annotations

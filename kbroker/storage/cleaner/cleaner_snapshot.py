@@ -12,8 +12,8 @@ from kbroker.storage.log.log_segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Log
 from kbroker.storage.log.txn_index import AbortedTransaction
 from kbroker.storage.log.unified_log import UnifiedLog
 
-# One clean goes over at most so many segments, merging them; what is left comes with the next.  Each costs the loop
-# some file names to change when it is replaced, all of a group in one go.
+# The most segments that one clean goes over and merges; the next clean continues there.  Each replaced segment costs
+# the loop some renames, and all of a group are renamed in one go.
 MOST_SEGMENTS = 200
 
 

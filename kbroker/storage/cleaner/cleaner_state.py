@@ -1,4 +1,4 @@
-"""Who may touch a partition's segments: the cleaner, or one who asked it to keep away.
+"""Who may change a partition's segments: the cleaner, or a task that has paused it.
 
     NONE         + grab   -> IN_PROGRESS      a worker cleans it
     NONE         + pause  -> PAUSED(1)
@@ -10,9 +10,9 @@
     PAUSED(n)    + pause  -> PAUSED(n + 1)
     PAUSED(n)    + resume -> PAUSED(n - 1)    NONE when n is 1
 
-Anything else is a fault of the caller (IllegalTransitionError).  Who has paused a partition may go on at once, before
-the worker has noticed: it writes to files of its own, and only the loop puts those in place, which it does in state
-IN_PROGRESS alone.  An aborted clean is begun anew later; what it swapped in already stays.
+Anything else is a fault of the caller (IllegalTransitionError).  A task that has paused a partition may proceed at
+once, before the worker notices.  The worker writes to files of its own, and only the loop swaps these in, and only in
+state IN_PROGRESS.  An aborted clean is started anew later; the segments that it has swapped in stay.
 """
 
 from __future__ import annotations

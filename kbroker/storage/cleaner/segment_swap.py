@@ -7,16 +7,16 @@
     5  `.swap` loses its suffix
     6  the directory is made durable
 
-What the loader makes of a crash: before 2 has ended there is a `.cleaned` file, so that `.swap` ones at or above its
-base offset are an unfinished replacement and go; after that the `.swap` segments are complete and take the place of
-what they overlap.  A `.cleaned` file that an earlier clean could not remove would make the loader drop a finished
-replacement: so those are removed first of all (`remove_leftovers`).
+After a crash before the end of step 2 the loader finds a `.cleaned` file: the `.swap` files at or above its base offset
+are an unfinished replacement and are removed.  After a later crash the `.swap` segments are complete, and replace the
+segments that they overlap.  A `.cleaned` file left over from an earlier clean would make the loader drop a finished
+replacement, so such files are removed first (`remove_leftovers`).
 
-The directory is made durable between steps that depend on each other: a system that writes the later change of it first
-would otherwise leave neither the old segments nor the new ones, or both.
+The directory is fsynced between steps that depend on each other.  Otherwise the file system might persist the later
+rename first, and a crash could leave neither the old segments nor the new ones, or both.
 
-A step that the disk refuses leaves the log whole in memory as on the disk: up to step 2 the old segments stay, after it
-the new ones serve as `.swap` until `finish_swap`, at the next clean, or a restart brings it to its end.
+When a step fails with a disk error, the log stays complete in memory and on disk.  Up to step 2 the old segments stay;
+after it the new ones serve as `.swap` until the next clean (`finish_swap`) or a restart completes the swap.
 """
 
 from __future__ import annotations
@@ -202,8 +202,8 @@ def live_path(segment: LogSegment, kind: str) -> str:
 
 
 def _retire(log: UnifiedLog, retired: Sequence[LogSegment]) -> None:
-    """Step 4 for as many as it goes.  Where one stays, step 5 must wait (`finish_swap`): with the new segment in place
-    beside it, a restart would find segments that overlap."""
+    """Step 4, for as many segments as possible.  If one cannot be renamed, step 5 must wait (`finish_swap`): a restart
+    would find the old and the new segment, which overlap."""
     failure: OSError | None = None
     for segment in retired:
         try:

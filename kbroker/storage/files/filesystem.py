@@ -10,7 +10,7 @@ is
 - failures are `OSError`s, untouched; the caller decides whether a log directory has failed.
 """
 
-# Paths are strings on purpose: this module is what stands for pathlib below it.
+# Paths are strings on purpose: this module takes the place of pathlib.
 # ruff: noqa: PTH102, PTH103, PTH105, PTH106, PTH108, PTH110, PTH116, PTH120
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class FileSystem:
     def sync_file_system(self, fd: int) -> bool:
         """Makes all that was written to the file system of `fd` durable, names and content.
 
-        False where the system would not tell of bytes that could not be written back since `fd` was opened.
+        False where the system would not report that writing back failed since `fd` was opened.
         """
         if LINUX < SYNC_TELLS_FROM:
             return False
@@ -233,7 +233,7 @@ class FileSystem:
     def lock(self, fd: int) -> bool:
         """Takes an exclusive lock that ends with the descriptor; False when another holder has it.
 
-        It is one of `flock` and one of `fcntl`, as Java's locks are of the latter, and neither sees the other.
+        It takes both a `flock` and a `fcntl` lock, which are independent of each other; Java uses `fcntl`.
         """
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -246,7 +246,7 @@ class FileSystem:
         return True
 
     def lock_holder(self, fd: int) -> int | None:
-        """The process that has a lock of `fcntl` on the file, as Java's are; None where none is known."""
+        """The id of the process with a `fcntl` lock on the file (Java's kind of lock); None where none is known."""
         try:
             kind, _whence, _start, _length, process = LOCK.unpack(fcntl.fcntl(fd, fcntl.F_OFD_GETLK, WHOLE_FILE))
         except OSError:
@@ -287,8 +287,8 @@ class FileSystem:
     def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
         """Replaces `path`: readers and a restart after a crash see the old or the new content whole.
 
-        Without `sync` a crash of the machine (not of the process) may leave the file empty: for what can be found
-        again, or is made durable later.
+        Without `sync` a crash of the machine (not of the process) may leave the file empty.  That is for content that
+        can be rebuilt, or that is fsynced later.
         """
         temporary = path + TEMPORARY_SUFFIX
         self.write_file(temporary, data, sync=sync)

@@ -7,7 +7,8 @@ Code that meets an I/O error, on the loop or on a thread, reports it here.  The 
 
 Not every error is the disk's.  A disk without space refuses what needs space and heals by itself (`space_guard`); a
 process without descriptors or memory has another cause; a single file that is gone concerns its partition, as long as
-the directory with its lock is there.  A failed fsync counts whatever its reason is: what is on the disk is unknown.
+the directory with its lock is there.  A failed fsync counts even for lack of space, because the content of the disk is
+unknown then.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ NOT_THE_DISK = NO_SPACE | {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR
 
 @contextmanager
 def suppressing_no_space() -> Iterator[None]:
-    """Goes on without a write that found no room, where nothing is lost by that; every other error is raised."""
+    """Suppresses the lack of space for writes that can be left out without a loss; raises every other error."""
     try:
         yield
     except OSError as error:
@@ -77,9 +78,9 @@ class LogDirFailureChannel:
         return next((named for each, named in self._paths.items() if path == each or path.startswith(f"{each}/")), None)
 
     def report(self, path: str, what: str, error: BaseException | None, *, fsync: bool = False) -> bool:
-        """An operation on a file or directory at `path` failed: takes its log directory out where that is the reason.
+        """An operation on a file or directory at `path` failed: queues its log directory if that has failed.
 
-        Whether it was.  `fsync`: it was an fsync that failed.
+        Returns whether it has.  `fsync`: the operation was an fsync.
         """
         if not isinstance(error, OSError) or error.errno is None:
             return False
@@ -98,7 +99,7 @@ class LogDirFailureChannel:
         return self.report(str(Path(f"/proc/self/fd/{fd}").readlink()), "reading records", error)
 
     def maybe_add_offline_log_dir(self, path: str, reason: str) -> bool:
-        """Puts a directory into the queue unless it was there before; whether it did."""
+        """Puts a directory into the queue, once; False when it was reported before."""
         with self._lock:
             if path in self._reasons or path not in self._paths:
                 return False

@@ -2,16 +2,16 @@
 
 A segment opens its log file, and maps an index, at the first read or append; 10,000 partitions with 100 segments
 each would otherwise hold a million descriptors and two million maps, of which Linux gives a process 65,530.  Owners
-register what they opened; over the budget, the one that was not used since the last sweep is asked to let go (a
-second-chance queue, so that use costs one attribute store, no bookkeeping).
+register the files that they opened.  Over the budget, an owner that was not used since the last sweep is asked to close
+its files.  This is a second-chance queue, so each use costs one attribute store only.
 
-Segments that may be open: each has a descriptor and up to two maps, which have a queue of their own.  A third of the
-process's descriptors is always theirs, the rest as long as connections do not need it (`network.limits`): with few
-clients 10,000 partitions stay open, with 10,000 clients they take turns.
+The budget counts segments: each has a descriptor and up to two maps, which have a queue of their own.  Segments may
+always use a third of the process's descriptors, and the rest while connections do not need it (`network.limits`): with
+few clients 10,000 partitions stay open, with 10,000 clients they are closed and opened again.
 
-A `SegmentFile` closes its descriptor when the last reference goes: a file region that waits to be sent keeps it
-alive, whatever happens to the segment meanwhile.  So does everybody who uses a descriptor more than once: while logs
-are loaded other threads open files, and a descriptor that a segment has let go of is soon the number of another file.
+A `SegmentFile` closes its descriptor when the last reference goes: a file region that waits to be sent keeps it open,
+whatever happens to the segment meanwhile.  Code that uses a descriptor more than once must hold a reference, too: while
+logs are loaded, other threads open files, and the number of a closed descriptor is soon that of another file.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from kbroker.storage.files.filesystem import FileSystem
 
 MAPS_PER_SEGMENT = 2
 LEAST_SEGMENTS = 16
-# Descriptors that are kept from segments however few there are, for connections, metadata and small files.
+# Descriptors that segments never get, however low the limit is: for connections, metadata and small files.
 KEPT_DESCRIPTORS = 128
 MAP_LIMIT = Path("/proc/sys/vm/max_map_count")
 LINUX_MAP_LIMIT = 65_530
-# Between what connections hold and what segments may take: neither has to wait for the other.
+# The reserve between the descriptors of connections and those of segments: neither has to wait for the other.
 SLACK_DESCRIPTORS = 512
-# Libraries, thread stacks and the allocator have the rest.
+# The share of the process's maps for segments; libraries, thread stacks and the allocator use the rest.
 MAP_SHARE = 3 / 4
 
 
@@ -48,7 +48,7 @@ class SegmentFile(FileFields):
 
     def __init__(self, files: FileSystem, path: str, flags: int) -> None:
         self._files = files
-        # What stands in front of the system's calls (a test, a fault) has to see every write.
+        # A FileSystem of a test (fault injection) must see every write.
         self.pwrite = None if type(files) is FileSystem else files.pwrite
         self.fd = -1
         self.fd = files.open(path, flags)
@@ -149,7 +149,7 @@ class ProcessLimits(NamedTuple):
 
 
 def process_limits() -> ProcessLimits:
-    """Of the moment: the limit of descriptors may have been raised at start."""
+    """The current limits: a start may have raised that of descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         maps = int(MAP_LIMIT.read_text())

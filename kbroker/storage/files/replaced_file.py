@@ -3,9 +3,9 @@
     stage(data)    loop:    the new content goes into `<name>.tmp`, without waiting for the disk
     run(files)     thread:  fsync of that, then the rename; the fsync of the directory is the caller's
 
-So the name never leads to content that a failing machine could take away: it leads to the old content or the new one,
-whole.  A stage that comes while a thread waits for its fsync takes the place of the one before, and the thread goes on
-with that.  `withdraw` comes before the directory gets another name: nothing is put in place there afterwards.
+So the name always refers to durable content, old or new, whole.  A `stage` while a thread waits for its fsync
+supersedes the earlier content, and the thread goes on with the new one.  `withdraw` is called before the directory is
+renamed: afterwards nothing is put in place under the old name.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ReplacedFile:
         self._staged = _NOTHING
 
     def withdraw(self) -> bool:
-        """Nothing is put in place until the next `stage`; whether something was about to be."""
+        """Drops staged content: nothing is put in place before the next `stage`.  Whether there was some."""
         with self._lock:
             was_staged, self._staged = self.is_staged, _NOTHING
             return was_staged

@@ -10,7 +10,7 @@ LONGEST_WAIT_SECONDS = 0.1
 
 
 class Throttle:
-    """Bytes are spent first and waited for afterwards, so that one large piece passes and the next one waits longer.
+    """Bytes are counted first and waited for afterwards: a large piece passes at once, and the next one waits longer.
 
     Unused time is kept for at most a second, so that a pause is not followed by a flood.  `waited_seconds` counts what
     all threads have waited.

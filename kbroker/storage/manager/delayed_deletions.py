@@ -1,4 +1,4 @@
-"""What leaves the disk, and the thread that takes it away: one at a time, so that flushes keep theirs.
+"""Deletes files on the executor, one action at a time, so that flushes keep the other threads.
 
 Renaming and unlinking thousands of files, and giving the blocks of large ones back, takes a file system longer than the
 loop may wait.  `later` has a delay; `soon` is for what should be done at once, before all that has waited.

@@ -1,7 +1,7 @@
 """Which log directories a broker has used, written in each of them.
 
-A member of a cluster has nothing else of its own, so each of its directories may fail.  A broker with a metadata store
-asks that; in its other directories the file says that there is a store.  `kbroker-directories.json` has the ids of
+A member of a cluster keeps this nowhere else, so that any of its directories may fail.  A broker with a metadata store
+asks the store; the files in its other directories say that there is a store.  `kbroker-directories.json` has the ids of
 directories by path; `miss_lost` says what they are for.
 """
 
@@ -60,7 +60,7 @@ def _write(manager: LogManager, ids: Mapping[str, str]) -> None:
 
 
 def known_directories(files: FileSystem, directories: Sequence[LogDir]) -> dict[str, str]:
-    """What all of these say together."""
+    """The ids in the files of all these directories, by path."""
     return {path: each for directory in directories for path, each in _read(files, directory).items()}
 
 

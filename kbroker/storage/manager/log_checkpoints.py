@@ -1,7 +1,7 @@
 """The offset checkpoints of all log directories: which file holds what, and writing them without holding the loop.
 
-Recovery points of logs that group commits make durable move here: a commit covers the bytes, not the indexes, which the
-recovery point promises as well.
+This module also advances the recovery points of logs that group commits make durable: a commit fsyncs the records
+alone, but a recovery point states that the indexes are durable, too.
 
 A periodic write copies the offsets on the loop and leaves the rest (encoding, fsync, rename) to a thread; it is left
 out while the one before is under way, and nothing is written when nothing has changed.  A clean stop writes in place,
@@ -43,7 +43,7 @@ class DirectoryCheckpoints(NamedTuple):
     high_watermarks: OffsetCheckpoint
 
     def begin(self, entries: Iterable[DirectoryEntry]) -> None:
-        """Makes the files of a new directory whose absence means a loss once there is one with recovery points."""
+        """Creates empty checkpoints in a new directory: once it has recovery points, a missing file counts as lost."""
         names = {entry.name for entry in entries if entry.size}
         if RECOVERY_POINT_CHECKPOINT not in names:
             for name, checkpoint in (
@@ -145,7 +145,7 @@ class LogCheckpoints:
                     logger.error("Flushing %s could not be started: %s", log.topic_partition, error)
                 flushed += [asyncio.wrap_future(flush) for flush in log.local.flushes_under_way]
             await pace
-        # What became of them each log sees when its recovery point is asked for.
+        # Each log collects the result of its flush when its recovery point is read.
         await asyncio.gather(*flushed, return_exceptions=True)
         self.start_recovery_points()
 
@@ -189,7 +189,8 @@ class LogCheckpoints:
     # On demand
 
     def save_log_starts(self) -> list[Future[OSError | None]]:
-        """Starts writing the log starts as they are now, each after the write under way.  What went wrong, if so."""
+        """Starts writing the current log starts, each after the write under way.  The futures have the error, or
+        None."""
         futures = []
         for checkpoints, logs in self._pairs_of_starts():
             checkpoint = checkpoints.log_starts
@@ -212,10 +213,10 @@ class LogCheckpoints:
             checkpoints.high_watermarks.write(_high_watermarks(logs))
 
     def forget(self, path: str, topic_partition: TopicPartition) -> None:
-        """Before a log is made: the files must not say of it what they say of a log that had its name.
+        """Called before a log is created: removes the entries of an earlier log of the same name.
 
-        That is in them until the next periodic write, and a crash before it would give the new log the old one's start.
-        OSError when a file cannot be written.
+        They would stay until the next periodic write, and after a crash before it the new log would get the old one's
+        start.  OSError when a file cannot be written.
         """
         for checkpoint in self._directories[path]:
             under_way = self._writing.get(checkpoint)
@@ -240,7 +241,7 @@ class LogCheckpoints:
     def _write_after(
         self, under_way: Future[OSError | None] | None, checkpoint: OffsetCheckpoint, offsets: Offsets
     ) -> OSError | None:
-        # What is under way was submitted before, so a thread has it already: this wait cannot hold it up.
+        # The write under way was submitted earlier, so it already has a thread, and waiting for it cannot deadlock.
         if under_way is not None:
             wait((under_way,))
         return self._write(checkpoint, offsets)

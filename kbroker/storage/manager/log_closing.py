@@ -1,8 +1,8 @@
 """The clean end of a directory's logs: each is brought into its final form, then all are made durable.
 
-A few logs are fsynced file by file, side by side.  Thousands that were never flushed would cost several fsyncs each;
-there one call makes the whole file system durable instead, which fails when anything on it could not be written since
-the directory was locked.  Then, and where the system offers no such call, each log answers for itself again.
+A few logs are fsynced file by file, side by side.  Thousands that were never flushed would cost several fsyncs each, so
+one call makes the whole file system durable instead.  It fails when anything on the file system could not be written
+since the directory was locked.  In that case, and where the system has no such call, each log is fsynced by itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Failures:
 def may_end_clean(directory: LogDir, progress: RecoveryProgress) -> bool:
     """Whether a directory's next start may take this stop for a clean one, once its logs are closed.
 
-    Where a start ended before its time: when it was clean before, and no index was being built again.
+    If the start was interrupted: whether the stop before it was clean, and no index was being rebuilt.
     """
     if directory.loaded:
         return True
@@ -77,13 +77,13 @@ def close_logs(directory: LogDir, logs: list[UnifiedLog], files: FileSystem) -> 
 
 
 def _sync_at_once(directory: LogDir, waiting: Waiting, files: FileSystem) -> Waiting:
-    """Makes the logs durable that lie on the directory's own file system; the ones that are left."""
+    """Makes the logs on the directory's own file system durable; returns those that are still to be fsynced."""
     try:
         device = files.device(directory.path)
         here = [log for log, _ in waiting if files.device(log.directory) == device]
         if not directory.sync_file_system():
             return waiting
-        # What was staged may have its name now, and the names have to be durable as well.
+        # Staged files are renamed only now that their content is durable; then the renames must become durable.
         renamed = [log.leader_epoch_cache.put_in_place() for log in here]
         if any(renamed) and not directory.sync_file_system():
             return waiting

@@ -1,9 +1,9 @@
 """Flushes by time: `flush.ms` of each topic, and with `kbroker.fsync=interval` every log at each of its intervals.
 
-A log is flushed when it has unflushed records and its last flush by time began as long ago as its limit says, which is
-Kafka's rule; where that was longer ago the next look flushes it.  The next look comes when the first limit is over, so
-that no record waits longer than its limit; Kafka looks every `log.flush.scheduler.interval.ms` alone, which by default
-is never.  An empty round costs one look at each log: rounds are at least MIN_LOOK_MS apart.
+As in Kafka, a log is due when it has unflushed records and its limit has passed since its last flush by time began.
+The next look comes when the first limit is over, so that no record waits longer than its limit.  Kafka looks only every
+`log.flush.scheduler.interval.ms`, which by default is never.  An empty round costs one look at each log: rounds are at
+least MIN_LOOK_MS apart.
 
 A flush runs on the executor, one at a time for each log; the recovery point follows when it is seen done.  Looking at
 many logs gives the loop back every few milliseconds.
@@ -113,7 +113,8 @@ class LogFlusher:
             local.collect_flushes()
         limit_ms = min(log.config.flush_ms, self._every_ms)
         self._shortest_ms = min(self._shortest_ms, limit_ms)
-        # After a failed fsync the recovery point stays until a restart: more of them would prove nothing.
+        # After a failed fsync the recovery point stays until a restart, because a later fsync may succeed without the
+        # lost pages.
         if limit_ms >= NO_LIMIT or local.log_end_offset <= local.recovery_point or local.flush_failed:
             return
         due = self._flushed.get(tp, LONG_AGO) + limit_ms / 1000

@@ -2,8 +2,8 @@
 
 Start: `open_dirs` locks the directories and reads what they are bound to; `claim` binds new ones; `load_all` opens
 every partition, recovering those whose last stop was not clean.  Stop: `shutdown` flushes everything, writes the
-checkpoints and, only when all of that succeeded, the clean-shutdown marker.  After a start that ended before its time
-it puts the marker back in directories that had one.
+checkpoints and, only when all of that succeeded, the clean-shutdown marker.  If the start was interrupted, `shutdown`
+restores the marker in directories that had one.
 
 Periodic work is offered as `periodic_tasks`; the broker's loop runs it.  Deleted partitions are renamed to `-delete`
 at once and removed after `file.delete.delay.ms`.
@@ -162,8 +162,8 @@ class LogManager:
     ) -> dict[str, str]:
         """Binds directories that are new to the cluster and this node; refuses those of others.  Ids by path.
 
-        `known`: the ids of those that were used before; what says nothing of itself of them is lost (`miss_lost`).
-        `keeper`: the directory with the metadata store.
+        `known`: the ids of the directories that were used before, by path; one without `meta.properties` is taken
+        offline (`miss_lost`).  `keeper`: the directory with the metadata store.
         """
         miss_lost(self, known or {}, keeper)
         tell_unbound(self._files, self.online_directories())
@@ -175,7 +175,7 @@ class LogManager:
         return directory_ids(self)
 
     def begin_epoch(self, epoch: int, last: int) -> None:
-        """The number of this start, for markers of clean stops, and of the one before it."""
+        """Sets the broker epochs of this start, for clean-shutdown markers, and of the one before."""
         self.broker_epoch = epoch
         for directory in self.online_directories():
             directory.check_epoch(last)
@@ -271,7 +271,8 @@ class LogManager:
         self.progress.interrupted = True
 
     def _load(self, requests: list[LoadRequest], topics: TopicConfigs | None) -> None:
-        """Clean ones here, one after the other; the others on threads, as checking bytes needs no GIL."""
+        """Loads logs after a clean stop on this thread; recovers the others on threads, as checking bytes needs no
+        GIL."""
         unclean = [request for request in requests if not request.clean]
         for request in requests:
             if request.clean:
@@ -300,7 +301,7 @@ class LogManager:
     def _recover(self, request: LoadRequest, opener: Opener) -> UnifiedLog | None:
         log = self._open(request, opener)
         if log is not None and log.committer is not None and log.committer.threshold == 1:
-            # What a killed process left in memory is about to be shown to consumers.
+            # Consumers are about to get records that the killed process may have left in the page cache only.
             try:
                 try:
                     log.flush()
@@ -406,7 +407,7 @@ class LogManager:
             if topic_id != ZERO_UUID:
                 log.assign_topic_id(topic_id)
         except OSError as error:
-            self._unopened[topic_partition] = request  # Made again it has to lie in the same place.
+            self._unopened[topic_partition] = request  # The next attempt must use the same directory.
             raise storage_error("creating log", topic_partition, path, error, self.failures) from error
         self.logs[topic_partition] = log
         self.flusher.expect(config.flush_ms)
@@ -507,8 +508,8 @@ class LogManager:
     def shutdown(self) -> None:
         """Closes every log, makes all durable, writes checkpoints, then markers; a directory that fails gets none.
 
-        One that was not loaded, or not wholly, is left as the start found it: with its marker, if it had one, unless an
-        index of it was being built again.
+        A directory that was not completely loaded is left as the start found it: it keeps its marker, if it had one,
+        unless one of its indexes was being rebuilt.
         """
         self.cleaner.stop()
         self.deletions.stop()
@@ -521,7 +522,7 @@ class LogManager:
 
     def _write_final_checkpoints(self, directory: LogDir) -> None:
         try:
-            if directory.loaded:  # else the checkpoints still say more than the logs that were loaded
+            if directory.loaded:  # else the existing checkpoints cover more logs than were loaded
                 self.checkpoints.write_all(directory.path)
             directory.write_clean_marker(self.broker_epoch)
         except OSError as error:

@@ -13,9 +13,8 @@ segments: when the active one goes too, a fresh one is rolled first, and an empt
 The log start offset moves before a segment leaves.  A record from the future keeps its segment, and with it all
 later ones: that is reported, at most once an hour for a partition.
 
-`Retention.run` looks at every log in slices, so that the loop is never held for long.  What the oldest segment's
-time says is remembered until it can have changed, because 10,000 partitions are looked at every time and few have
-changed.
+`Retention.run` looks at every log in slices, so that the loop is never held for long.  For each log it remembers until
+when time keeps the oldest segment, because each run looks at up to 10,000 partitions of which few have changed.
 """
 
 from __future__ import annotations
@@ -146,8 +145,8 @@ def _beyond_time(facts: LogFacts, retention_ms: int, now_ms: int, reasons: list[
 def look_at(log: UnifiedLog, now_ms: int, most: int | None = None) -> LogFacts:
     """A snapshot for `decide`.  Timestamps are looked up, oldest first, up to the first segment that time keeps.
 
-    With `most` only of so many segments and the next that holds something: enough for that `portion` of a decision, as
-    a log of thousands is looked at many times while it is shortened.
+    `most` limits the snapshot to that many segments and the next non-empty one, which is enough for a `portion` of a
+    decision: a log with thousands of segments is looked at many times while it is shortened.
     """
     config = log.config
     asking = config.delete and config.retention_ms >= 0
@@ -156,12 +155,12 @@ def look_at(log: UnifiedLog, now_ms: int, most: int | None = None) -> LogFacts:
     for segment in segments:
         timestamp = segment.largest_timestamp() if asking and segment.size else None
         if timestamp is not None and now_ms - timestamp > config.retention_ms:
-            # A time index that is damaged, or lacks its last entry, would delete what is young.
+            # A damaged time index, or one without its last entry, would make retention delete young records.
             latest_time(segment, log.local.environment.files)
             timestamp = segment.largest_timestamp()
         facts.append(SegmentFacts(segment.base_offset, segment.size, timestamp))
         if timestamp is None or now_ms - timestamp <= config.retention_ms:
-            # An empty segment in the middle, which compaction may leave, has no age; the next one says it.
+            # An empty segment in the middle, which compaction may leave, has no timestamp: the next segment's counts.
             asking = asking and segment.size == 0
         if most is not None and len(facts) > most and segment.size:
             break
@@ -311,7 +310,7 @@ class Retention:
         first = segments.first
         config = log.config
         if len(segments) == 1:
-            # Only size and time can take the active segment, and only when it holds something.
+            # The active segment can only be deleted by size or time, and only when it is not empty.
             if first.size == 0 or not config.delete:
                 return True
         elif log.log_start_offset > first.base_offset:

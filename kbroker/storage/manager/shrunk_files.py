@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def note_shrunk(manager: LogManager, fd: int) -> None:
-    """An answer with a range of the file `fd` could not be sent, as the file ends before: notes it as damage.
+    """A range of the file `fd` could not be sent, because the file ends before it: records the loss as damage.
 
-    Readers of what is gone get CORRUPT_MESSAGE from then on, others what is there.
+    From then on fetches of the lost offsets get CORRUPT_MESSAGE; other fetches succeed.
     """
     path = str(Path(f"/proc/self/fd/{fd}").readlink())
     name = parse_partition_directory(Path(path).parent.name)
