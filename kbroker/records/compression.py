@@ -6,8 +6,8 @@
 * lz4: one LZ4 frame of independent blocks (Java reads no linked ones, so nor may we let one in).
 * zstd: one or more frames, with or without the content size.
 
-What is plain in lz4 and zstd goes through their C interfaces (`_fast.records.native_codecs`) where it is wanted
-whole; the bounds below hold there as well.
+Ordinary lz4 and zstd payloads that are decompressed as a whole go through C (`_fast.records.native_codecs`), with the
+bounds described below.
 
 Decompression streams in chunks of at most 64 KiB (a raw snappy block comes whole: its format allows at most some 22
 times its compressed size) and counts against a `Budget`: bytes given out, plus a charge for every member, frame and

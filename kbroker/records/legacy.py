@@ -3,9 +3,9 @@
 Layouts are in `_fast/records/stored_header`.  Here they become records one by one, for compaction and tools; whole sets
 that clients send or fetch are judged and converted in `_fast/records/message_set` and `message_conversion`.
 
-A wrapper's messages carry absolute offsets with magic 0, with magic 1 offsets relative to the first, which lies as far
-below the wrapper's offset as the last one says.  Where the wrapper has the append time, so have its messages.  LZ4 with
-magic 0 has a wrong checksum in its frame header: old clients took it over the frame's magic, too.
+A wrapper's offset is that of its last message.  The messages inside carry absolute offsets with magic 0; with magic 1
+their offsets are relative to the first message.  Where the wrapper has the append time, so have its messages.  LZ4 with
+magic 0 has a wrong checksum in its frame header, because old clients included the frame's magic in it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbroker._fast.base.column_buffer import ColumnBuffer
     from kbroker._fast.records.record_columns import Bytes, Headers, Taken
 
-# What one compressed batch may expand to: the one thing that the limits of rows and bytes do not bound.
+# The largest decompressed size of a batch, which the limits of rows and bytes do not bound.
 MAX_DECOMPRESSED_BYTES = 256 << 20
 MAX_ROWS = 32768
 MAX_BYTES = 8 << 20

@@ -1,12 +1,13 @@
 """One cluster's topics in another: keys, values, headers, timestamps, partitions and order kept, each record once.
 
 Each partition of the source is a lane (`kbroker.replay.load.lanes`): its records go, in order, into the partition of
-the same number of the target's topic, which no other producer may write to.  The state directory holds for each lane
-how far it is and a map from the source's offsets to the target's; it is what a run that was killed goes on from.
+the same number of the target's topic, which no other producer may write to.  For each lane the state directory holds
+the position in the source and a map from the source's offsets to the target's; from it the next run continues after one
+that was killed.
 
 `mirror_once` brings the target up to what the source has now.  `mirror_follow` does that and then goes on as a
-Structured Streaming query, whose checkpoint lies in the state directory too; what a micro-batch that was cut off has
-written is recognised by the lanes.
+Structured Streaming query, whose checkpoint is in the state directory, too.  The lanes recognise the records that an
+interrupted micro-batch has written.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class MirrorRequest:
         return self.rename.replace("{topic}", topic)
 
     def job(self) -> str:
-        """What makes the lanes' positions mean the same."""
+        """The identity of the job: positions in the state of another job do not apply to it."""
         return f"mirror from {self.source} to {self.target} as {self.rename}"
 
 

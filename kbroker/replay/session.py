@@ -18,7 +18,8 @@ QUIET = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.session.timeZone": "UTC",
-    # Where a column was made is of use to who made it; for a mapping it doubles the time to plan.
+    # Recording where each column was made helps only users with code of their own, and doubles the planning of a
+    # mapping.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     ARROW_BYTES: str(MOST_ARROW_BYTES),
 }
@@ -28,7 +29,7 @@ QUIET = {
 def bounded_batches(spark: SparkSession) -> Iterator[None]:
     """Within the block Spark hands rows to Python in pieces of 16 MiB at most, or as small as the session has it.
 
-    By itself it counts rows, 10,000 of them: with values of a megabyte more than an executor has.
+    By default a piece is 10,000 rows, which with values of a megabyte exceeds an executor's memory.
     """
     unset = spark.conf.get(ARROW_BYTES, "1") != spark.conf.get(ARROW_BYTES, "2")
     if unset:
@@ -91,7 +92,7 @@ def spark_session(
         finally:
             session.stop()
     except Exception as error:
-        # Of an error of ours the command says itself what is wrong.
+        # The command explains the project's own errors itself, without the log.
         if not of_load(error) and not of_trace(error) and (note := log.note()):
             is_named = True
             error.add_note(note)

@@ -1,8 +1,8 @@
 """What the JVM of Spark's driver prints, in a file instead of on the user's terminal.
 
-Before Spark's own settings count, the JVM says a dozen lines about itself on standard error, which it has from its
-parent: so that is a file while it starts.  The file goes when all went well; where the JVM had an error it stays,
-and the command's one line names it.
+Before Spark's settings take effect, the JVM prints a dozen lines to standard error, which it inherits from this
+process: therefore standard error is a file while the JVM starts.  The file is removed after a success; if the JVM had
+an error, the file stays, and the command's error line names it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SparkLog:
 
     @contextmanager
     def started_here(self) -> Iterator[None]:
-        """Within the block, what processes are started with as standard error is the file."""
+        """Within the block, standard error is the file, which processes started there inherit."""
         sys.stderr.flush()
         kept = os.dup(2)
         try:

@@ -5,9 +5,9 @@ For each kind of worker (look-up, making a source, planning, reading, writing, c
 daemon compiles PySpark anew, 0.4 s of a processor.  Then each worker that it forks imports PyArrow and this package for
 itself, 0.25 s.  A query's first rows wait for four such daemons, one after the other.
 
-The command `kbroker-spark-python` (`main`) stands in for the interpreter: as a daemon it takes PySpark from where it is
-installed, if that is the archive's version, and imports what workers need before it forks them.  Whatever else it is
-asked to run it hands to the interpreter as it is, so it can be PYSPARK_PYTHON wherever the package is installed.
+The command `kbroker-spark-python` (`main`) stands in for the interpreter: as a daemon it imports the installed PySpark,
+if that has the archive's version, and the modules that workers need, before it forks them.  All other command lines it
+passes to the interpreter unchanged, so it can be PYSPARK_PYTHON wherever the package is installed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> None:
         forget_spark_archives()
     kind = arguments[2:3]
     for name in (*kind, *(EARLY if kind != [LOOKS_UP] else ())):
-        # What is missing is missed where it is used, with Spark's words for it.
+        # A module that cannot be imported fails where it is used, with Spark's own error.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     sys.argv[1:] = kind

@@ -1,9 +1,9 @@
 """Values of a given size and compressibility, the same for the same seeds wherever they are made.
 
-A value is a row of pieces of up to `PIECE_WORDS` words of 8 bytes: first words that nothing compresses, then words of
-one fixed text.  The share of the former is the ratio, so that a compressed batch of such values has about that part of
-its size, with zstd, gzip, lz4 and snappy alike.  Where a share is no whole number of words, the value's own seed rounds
-it up or down, so that many small values have the right ratio together.
+A value is a sequence of pieces of up to `PIECE_WORDS` words of 8 bytes.  A piece begins with incompressible words and
+ends with words of one fixed text.  The share of incompressible words is the ratio, to which zstd, gzip, lz4 and snappy
+compress a batch of such values approximately.  Where the share is not a whole number of words, the value's seed decides
+whether it is rounded up or down, so that many small values have the right ratio on average.
 
 The words are SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014) counted from the
 value's seed: no two values share bytes that a compressor could find, and all values of a batch are made in one go.

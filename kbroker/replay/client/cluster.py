@@ -1,11 +1,11 @@
-"""A cluster as a client sees it: where to start, who leads what, one connection per broker, patience while things move.
+"""A cluster as a client sees it: bootstrap, partition leaders, one connection per broker, and retries.
 
     with Cluster("127.0.0.1:9092") as cluster:
         topics = cluster.describe(["orders"])         # TopicUnknownError with what to do
         connection = cluster.leader("orders", 0)      # connects, or gives the connection that is there
 
-What may pass (a broker that restarts, a leader that moves) raises one of `PASSING` or a `BrokerAnsweredError` that is
-retriable.  A caller that wants to go on asks `Patience`:
+A transient failure (a broker restarts, a leader moves) raises one of `PASSING` or a retriable `BrokerAnsweredError`.  A
+caller that retries uses `Patience`:
 
     patience = cluster.patience("reading orders-0")
     while True:
@@ -52,10 +52,11 @@ _METADATA_MIN_VERSION = 4
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """How patient a client is, in seconds, and how it calls itself.
+    """A client's limits for retries, in seconds, and its client id.
 
-    `patience_s` bounds everything that is retried.  Before any broker has answered, `first_patience_s` counts: nothing
-    where a wrong address is likelier than a restart (a planner), more where the address has proved right (executors).
+    `patience_s` bounds everything that is retried.  Before any broker has answered, `first_patience_s` is the limit: 0
+    in a planner, where a wrong address is likelier than a restart, and more in executors, where the address has proved
+    right.
     """
 
     client_id: str = DEFAULT_CLIENT_ID

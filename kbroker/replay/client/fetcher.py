@@ -150,7 +150,7 @@ class Fetcher:
             ) from None
 
     def _send_ahead(self, position: int) -> None:
-        """The next fetch; what goes wrong is met again, and waited for, when its answer is due."""
+        """Sends the next fetch.  Errors are ignored: they recur, and are retried, when its answer is needed."""
         try:
             self._send(position)
         except (*PASSING, BrokerAnsweredError):
@@ -216,7 +216,7 @@ class Fetcher:
         return OffsetGoneError(f"{self.name} has no offset {position}: it has {first} to {last}; {why}", first, last)
 
     def _abandon(self) -> None:
-        """An answer that is under way would be taken for the next request's: its connection ends."""
+        """Closes the connection, as the pending answer would be taken for that of the next request."""
         if self._ticket is not None and self._connection is not None:
             self._connection.close()
         self._ticket = None

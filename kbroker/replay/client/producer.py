@@ -5,11 +5,11 @@
         producer.flush()                     # everything is acknowledged, or an error says what is not
 
 With `idempotent` (KIP-98) a batch keeps its producer id and sequence however often it is sent, so a broker that took
-it and died before it answered recognises it.  Up to `max_in_flight` requests are on the way to one broker.  When one
-of a partition's batches fails, nothing more is sent to the partition until all that were on the way are answered;
-those that failed then go again, in order.  Retries end when nothing has moved for `delivery_timeout_s`.
+it and died before it answered recognises it.  Up to `max_in_flight` requests are on the way to one broker.  When a
+batch fails, the producer sends nothing more to its partition until all batches in flight there are answered, and then
+sends the failed ones again, in order.  Retries end when nothing has moved for `delivery_timeout_s`.
 
-What is buffered stays below `buffer_bytes` and what the largest batch adds.  Times are in seconds.
+At most `buffer_bytes` and one more batch are buffered.  Times are in seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kbroker.schemas import wire
 
 ACKS_ALL, ACKS_NONE = -1, 0
-# The number that a broker remembers of each producer: resending that many is safe, more is not.
+# How many batches of a producer a broker remembers: only so many can be sent again without duplicates.
 MAX_IN_FLIGHT = 5
 LAST_SEQUENCE = (1 << 31) - 1
 # From version 13 on topics have ids; names work everywhere.
@@ -106,7 +106,8 @@ class _Lane:
         return f"{self.topic_partition[0]}-{self.topic_partition[1]}"
 
     def settle(self, batch: _Sealed, *, failed: bool) -> None:
-        """One of those on the way is answered.  Failed ones go back in order once none is on the way any more."""
+        """A batch in flight is answered.  Failed batches go back to `waiting`, in order, once all in flight are
+        answered."""
         batch.failed = failed
         self.paused = self.paused or failed
         if not failed:
@@ -119,7 +120,7 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True)
 class _Posted:
-    """A request on the way: its batches by partition.  Without a ticket it did not get away."""
+    """A request in flight, with its batches by partition.  Without a ticket it could not be sent."""
 
     ticket: Ticket | None
     batches: dict[tuple[str, int], _Sealed]
@@ -170,7 +171,7 @@ class BatchProducer(Closing):
 
     def _new_lane(self, topic: str, partition: int) -> _Lane:
         self._drain()
-        # The leader is asked for on a connection on which nothing is on its way.
+        # The Metadata request needs a connection without requests in flight.
         self.cluster.topic(topic)
         return _Lane((topic, partition))
 
@@ -236,7 +237,7 @@ class BatchProducer(Closing):
                 sent = True
                 if error is not None:
                     self._recover(error)
-                # What may be sent, and to whom, is another matter now.
+                # Leaders and paused lanes may have changed: group anew.
                 break
 
     def _group(self) -> dict[Connection, list[_Lane]]:
@@ -256,7 +257,7 @@ class BatchProducer(Closing):
                 self._recover(error)
 
     def _recover(self, error: Exception) -> None:
-        """After something that may pass: all answers in, the leaders asked for anew, connections made."""
+        """After a transient failure: takes all answers, asks for the leaders anew, and connects to them."""
         self._drain()
         topics = sorted({topic for topic, _ in self._lanes})
         while True:
@@ -275,14 +276,14 @@ class BatchProducer(Closing):
                 error = answered
 
     def _drain(self) -> None:
-        """Takes every answer that is on its way: nothing else may be asked on a connection before."""
+        """Takes the answers to all requests in flight, after which the connections may carry other requests."""
         for connection, posted in self._posted.items():
             while posted:
                 self._take(connection, posted)
         self._posted.clear()
 
     def _post(self, connection: Connection, posted: deque[_Posted], lanes: Iterable[_Lane]) -> Exception | None:
-        """One request with a batch of each lane, up to the request's size; what may pass where it was not taken."""
+        """Sends one request with a batch of each lane, up to the size limit; the error, if it is transient."""
         size = 0
         batches: dict[tuple[str, int], _Sealed] = {}
         for lane in lanes:
@@ -355,7 +356,7 @@ class BatchProducer(Closing):
             self._acknowledge(lane, batch)
             return None
         error = BrokerAnsweredError(code, f"writing to {lane}")
-        # A batch that follows one that failed comes out of order; it goes again behind that one.
+        # A batch behind a failed one is refused for its sequence, and sent again after that one.
         follows_a_failure = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and lane.paused
         if not error.retriable and not follows_a_failure:
             detail = f": {row.error_message}" if row.error_message else ""

@@ -1,8 +1,8 @@
 """Topics to Parquet: ranges of offsets to files in executors, rounds of files into the manifest on the driver.
 
 A task writes a hidden file.  When all tasks of a round are done the driver gives the files their names and replaces the
-manifest: a run that is killed at any point leaves hidden or unnamed files, which the next run removes, and nothing that
-is read twice.  Each round is kept, so a long load loses at most a round.
+manifest: a run that is killed at any point leaves only files that are hidden or not in the manifest, which the next run
+removes, so nothing is read twice.  A load that is killed loses at most its current round.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 LOCK = "_lock"
 ROW_GROUP_BYTES = 64 << 20
-# Files of a round for each task that runs at a time: more are fewer manifests, and more to do again after a crash.
+# Files per round for each concurrent task: with more, the manifest is written less often, and a crash loses more work.
 _FILES_PER_TASK = 2
 
 

@@ -1,18 +1,19 @@
 """Lanes: records in a fixed order into one partition, each once, whatever ends the run.
 
-A lane owns its target partition: no other producer writes there while the job lives.  That makes what was written
-countable. The lane's state, a JSON file that is replaced as a whole, says: up to `position` of the source everything is
-in the target below offset `target_next`.  What a run that was killed wrote after its last state lies from there to the
-log's end.  The next run reads it back and compares it, record by record, with what the source has at that place: equal
-records are counted as written, anything else is an error, because then another producer wrote.
+A lane owns its target partition: no other producer writes there while the job lives.  So the target's log end offset
+tells how many records were written.  The lane's state, a JSON file that is replaced as a whole, states that everything
+up to `position` of the source is in the target below offset `target_next`.  Records that a killed run wrote after its
+last state lie between `target_next` and the log end offset.  The next run reads them back and compares them one by one
+with the source's records from `position` on.  Equal records count as written; a difference is an error, because another
+producer must have written.
 
     {"job", "position", "target_next", "records", "map": [[position, position after, target offset, records]], "gaps"}
 
 `map` takes source positions to target offsets: one entry for each range in which both grow alike.
 
-A file lock per lane keeps a task of a run that is dying from writing beside the next run's.  After each slice the
-target's end must be where the lane's own count says.  Writing is idempotent (acks=all), so answers that get lost make
-no duplicates either.
+A file lock per lane keeps a task of a dying run from writing at the same time as the next run.  After each slice the
+target's log end offset must equal the lane's own count.  Writing is idempotent (acks=all), so answers that get lost
+make no duplicates either.
 """
 
 from __future__ import annotations

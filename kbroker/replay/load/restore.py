@@ -4,8 +4,9 @@ The rows of a lane come in a fixed order: the files as `files.json` in the state
 rows as they lie in it.  A row's position is its number in that order, so a run that was killed finds its place (see
 `lanes`).  Files may be added between runs; those that are listed must stay as they are.
 
-With `partitions="keep"` a row goes to the partition it came from (of a load, or a column `partition`); with `"key"`
-where Kafka's own clients put its key, and rows without a key to all partitions in turn.
+With `partitions="keep"` a row goes to the partition that it came from, which a load or a column `partition` tells.
+With `"key"` it goes to the partition that Kafka's clients choose for its key; rows without a key go to all partitions
+in turn.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ def _listed(state: Path, request: RestoreRequest, found: list[InputFile]) -> lis
 
 
 def _job(request: RestoreRequest) -> str:
-    """What makes positions mean the same: other input, other target, other placing is another job."""
+    """The identity of the job, by input, target and placing: positions of another job do not apply to it."""
     identity = [str(local_path(request.directory)), request.bootstrap, request.topic, request.only, request.partitions]
     return (
         "restore "

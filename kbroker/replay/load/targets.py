@@ -25,7 +25,7 @@ def admin(bootstrap: str) -> AdminClient:
 
 
 def cluster_id(client: AdminClient) -> str | None:
-    """None from clusters that do not say it."""
+    """The cluster's id; None where the cluster does not tell it."""
     found: str | None = client.list_topics(timeout=_SECONDS).cluster_id
     return found
 

@@ -1,9 +1,9 @@
-"""Rates from executors to the driver while they replay, and the word to stop back: lines of JSON over TCP.
+"""Executors report counts to the driver while they replay, and it can stop them: lines of JSON over TCP.
 
 An executor begins with {"token": …, "executor": n}, to which the driver answers `go`, or `again` when that executor has
-begun before: Spark repeats stages that fail, and a replay must not be.  Then the executor says its counts twice a
-second; a driver that wants the end says `stop`.  A replay goes on without its channel: only the progress, the early
-stop and that check are lost then.
+begun before: Spark repeats failed stages, but a replay must not be repeated.  Then the executor sends its counts twice
+a second; the driver sends `stop` to end the replay early.  Without the channel a replay goes on; only the progress, the
+early stop and the check for repetition are lost.
 """
 
 from __future__ import annotations

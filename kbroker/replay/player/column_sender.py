@@ -1,8 +1,8 @@
 """How an executor sends whole columns: no Python object per record, and without the GIL.
 
-librdkafka is the one that confluent-kafka brings, called from C (`_fast/replay/replay_producer`): that waits for each
-row's time, hands the record over and counts its end in the same cells as `operations.Sender` does.  What it cannot do
-is left to `Sender`: transactions, and logins for which librdkafka asks Python.
+`_fast/replay/replay_producer` calls the librdkafka of confluent-kafka from C.  It waits for each row's time, passes the
+record to librdkafka, and counts the acknowledgement or failure in the same cells as `operations.Sender`.  `Sender`
+remains for transactions, and for logins for which librdkafka calls Python.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ColumnSender:
     def play(self, slot: int, row: int) -> tuple[int, bool]:
         """Sends rows from `row` on at their times, for a short while.
 
-        Gives the number of the next row, and whether it is due and not a producer's.
+        Returns the number of the next row, and whether that row is due and is an operation of a consumer.
         """
         why, row = self._producer.play(slot, row, int(SLICE_S * 1e9))
         self._note_totals()

@@ -54,12 +54,13 @@ class Play:
                 raise ReplayError(
                     "an executor was lost in the middle of the replay, which is not repeated: see its log"
                 )
-            # All rows come before the start: Spark rests while records are sent.
+            # All rows are read before the start, so that Spark is idle while records are sent.
             rows = Spool(batches)
             player = Player(self.job, executor, totals, Ahead(rows.batches()), reporter)
             # A first row, so that Spark has opened its files before records are due.
             yield opening(executor)
-            # All clocks are read at the same barrier; the latest decides, so that no executor starts before another.
+            # All executors read their clocks at the barrier and start by the latest, so that none starts before
+            # another.
             clocks = [float(text) for text in context.allGather(repr(time.time()))]
             player.begin(max(clocks) + self.job.lead_s)
             with rare_collections():
@@ -70,9 +71,9 @@ class Play:
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Python's collector looks at all objects again and again; here they are records on their way, and no cycles.
+    """Makes Python's garbage collector run rarely: it would traverse the records in flight, which form no cycles.
 
-    At its usual pace that takes a fifth of the time, and stops everything for milliseconds when many records wait.
+    With its default thresholds it takes a fifth of the time, and pauses of milliseconds when many records wait.
     """
     before = gc.get_threshold()
     gc.collect()

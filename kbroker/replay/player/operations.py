@@ -278,7 +278,7 @@ class Member:
             try:
                 return self._operations.get(timeout=_IDLE_S)
             except queue.Empty:
-                # Rebalances are answered within polls; a record that comes with one waits for its operation.
+                # Rebalances are handled within `poll`; a record that it returns is kept for the next consume operation.
                 if self._held is None:
                     self._held = self._consumer.poll(0)
 

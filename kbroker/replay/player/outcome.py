@@ -1,8 +1,9 @@
 """What is counted during a replay: cells by second, kind, topic and partition, which add up.
 
 A row of OUTCOME_SCHEMA may be one of several for the same cell: all of its numbers are sums.  `second` counts from the
-start of the replay.  A record is offered and its latency counts in the second of its intended time; it is sent and
-acknowledged in the seconds in which that happened.  `partition` is -1 while the partitioner has not chosen.
+start of the replay.  A record counts as offered, and its latency is recorded, in the second of its intended time; it
+counts as sent and as acknowledged in the seconds in which that happened.  `partition` is -1 while the partitioner has
+not chosen.
 
 Times are kept as histograms of microseconds with buckets of 1/32 of their size or finer: below 64 each microsecond has
 its own; above, each power of two is cut into 32.

@@ -1,8 +1,8 @@
 """What a trace asks for, and its rows as executors take them: by source, in the order of their times, with an id.
 
 A prepared row has `due_us`, microseconds from the trace's start, and is made before the replay starts: sorting, values
-and ids cost nothing while records are sent.  Within a source the order is that of `sequence`; where the clock goes
-back, the row is due as soon as the one before it was (`shape.order_time` with `hold` does the same).
+and ids cost nothing while records are sent.  Rows of a source are in the order of `sequence`; a row with an earlier
+time than the one before it is due at that one's time (`shape.order_time` with `hold` does the same).
 
 The id of a produced record is its header ID_HEADER: `run/checksum/sequence/source`, of which the checksum is Spark's
 xxhash64 of key, value and headers, with their lengths, as 16 hexadecimal digits.
@@ -126,13 +126,13 @@ def prepare(trace: DataFrame, plan: Plan, run_id: str, executors: int, *, ids: b
 
 
 def spread_out(trace: DataFrame, executors: int) -> tuple[DataFrame, list[str]]:
-    """The rows in `executors` partitions, a source in one of them and about as many rows in each; the columns that say
-    which.  Where there are very many sources, their hashes spread them."""
+    """The rows in `executors` partitions of about the same size, each source in one of them, and the columns that they
+    are partitioned by.  Very many sources are partitioned by their hashes."""
     counts = trace.groupBy("source").count().limit(MOST_SPREAD + 1).collect()
     if executors == 1 or len(counts) > MOST_SPREAD:
         return trace.repartition(executors, "source"), ["source"]
     places = places_of({row["source"]: row["count"] for row in counts}, executors)
-    # Spark puts a row where the hash of its key says: numbers are looked for whose hashes say 0, 1, 2, …
+    # Spark partitions by the hash of a key: for each partition, find a number whose hash selects it.
     hashes = trace.sparkSession.range(64 * executors).select("id", F.pmod(F.hash("id"), F.lit(executors)).alias("at"))
     keys = {row["at"]: row["id"] for row in hashes.collect()}
     if len(keys) < executors:

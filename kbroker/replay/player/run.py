@@ -89,7 +89,7 @@ def run_replay(
     check_client(request.bootstrap, request.delivery)
     if request.topic_prefix:
         trace = trace.withColumn("topic", F.concat(F.lit(request.topic_prefix), "topic"))
-    # Read and shaped once: the plan, what a verification expects and the rows to send come from executors' disks.
+    # Persisted, so that it is read and shaped once for the plan, the expectations of a verification and the rows.
     trace = trace.persist(StorageLevel.DISK_ONLY)
     try:
         with bounded_batches(spark):

@@ -1,7 +1,7 @@
 """The rows of a task on its own machine, all of them before the replay starts: memory first, then a file.
 
-While records are sent Spark has nothing left to do, so its JVM neither takes the processor from them nor keeps them
-waiting.  The file lies in Spark's local directory (SPARK_LOCAL_DIRS), without a name, so it goes with the process.
+While records are sent, Spark's JVM is idle: it neither competes for the processor nor delays the rows.  The file lies
+in Spark's local directory (SPARK_LOCAL_DIRS), without a name, so it goes with the process.
 """
 
 from __future__ import annotations

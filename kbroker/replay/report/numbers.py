@@ -126,7 +126,8 @@ def _summary(whole: _Sum, document: Numbers, seconds: list[Numbers], lasted_us: 
     offered = [one["offered"] for one in seconds if one["offered"]]
     busy = [one["second"] for one in seconds if one["acknowledged"]]
     span = max(document["seconds"], 1.0)
-    # A stopped run waits for acknowledgements that may not come: a last second that is only begun counts as whole.
+    # The end of a stopped run includes a wait for acknowledgements, so its time is counted in whole seconds of
+    # activity.
     lasted = busy[-1] + 1 if busy else 0
     if lasted_us and document["status"] == COMPLETE:
         lasted = min(lasted, lasted_us / 1e6)

@@ -1,7 +1,7 @@
 """The streaming reader for a Spark that says where a query is and which trigger it has: Spark 4.2 and later.
 
-With `availableNow` a query reads up to where topics ended when it began, in batches of `maxOffsetsPerTrigger`.  Spark
-4.0 and 4.1 ask a Python source once for its latest offset then, and take one batch for all that there is.
+With `availableNow` a query reads up to where topics ended when it began, in batches of `maxOffsetsPerTrigger`.  With
+that trigger Spark 4.0 and 4.1 ask a Python source for its latest offset once, and read everything in one batch.
 """
 
 from __future__ import annotations

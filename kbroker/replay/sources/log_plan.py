@@ -92,8 +92,8 @@ def _cut(log: PartitionLog, segment: Segment, start: int, stop: int, size: int) 
 def _edges(reader: SegmentReader, start: int, stop: int, size: int) -> list[int]:
     """Positions to cut at: the first at or before `start`, the last at or after `stop`.
 
-    An entry names a batch's position and its last offset, or that of several batches which were appended together: so
-    what the next entry names begins after that offset.
+    An entry has the position of a batch and its last offset, or the last offset of several batches that were appended
+    together.  So the batch of the next entry begins after that offset.
     """
     first, last, passed = 0, reader.segment.size, False
     inner: list[int] = []

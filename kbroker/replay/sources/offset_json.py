@@ -3,8 +3,9 @@
     assign           {"topicA":[0,1],"topicB":[2]}
     offsets, times   {"topicA":{"0":23,"1":-2},"topicB":{"0":-1}}
 
-A checkpoint's offsets are the second form, and under "@start", which is no topic's name, where the query began: Spark
-asks for the initial offsets again when it dies within its first batch, and "latest" would be another place by then.
+A checkpoint's offsets have the second form, and contain the start of the query under "@start", which cannot be a
+topic's name.  Spark asks for the initial offsets again after a crash within the first batch, and "latest" would be
+other offsets by then.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def _cut(whole: Range, pieces: int) -> list[Range]:
 def rate_limit(start: Offsets, end: Offsets, most: int) -> Offsets:
     """`end` brought nearer, so that all partitions together have about `most` new offsets, each its share of them.
 
-    No partition with new records gets nothing.  `start` names every partition of `end`.
+    Every partition with new records gets at least one offset.  `start` names every partition of `end`.
     """
     sizes = {at: end[at] - start[at] for at in end if end[at] > start[at]}
     total = sum(sizes.values())

@@ -1,8 +1,8 @@
 """The options of reading from a broker: names, meanings, defaults and checks of Spark's own Kafka connector.
 
-What differs, and is refused with the reason instead of being ignored: other security protocols than PLAINTEXT,
-deserializers and interceptors, and any option whose name is not known.  What has no meaning here, as a consumer group,
-of which this source joins none, is taken and named in the log (`without_effect`).
+Security protocols other than PLAINTEXT, deserializers, interceptors and unknown options are refused with a reason
+instead of being ignored.  Options without an effect here, such as those of a consumer group, which this source does not
+join, are accepted and named in the log (`without_effect`).
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Limit:
     """Where to start or end.
 
     `place` is EARLIEST or LATEST for all partitions, unless there are offsets, or times, for each (`offsets` may hold
-    EARLIEST and LATEST too), or one time for all.  `latest_if_none`: what a start by a time means where nothing is as
-    late: the end, instead of an error.
+    EARLIEST and LATEST too), or one time for all.  `latest_if_none`: a start by a time later than all records is the
+    end of the partition instead of an error.
     """
 
     option: str

@@ -1,12 +1,13 @@
 """The streaming reader of `format("kbroker")`: micro-batches between offsets that Spark keeps in its checkpoint.
 
-Spark 4.0 asks a Python source for its latest offset without saying where the query is, so the reader keeps that
-itself: it is what `partitions` was last planned up to.  After a restart Spark plans an empty range at the last offset
-of the checkpoint first, so the place is known before anything new is asked for.
+Spark 4.0 asks a Python source for its latest offset without telling the query's position, so the reader keeps it: the
+end of the last range passed to `partitions`.  After a restart Spark first plans an empty range at the last offset of
+the checkpoint, so the position is known before the latest offset is asked for.
 
-An offset has, beside the offsets, where the query began (`offset_json`): a query that died within its first batch
-begins there again, even if it said "latest" and that has moved since.  Each batch reads exactly what its two offsets
-say, however often it is planned: so each record comes once for a sink that writes each batch once.
+Beside the offsets of partitions, an offset of the stream contains the query's start (`offset_json`).  A query that died
+within its first batch starts there again, even if its start was "latest" and records were written since.  A batch
+always reads exactly the range between its two offsets, however often it is planned, so a sink that writes each batch
+once gets each record once.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The writers of `format("kbroker")`, of batches and of streams: Arrow batches in, packed record batches out.
 
-A task writes with an idempotent producer of its own: what it sends is in the log once, however often it had to be sent.
-A task that Spark runs again writes its rows again, as with Spark's own connector: the guarantee is at least once.
+A task writes with an idempotent producer of its own: retries of the producer write no duplicates.  A task that Spark
+runs again writes its rows again, as with Spark's own connector: the guarantee is at least once.
 
-Rows with a `partition` go there; rows with a key go where Kafka's own clients put that key; the others stay together
-for a batch, and the next batch goes to the next partition, from a random one on.
+Rows with a `partition` go there; rows with a key go where Kafka's own clients put that key; the other rows of a batch
+go to one partition together, those of the next batch to the next partition, beginning with a random one.
 """
 
 from __future__ import annotations

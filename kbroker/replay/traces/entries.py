@@ -9,7 +9,8 @@ of a line is LF or CR LF.  Three rules say where entries begin:
 - quoted: at each line that is outside of double quotes (CSV with line breaks in its fields).  Such files cannot be
   split: whether a quote opens or closes is known only from the file's start.
 
-An entry larger than the limit comes out as a problem with its first bytes; the rest is passed over, not held.
+An entry larger than the limit is reported as a problem with its first bytes; the rest is skipped without being held in
+memory.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class _Reader:
                 passing_over = not self._drop_line()
             if not passing_over:
                 starts = self.find(self.buffer, self.eof)
-                # Bytes before the first start are nothing of ours: they continue an entry of an earlier split.
+                # Bytes before the first start belong to an entry of an earlier split.
                 begin = starts[0] if starts else len(self.buffer) if self.eof else self.buffer.rfind(b"\n") + 1
                 if lost is not None:
                     lost = _cut(lost + self.buffer[:begin])
@@ -133,7 +134,7 @@ class _Reader:
                 yield self._entry(self.position + begin, self.buffer[begin:following])
 
     def _held(self) -> int:
-        """Bytes in the buffer that more bytes cannot make the start of another entry."""
+        """How many of the buffered bytes are decided: no further bytes can make an entry start within them."""
         line = self.buffer.rfind(b"\n") + 1
         undecided = self.rule.opening is not None and len(self.buffer) - line < LINE_HEAD_BYTES
         return line if undecided else len(self.buffer)

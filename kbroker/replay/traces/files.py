@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"^\d{1,6}$")
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """A file, its bytes on disk, and what positions in it are added to for the sequence of a row."""
+    """A file and its size in bytes on disk; a row's sequence is `base` plus its position in the file."""
 
     path: str
     size: int

@@ -34,7 +34,8 @@ _CORRUPT = "_corrupt"
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What was read.  `parsed` has the trace schema and `_malformed`, set where a row is none; nothing is left out."""
+    """A trace as read.  `parsed` has all rows, in the trace schema, and `_malformed`, which is set in malformed
+    ones."""
 
     parsed: DataFrame
     mapping: Mapping | None
@@ -202,7 +203,7 @@ def _parquet(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def _with_raw(frame: DataFrame) -> DataFrame:
-    """Rows that came from columns have no text of their own: their JSON stands for it, made only when asked for."""
+    """Gives rows of columnar files their JSON as raw text, which Spark makes only where it is selected."""
     own = [name for name in frame.columns if not name.startswith("_")]
     if not own:
         raise TraceError("the files have no columns")

@@ -145,8 +145,8 @@ def _with_names(rows: DataFrame, mapping: Mapping) -> DataFrame:
 class _Expressions:
     """The expressions of a mapping, by their text: a column each, and its type.
 
-    All are analysed in one go, because each analysis costs Spark some tens of milliseconds; only when that fails are
-    they tried one by one, to find the one to name.
+    All are analysed at once, because each analysis costs Spark some tens of milliseconds.  Only if that fails, they are
+    analysed one by one, to name the wrong one.
     """
 
     def __init__(self, frame: DataFrame, mapping: Mapping) -> None:
