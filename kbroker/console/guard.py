@@ -1,7 +1,7 @@
-"""Whose requests the console answers: those of its own pages in a browser, and of programs that are no browser.
+"""Decides which requests the console answers: those of its own pages in a browser, and of programs other than browsers.
 
-The listener knows no users, so another web page, open in the browser of a person who can reach it, must not be able to
-ask in its place:
+The listener has no authentication, so another web page, open in the browser of a person who can reach the listener,
+must not be able to make requests as the console:
 
 - a page whose name was made to lead to the broker's address (DNS rebinding) says that name in `Host`
   (`metrics.http_guard`);

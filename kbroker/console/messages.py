@@ -39,8 +39,8 @@ SEARCHED_OFFSETS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Records in order of their offsets.  `first_offset` and `next_offset`: from where to where was looked;
-    `end_offset`: the end of what may be read now.  `problem`: what could not be read."""
+    """Records in order of their offsets.  `first_offset` and `next_offset`: the range that was searched; `end_offset`:
+    the end of the readable offsets.  `problem`: why a part could not be read."""
 
     topic: str
     partition: int
@@ -57,7 +57,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Where the records of the first partitions end, by their numbers; None for those that are led elsewhere."""
+    """The end offsets of the first partitions, in order of their numbers; None for those that are led elsewhere."""
 
     topic: str
     partition_count: int
@@ -129,7 +129,7 @@ async def messages(parts: Parts, parameters: Parameters) -> Value:
 
 
 async def _range(log: UnifiedLog, parameters: Parameters, end: int, window: int) -> tuple[int, int, bool]:
-    """From which offset to which, and whether the last records of that are wanted rather than the first."""
+    """(first offset, end offset, whether the last records of the range are wanted rather than the first)."""
     kind = parameters.choice("from", STARTS)
     if kind == "oldest":
         return log.log_start_offset, end, False
@@ -166,7 +166,7 @@ async def _look(parts: Parts, log: UnifiedLog, wanted: Wanted) -> Found:
     total = Found(rows, wanted.start)
     left = MOST_BYTES
     while total.next_offset < wanted.stop and left > 0:
-        # It moves up while older records are being deleted.
+        # The log start moves up while older records are being deleted.
         position = max(total.next_offset, log.log_start_offset)
         try:
             data = log.read(position, min(READ_BYTES, left), isolation, True)

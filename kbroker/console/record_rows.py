@@ -69,9 +69,9 @@ class RecordRow:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Records with offsets from `start` up to, without, `stop` that hold `needle`: the first `count` of them, or the
-    last where `newest`.  `aborted`: producer ids and first offsets of transactions whose records are left out; None:
-    all records are wanted, and control records too."""
+    """Records with offsets from `start` up to but not including `stop` that contain `needle`: the first `count` of
+    them, or the last `count` with `newest`.  `aborted`: producer ids and first offsets of transactions whose records
+    are left out; None: all records are wanted, and control records too."""
 
     topic: str
     start: int

@@ -6,9 +6,9 @@ A client's first question: which APIs, in which versions.  The lines come from t
   in Kafka (KIP-511), so that a newer client can step down.  `unsupported_version_response` makes it.
 - v1+: throttle time.  v3+: client software name and version, checked against Kafka's pattern (INVALID_REQUEST);
   supported and finalized features.
-- Features: those of `kbroker.metadata.features` with the levels in force and their epoch.  `metadata.version` is that
-  of the Kafka release whose protocol is served, because tools derive the broker's version from it.
-- v3 leaves out supported features whose lowest level is 0 (KAFKA-17492), and not their levels in force.
+- Features: those of `kbroker.metadata.features` with the levels in force and their epoch.  Its `metadata.version` is
+  the level of the Kafka release whose protocol is served: tools derive the broker's version from it.
+- v3 omits features whose lowest level is 0 from the supported features (KAFKA-17492), but not from the finalized ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ListConfigResources (API 74): v0-v1, in Kafka 3.9 ListClientMetricsResources.
 
-The names of what has settings: groups and client metrics where some are set, and every topic and broker.
+The names of resources with settings: groups and client metrics that have some set, and every topic and broker.
 
-- v0 lists client metrics.  v1+: resources of the kinds that are asked for, all but topics where none is named.  A kind
+- v0 lists client metrics. v1+: resources of the requested types; of all types but topics if none is requested.  A kind
   that cannot be listed is UNSUPPORTED_VERSION.
 """
 

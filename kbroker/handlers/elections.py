@@ -3,8 +3,9 @@
 Elects leaders of partitions: the preferred one (the first replica), or, unclean, any that is alive where there is
 none.  Null topics mean all partitions.
 
-- v0 has no election type: preferred.  Another type than the two is INVALID_REQUEST for everything.
-- Of all partitions only those that were elected have a row; each topic has one, as in Kafka.
+- v0 has no election type: preferred.  A type other than these two is INVALID_REQUEST, for the request and for each
+  partition.
+- With null topics only partitions whose leader was elected have a row; every topic has one, as in Kafka.
 - v1+: an error for the whole request.
 """
 
@@ -50,7 +51,7 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
     try:
         require_cluster(ctx, Operation.ALTER)
         if request.timeout_ms <= 0:
-            # The time has passed before anything is done, as for a controller elsewhere.
+            # A timeout of 0 or less expires before anything is done, as in Kafka's controller.
             raise RequestTimedOutError()
         await ctx.services.controller.ready(request.timeout_ms)
         outcomes = await ctx.services.controller.elect_leaders(election, wanted)

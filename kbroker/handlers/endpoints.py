@@ -1,9 +1,9 @@
-"""Which address a client is answered for a broker.
+"""The address of a broker that a client gets in answers.
 
-Where `advertised.listeners` names the listener that the client came by, it is that address.  Where it does not, a
-client of this broker gets the address that it dialled, which by construction it can reach; Kafka instead announces
-the listener's own host, the most common beginner's failure.  Metadata, DescribeCluster and FindCoordinator must all
-answer alike, so all ask here.
+If `advertised.listeners` names the client's listener, it is that address.  Otherwise a client of this broker gets the
+address that it connected to, which it can certainly reach.  Kafka instead announces the listener's own host, the most
+common beginner's failure.  Metadata, DescribeCluster and FindCoordinator must give the same address, so all call this
+module.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def endpoint_for(ctx: RequestContext, broker: BrokerImage) -> Endpoint | None:
     if broker.node_id == ctx.services.node_id and (endpoint is None or not broker.advertised):
         return _dialled(connection)
     if endpoint is not None and not broker.advertised:
-        # A worker of this host: where the client has reached one it reaches all.
+        # A worker of this host: a client that has reached one worker's address reaches all workers by it.
         return Endpoint(_dialled(connection).host, endpoint.port)
     return endpoint
 

@@ -3,9 +3,9 @@
 Changes the levels of features (`kbroker.metadata.features`), all that the request names or none; ApiVersions shows
 them from the next request on.
 
-- v0 says only whether a level may go down, and the controller takes every update of it for an upgrade, as Kafka's does.
-  v1+ have the kind of change, and `validate_only`.
-- An error is that of the whole request: v0-v1 have a result per feature, which stays empty then.
+- v0 has only a flag that allows a downgrade, and the controller treats every v0 update as an upgrade, as Kafka's does.
+  v1+ have the type of change, and `validate_only`.
+- An error concerns the whole request. v0-v1 have a result per feature as well; on an error there are none.
 """
 
 from __future__ import annotations

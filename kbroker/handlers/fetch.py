@@ -263,7 +263,7 @@ def _target(
 
 def _named_once(targets: list[FetchTarget]) -> list[FetchTarget]:
     if len(targets) > 1:
-        # A partition named twice is read once, as the last one says.
+        # A partition named twice is read once, by its last row.
         targets = list({_key(target): target for target in targets}.values())
     return targets
 

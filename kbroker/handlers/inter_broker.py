@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     FromController = wire.LeaderAndIsrRequest | wire.StopReplicaRequest | wire.UpdateMetadataRequest
 
-# The names of listeners where only the protocol's number is said.
+# Listener names for the versions that send only the number of the security protocol.
 PROTOCOL_NAMES = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 

@@ -1,19 +1,19 @@
 """DescribeLogDirs (API 35): v0-v5, and AlterReplicaLogDirs (API 34): v0-v2.
 
-DescribeLogDirs says what lies where: each log directory with its partitions and their sizes.  Null topics mean all
-partitions; otherwise those named that exist, the others being left out without a word.
+DescribeLogDirs lists each log directory with its partitions and their sizes.  Null topics mean all partitions; named
+partitions that do not exist are omitted without an error.
 
 - A directory that is offline or cannot be read has KAFKA_STORAGE_ERROR and no partitions.
-- A partition that moves to another directory (KIP-113) is in both: where it goes with `is_future_key`, what has been
-  copied and how many offsets that is behind.
+- A partition that moves to another directory (KIP-113) is listed in both.  The target has `is_future_key`, the bytes
+  copied so far, and how many offsets the copy is behind.
 - v4+ says how large the directory's file system is and how much of it this process may use (KIP-827).
 - v5+ says whether the directory is cordoned (KIP-1066).
 
-AlterReplicaLogDirs moves partitions to a directory, which it names as `log.dirs` does.  The answer says whether the
-move was begun; DescribeLogDirs how far it is.
+AlterReplicaLogDirs moves partitions to a directory, named as in `log.dirs`.  The answer says whether the move was
+begun; DescribeLogDirs shows its progress.
 
-- A partition named for several directories goes to the last of them.  Where it is already, a move under way is called
-  off.
+- A partition named for several directories goes to the last of them.  If it is there already, a move under way is
+  cancelled.
 - A partition that does not exist: UNKNOWN_TOPIC_OR_PARTITION, and it is made in that directory if it comes to be.
 - A directory that is not one of `log.dirs`: LOG_DIR_NOT_FOUND; offline: KAFKA_STORAGE_ERROR; cordoned:
   INVALID_REPLICA_ASSIGNMENT, also for a partition that is there already.

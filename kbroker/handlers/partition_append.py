@@ -40,7 +40,7 @@ NO_RECORDS = -1, -1
 ADMIN_CLIENT_ID = "__admin_client"
 FIRST_VERSION_WITH_TOPIC_IDS = schema("ProduceRequest").first_version("topic_data.topic_id")
 EMPTY = memoryview(b"")
-# Kafka tells where the log starts with every refusal but these.
+# Kafka's answer has the log start offset with every error but these.
 WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -61,9 +61,9 @@ WITHOUT_LOG_START = frozenset(
 class PartitionAppend:
     """One row of a produce request.
 
-    What came of it so far is one of: nothing; `appended`, the first and last offset, by the fast path; `refusal`, by
-    the verification of its transaction or by a thread; `analyzed`, by a thread.  `guard`: what the append of a batch of
-    a transaction has to bring.  `unacknowledged`: what its answer has to wait for.
+    Its state is one of: open; `appended`, the first and last offset, set by the fast path; `refusal`, set by the
+    verification of its transaction or by a thread; `analyzed`, set by a thread.  `guard`: the verification guard that
+    the append of a transactional batch must bring.  `unacknowledged`: the commit that its answer has to wait for.
 
     Changed by the handler of its request alone, which asks for the answer once.
     """

@@ -54,8 +54,8 @@ async def handle_produce(
     """Versions 0 to 13; up to v2 with message sets, and the time of an append from v2 on.
 
     acks=0 gets no answer; when an append fails the connection is closed, the only sign such a producer can see.
-    v8 on names the refused records; v13 on names topics by id.  `appended`: of each partition in their order the first
-    and last offset, where the fast path has appended its batch.
+    v8 on names the refused records; v13 on names topics by id.  `appended`: for each partition, in the request's order,
+    the first and last offset if the fast path has appended its batch.
     """
     pace = ctx.services.slices.pace()
     is_allowed = may_write_transactions(ctx, request)

@@ -1,9 +1,9 @@
-"""What handlers are given: the parts of one broker and the context of one request.
+"""The arguments of handlers: the parts of one broker and the context of one request.
 
-`Services` is made once, by the broker, before the first connection is accepted, and never changes; what is set at run
-time `config` has, as `BrokerSettings` does.
-Handlers reach every part through it; parts never see it.  `RequestContext` and `ClientConnection` are the views
-that handlers have of the network layer's objects: Protocols, because the real ones are compiled classes.
+`Services` is made once, by the broker, before the first connection is accepted, and never changes.  Settings that
+change at run time are read through `config`, which returns the current settings (`BrokerSettings.config`).  Handlers
+reach every part through it; parts never see it.  `RequestContext` and `ClientConnection` are the views that handlers
+have of the network layer's objects: Protocols, because the real ones are compiled classes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """ShareFetch (API 78): acquire records for a member of a share group, and acknowledge others (KIP-932).
 
-First the acknowledgements, then the partitions of the session, in turn: each is read from where its share-partition has
-something to give, up to its part of `max_bytes`, and what is acquired is sent.  As in Fetch the answer names regions of
-files; they are cut to the batches whose records were acquired.  A fetch that finds nothing waits for an append, or for
-records that others release.
+First the acknowledgements are applied.  Then each partition of the session is read in turn, from the first offset that
+its share-partition has available, up to its part of `max_bytes`; the acquired records are sent.  As in Fetch the answer
+names regions of files; they are cut to the batches whose records were acquired.  A fetch that finds nothing waits for
+an append, or for records that others release.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Start offsets of share groups, for administrators (KIP-932): DescribeShareGroupOffsets (API 90),
 AlterShareGroupOffsets (91), DeleteShareGroupOffsets (92).
 
-The last two need a group without members.  v1 of the first adds the lag: records from the start offset to the high
-watermark that have not come to their end (KIP-1226); -1 where that is not known.
+The last two need a group without members.  v1 of DescribeShareGroupOffsets adds the lag: the records from the start
+offset to the high watermark that are neither acknowledged nor archived (KIP-1226); -1 if it is not known.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def handle_describe_offsets(ctx: RequestContext, request: wire.DescribeSha
             check_share_groups(ctx)
             if not may_group(ctx, Operation.DESCRIBE, asked.group_id):
                 raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            # As in Kafka: what is asked of topics that do not exist comes to no group.
+            # As in Kafka, requests for unknown topics never reach the group, so an empty group id is no error for them.
             named = not asked.topics or any(map(known, (each.topic_name for each in asked.topics)))
             if not asked.group_id and named:
                 raise KafkaError.of(ErrorCode.INVALID_GROUP_ID)
@@ -146,7 +146,7 @@ async def share_position(services: Services, group_id: str, topic: TopicImage, i
             end = services.replica_manager.partition(topic.name, index).log.high_watermark
             lag = max(0, end - state.start_offset - state.delivery_complete_count)
         except NotLeaderOrFollowerError:
-            # Where its records end another broker knows: the lag is not said.
+            # The high watermark is known to another broker, the leader: the lag stays -1.
             pass
     return SharePosition(state.start_offset, state.leader_epoch, lag)
 

@@ -35,10 +35,9 @@ class Handler:
     """`handle(ctx, request)` serves `api_key` from `min_version` to `max_version`, both included.
 
     `handle` is a plain function that returns the answer, a `Pending` that will give it, or None when it has closed the
-    connection; or a coroutine function.  With `cacheable` it may set `ctx.cacheable`: equal requests that come
-    by the same address are then given the same answer, without asking it, until the cluster's metadata change;
-    with `ctx.renewal`, for as long as that says.
-    `direct` sees each request first, and may answer it from its bytes.
+    connection; or a coroutine function.  With `cacheable` it may set `ctx.cacheable`: equal requests to the same
+    address then get the same answer, without a call of `handle`, until the cluster's metadata change, or as long as
+    `ctx.renewal` says if it is set.  `direct` sees each request first, and may answer it from its bytes.
     """
 
     api_key: int

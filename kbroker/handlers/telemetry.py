@@ -1,12 +1,12 @@
 """GetTelemetrySubscriptions (API 71): v0.  PushTelemetry (API 72): v0.
 
-Clients push their own metrics (KIP-714), as resources of type CLIENT_METRICS ask for; a scrape of the broker's metrics
-shows the values that each pushed last, with the client's id and instance id as labels.
+Clients push their own metrics (KIP-714) as resources of type CLIENT_METRICS request.  A scrape of the broker's metrics
+shows the last values of each client, with the client's id and instance id as labels.
 
 - A client asks first, without an id, and gets one; then it pushes once in each interval.  Too early:
   THROTTLING_QUOTA_EXCEEDED.  By another subscription than it has: UNKNOWN_SUBSCRIPTION_ID.
 - More than `telemetry.max.bytes`, compressed or not: TELEMETRY_TOO_LARGE.  What is not OTLP's: INVALID_RECORD.
-- Where a subscription tells clients apart by their software, that is what they said when they connected since.
+- A subscription may select clients by their software: the name and version of the connection's ApiVersions request.
 - A push is unpacked and read by a thread.
 """
 

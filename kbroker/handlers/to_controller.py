@@ -50,7 +50,8 @@ async def handle_alter_partition(ctx: RequestContext, request: wire.AlterPartiti
     response = wire.AlterPartitionResponse
     try:
         require_cluster(ctx, Operation.CLUSTER_ACTION)
-        # What the controller knows: this broker's own metadata may be behind, and leaders would take that for its word.
+        # The controller's own image: this broker's metadata may be behind, and a leader would take its answer for the
+        # controller's.
         known = ctx.services.controller.image().topics_by_id if ctx.api_version >= FIRST_WITH_TOPIC_IDS else None
     except KafkaError as error:
         return response(error_code=error.code)

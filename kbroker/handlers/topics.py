@@ -1,10 +1,9 @@
 """CreateTopics: v0-v7.  CreatePartitions: v0-v3.  DeleteTopics: v0-v6.
 
 CreateTopics and CreatePartitions
-- One result per topic, errors with Kafka's texts; topics that pass are made in one transaction before the answer, so
-  the request's timeout is how long a controller that has just been elected is waited for; one of 0 or less has passed
-  before anything is done: REQUEST_TIMED_OUT.
-  v1+ (CreatePartitions: all): `validate_only` makes nothing.
+- One result per topic, errors with Kafka's texts.  Valid topics are made in one transaction before the answer.  The
+  request's timeout only limits the wait for a controller that has just been elected; a timeout of 0 or less is
+  REQUEST_TIMED_OUT before anything is done.  v1+ (CreatePartitions: all): `validate_only` makes nothing.
 - CreateTopics v5+: the topic's partition count, replication factor and settings; v7+: its id.  A name that the request
   repeats is INVALID_REQUEST.  Counts of -1 take the broker's defaults, from any version on, as in Kafka.
 - More than 10,000 new partitions in a request are POLICY_VIOLATION for all its topics (Kafka's CreatePartitions says
@@ -228,7 +227,7 @@ async def handle_delete_topics(ctx: RequestContext, request: wire.DeleteTopicsRe
     controller = ctx.services.controller
     try:
         await controller.ready(request.timeout_ms)
-        # Whether there is such a topic the controller knows: this broker's own metadata may be behind.
+        # The controller decides whether a topic exists: this broker's own metadata may be behind.
         image = controller.image()
     except KafkaError as error:
         return response(responses=[_deleted(name, topic_id, error.code, error.message) for name, topic_id in wanted])
@@ -237,7 +236,7 @@ async def handle_delete_topics(ctx: RequestContext, request: wire.DeleteTopicsRe
         outcomes = await controller.delete_topics(topic_ids, _quota(ctx, STRICT_DELETE))
     except KafkaError as error:
         logger.error("cannot delete %d topic(s): %s", len(topic_ids), error)
-        # A topic that is there is named, as before v6 an answer has nothing else to say which one it means.
+        # Results of existing topics carry the name: before v6 nothing else in the answer identifies the topic.
         known = map(image.topics_by_id.get, topic_ids)
         outcomes = [TopicOutcome("" if topic is None else topic.name, error=error) for topic in known]
     for topic_id, outcome in zip(topic_ids, outcomes, strict=True):
@@ -294,7 +293,7 @@ async def _sort_out(
         if count > 1:
             refused.append(_deleted(name, ZERO_UUID, code, "Duplicate topic name."))
         elif not may_all and not may_topic(ctx, Operation.DESCRIBE if topic is None else Operation.DELETE, name):
-            # Whether there is such a topic is seen by those that may describe it.
+            # Only clients with DESCRIBE may learn whether the topic exists.
             refused.append(_deleted(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_ALLOWED))
         elif topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

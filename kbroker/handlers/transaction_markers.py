@@ -1,8 +1,9 @@
 """WriteTxnMarkers (API 27): v0-v2.
 
-Ends the transactions of producers in partitions that this broker leads, with a control batch each: what the coordinator
-of transactions sends to the leaders, and `kafka-transactions.sh abort` (KIP-664) and `kbroker transactions abort` for a
-transaction that no coordinator ends any more, such as one that was open when its partition was carried here.
+Ends the transactions of producers in partitions that this broker leads, with a control batch each. Transaction
+coordinators send it to the leaders. `kafka-transactions.sh abort` (KIP-664) and `kbroker transactions abort` send it
+for a transaction that no coordinator ends any more, such as one that was open when its partition was migrated to
+kbroker.
 
 - The epoch of a marker must not be below the producer's; from transaction version 2 on (KIP-890) it must be above it,
   as each transaction has an epoch of its own there: INVALID_PRODUCER_EPOCH.

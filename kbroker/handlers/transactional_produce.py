@@ -29,7 +29,7 @@ FIRST_ABORTABLE_VERSION = 11
 
 
 def may_write_transactions(ctx: RequestContext, request: wire.ProduceRequest) -> bool:
-    """Whether the client may produce under the request's transactional id, where a batch of it is transactional.
+    """Whether the client may use the request's transactional id; True if no batch is transactional.
 
     Where it may not, the whole request is refused, as in Kafka."""
     transactional_id = request.transactional_id
@@ -45,7 +45,7 @@ async def verify_batches(
 ) -> None:
     """Let in the batches of a produce that are part of their producer's transaction.
 
-    Each gets its guard, or is refused; what is no batch of a transaction gets no guard."""
+    Each transactional batch gets its guard or is refused; other batches get no guard."""
     generation = ClientGeneration(ctx.api_version >= FIRST_ADDING_VERSION, ctx.api_version >= FIRST_ABORTABLE_VERSION)
     asked: list[tuple[PartitionAppend, Batch]] = []
     for each in appends:
@@ -80,7 +80,7 @@ def _is_transactional(records: memoryview | None) -> bool:
 
 
 def _transactional(row: Row, partition: Partition) -> Batch | None:
-    """The batch of a row, where it is one of a transaction; what is wrong with it says the append."""
+    """The batch of a row if it is transactional; errors in a batch are left to the append."""
     if row.records is None:
         return None
     try:

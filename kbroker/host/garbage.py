@@ -3,9 +3,10 @@
 A full collection walks every container that the process has: 100 ms and more where a request of 100,000 partitions is
 in memory or there are thousands of topics, and Python starts one whenever enough objects were made.  Young objects are
 still collected automatically, which takes a millisecond or two and finds nearly all cycles.  Full collections are a
-periodic task: none while a large request is under way, and none over what lives long.  When much has come to stay
-since the last one, such as topics, it is frozen instead: never walked again, and freed by its reference counts all the
-same.  Cycles in it that become garbage later stay: logs, connections and requests leave none behind.
+periodic task, skipped while a large request is under way.  Long-lived objects are not walked: when many new ones remain
+since the last collection, such as topics, they are frozen instead.  Frozen objects are never walked again, and still
+freed by their reference counts.  Cycles among them that become garbage later are never freed; logs, connections and
+requests leave none.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NO_FULL_COLLECTION = 1_000_000_000
 
 
 class GarbageCollection:
-    """`busy()` tells whether work goes on whose objects will be gone in a moment."""
+    """`busy()`: whether work is under way whose objects will be freed in a moment."""
 
     __slots__ = ("_blocks", "_busy")
 

@@ -8,8 +8,8 @@ an earlier version that is no longer valid is left out, with a warning.
 Two kinds of settings can be changed: the topics' defaults, such as `log.retention.ms` or `message.max.bytes`, which
 take effect at once in logs without a setting of their own, and those in `FOLLOWED`.  Those in `STORED` tune parts that
 this broker does not have: they are stored and shown, as Kafka would, and nothing depends on them.  Every other setting
-is read at start, concerns security, or asks for something that kbroker cannot do: a request to change it is refused
-with the reason.
+is read at start, belongs to TLS or SASL, or asks for something that kbroker cannot do: a request to change it is
+refused with the reason.
 
 `min.insync.replicas` is always set for all brokers, initially to the static value.  While
 `eligible.leader.replicas.version` is above 0, as it is in new Kafka clusters, it can be changed for all brokers, but

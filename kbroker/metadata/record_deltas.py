@@ -3,8 +3,8 @@
     image = image.apply(delta_of(image, records))
 
 Records are taken in their order, as many as count together: a batch, a metadata transaction, a snapshot.  Epochs are
-counted as the controllers count them: each record that changes a partition raises its partition epoch, one that names a
-leader its leader epoch, too, also where the leader stays the same; clearing an ELR raises the partition epoch alone.
+counted as the controllers do.  Each record that changes a partition raises its partition epoch.  A record that names a
+leader also raises the leader epoch, even if the leader stays the same; clearing an ELR raises only the partition epoch.
 Producer ids, ACLs, credentials and tokens are no part of images.
 """
 

@@ -1,8 +1,8 @@
-"""Under which names the pages behind the metrics listener are asked for.
+"""The host names under which requests to the metrics listener are answered.
 
-The listener knows no users.  A web page whose name was made to lead to the broker's address (DNS rebinding), open in
-the browser of a person who can reach it, could read names of topics, groups and clients, and such a request says that
-name in `Host`.  It is answered where it names
+The listener has no authentication.  A web page whose name was made to resolve to the broker's address (DNS rebinding),
+open in the browser of a person who can reach the listener, could read names of topics, groups and clients.  Its
+requests carry that name in `Host`, so a request is answered only if its `Host` is
 
 - an address: nobody can make an address lead elsewhere, and Prometheus often asks by it;
 - `localhost`, or a name without a dot, as containers and hosts of one network have: no stranger owns one;

@@ -8,9 +8,9 @@ GET and HEAD only, HTTP/1.1 with keep-alive and pipelining.  States of a connect
 (reading is paused meanwhile, so answers keep the order of the requests), closed.
 
 Limits, so that a stray client costs nothing: a request target of 4 KiB, 16 KiB of header, no body, 128 connections,
-15 seconds for a head to arrive, for an answer to be read, and for the next request of a kept connection.  Where all 128
-are taken, the one that has been idle for longest gives up its place after a second; and as many connections again may
-ask for `/healthz` and `/readyz` alone, within two seconds: a crowd of slow clients never keeps a probe out.
+15 seconds for a head to arrive, for an answer to be read, and for the next request of a kept connection.  If all 128
+are taken, the longest idle one is closed once it has been idle for a second.  As many extra connections may request
+only `/healthz` and `/readyz`, within two seconds: so slow clients, however many, never block a probe.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class MetricsServer:
         return await asyncio.get_running_loop().run_in_executor(self.executor, _render, snapshot, accept)
 
     async def shared_scrape(self, accept: str) -> tuple[bytes, str]:
-        """`scrape`, one at a time: those who ask while one is under way share the next.
+        """`scrape`, one at a time: requests that arrive while one is under way share the next.
 
         So a crowd of scrapers costs the loop no more than one does.
         """
@@ -156,7 +156,7 @@ class MetricsServer:
 
     async def _next_scrape(self, accept: str) -> tuple[bytes, str]:
         async with self._turn:
-            # Who comes from now on must not get what is older than the question.
+            # Later requests must not get values from before they arrived, so they start the next scrape.
             self._scrapes.pop(accept, None)
             return await self.scrape(accept)
 

@@ -89,8 +89,8 @@ class TransactionTotals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTotals:
-    """Connections now, and totals since start: accepted by listener, refused and closed by reason, those that
-    came too soon by what became of them (`delayed`, `refused`)."""
+    """Connections now, and totals since start: accepted by listener, refused and closed by reason, and those above a
+    rate limit by outcome (`delayed`, `refused`)."""
 
     current: Mapping[str, int] = field(default_factory=dict)
     accepted: Mapping[str, int] = field(default_factory=dict)

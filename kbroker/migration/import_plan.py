@@ -1,9 +1,9 @@
 """What becomes of a Kafka's metadata and directories here: a pure decision, shown before anything is written.
 
-A partition comes along when its directory is of the topic that the metadata says, by its id.  Replicas on other brokers
-do not, so each partition has one replica, with a leader epoch above all before, so that clients take it for newer.  A
-topic of which some partitions are not here is a reason to refuse (`blockers`) unless those shall be made anew, empty; a
-topic of which none is here stays out.
+A partition is imported if the topic id of its directory is the one in the metadata.  Replicas on other brokers are not,
+so each partition has one replica.  Its leader epoch is above all earlier ones, so that clients take the metadata for
+newer.  A topic of which only some partitions are here blocks the import (`blockers`), unless the others are to be made
+anew, empty; a topic of which none is here is left out.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def run_import(
     """Does what `options` say.  ImportRefusedError, MetadataLogError, LogDirError, KafkaError or OSError where it
     cannot be done."""
     with ExitStack() as stack:
-        # A directory that is taken over gets kbroker's own lock, which needs one that can be written.
+        # A directory that is taken over in place is locked by kbroker's own lock, which requires a writable directory.
         if options.targets or options.dry_run:
             stack.enter_context(locked(files, options.paths))
         source = read_directories(files, options.paths, options.metadata_dir)

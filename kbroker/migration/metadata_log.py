@@ -9,8 +9,8 @@ Files (KIP-630, KIP-631):
 
 See `metadata.metadata_record` for the records themselves.
 
-What is no batch at the end of the newest segment, with no batch behind it, is a write that a crash cut short: Kafka
-cuts it off at its next start, here it is left out, with a note.  Anything else that is not as it must be is a
+Bytes at the end of the newest segment that are no batch, with no batch behind them, are a write that a crash cut short.
+Kafka truncates them at its next start; here they are skipped, with a note.  Any other deviation from the format is a
 MetadataLogError: half of a cluster's metadata is worse than none.
 """
 

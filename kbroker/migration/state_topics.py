@@ -1,7 +1,7 @@
 """The groups and transactional ids that state topics hold, by name, from the files of a stopped broker.
 
-Records that supersede each other are many; only the newest of each key is decoded.  What is no batch ends a partition
-here: the start recovers it, and what is behind is not served either.
+Records that supersede each other are many; only the newest of each key is decoded.  Reading a partition ends at bytes
+that are no batch: the broker's recovery truncates the log there, too.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def _read(data: bytes, newest: dict[bytes, bytes | None], path: str, notes: list
             if info.magic == MAGIC_V2 and info.is_control:
                 continue
             is_plain = info.magic == MAGIC_V2 and info.compression == Codec.NONE
-            # In C for what coordinators write most; false for the rest, which is then read in order.
+            # C code reads the records that coordinators write most; False means a batch with others, read in Python
+            # below.
             if is_plain and gather_newest(batch[BATCH_OVERHEAD:], newest, LAST_TYPE):
                 continue
             for record in iterate_stored_records(batch):

@@ -1,9 +1,9 @@
 """Starts the workers of a host, starts those again that die, and stops all of them with itself.
 
-Each worker is a `kbroker start` with settings of its own (`cluster.workers.worker_slot`).  What it says to its service
-manager (sd_notify) comes here: it is this process that speaks to the real one, for all.  A worker whose
-loop has given no sign of life for a session (`broker.session.timeout.ms`) hangs: the supervisor kills it, and says so
-to worker 1, as a process that waits for a disk ends only when the disk answers.
+Each worker is a `kbroker start` with settings of its own (`cluster.workers.worker_slot`).  A worker's messages to its
+service manager (sd_notify) come to this process, which alone speaks to the real one, for all.  A worker whose loop has
+given no sign of life for a session (`broker.session.timeout.ms`) hangs: the supervisor kills it, and says so to worker
+1, as a process that waits for a disk ends only when the disk answers.
 
 Stop: worker 1, the controller, has the signal first, so that it moves nothing when the others go.  A supervisor that
 is killed takes its workers along (`orphans`).
@@ -145,7 +145,7 @@ class Supervisor:
         os.close(watched)
         process = self._processes.pop(number)
         status = process.wait()
-        # What it has said last is not to be taken for the next one's.
+        # Read the dead process's last messages now, or they would count as its successor's.
         self._hear(number)
         self._died(number, f"has ended ({_described(status)})")
 
@@ -207,7 +207,7 @@ class Supervisor:
                 self._give_up(number, process, max(self._silence.session, patience))
 
     def _give_up(self, number: int, process: subprocess.Popen[bytes], seconds: float) -> None:
-        """From here on no instruction of it runs any more, so others may lead what it has led."""
+        """After the kill the worker executes no more instructions, so others may lead its partitions."""
         logger.error("worker %d has not answered for %.1f s: it is killed", number, seconds)
         process.kill()
         self._lives[number].silent()

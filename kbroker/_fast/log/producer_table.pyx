@@ -4,9 +4,9 @@
     index    slots by the hash of the id, open addressing with linear probing, at most two thirds full
     order    the records linked from the one least recently used to the newest
 
-A producer takes 160 bytes and 6 to 12 of the index.  All tables of a broker share a ProducerBudget: once it is used up,
-a table that takes a new producer forgets the one that it has not heard of for longest, unless that has an open
-transaction, as long as it holds more than `LEAST_KEPT`.  So a partition that is flooded with producers forgets its own.
+A producer takes 160 bytes and 6 to 12 of the index.  All tables of a broker share a ProducerBudget.  Once it is used
+up, a table with more than `LEAST_KEPT` producers that takes a new one forgets its least recently used producer without
+an open transaction.  So a partition that is flooded with producers forgets its own.
 """
 
 from cython cimport no_gc_clear

@@ -1,8 +1,8 @@
 """Recovery's accounting: counts and indexes the batches that a scan found, and picks those that producers need.
 
-`account` does for a range of batches what appending each of them did, and stops at the first one that needs a
-decision.  `last_of_each` leaves out what cannot matter to producer state: it keeps five batches of each producer, so
-of those without transactions the last five of a range bring it to the same end as all of them.
+`account` repeats the accounting of an append for each batch of a range, and stops at the first one that needs a
+decision.  `last_of_each` skips batches that cannot affect producer state.  That state keeps five batches of each
+producer, so without transactions the last five of a range lead to the same state as all of them.
 """
 
 from libc.stdint cimport int64_t, uint64_t

@@ -1,15 +1,13 @@
 """Decodes a struct from untrusted bytes by running its plan.
 
-Every read passes the cursor.  A count is compared with the bytes left, divided by the least size of an item, before
-anything is allocated for it, and a message may hold `MAX_ITEMS` items in all: a struct of three bytes on the wire takes
-some 150 in memory, and a request of 100 MB made of these would stall the broker and fill its memory.  Plans do not
-recurse, so nesting is bounded by the schema.
-Only `DecodeError` leaves here, with the path of the field at fault.
+Every read passes the cursor.  Before anything is allocated, an array's count is compared with the bytes left, divided
+by the least size of an item.  A message may hold `MAX_ITEMS` items in all: a struct of three bytes on the wire takes
+some 150 bytes in memory, so a request of 100 MB made of these would stall the broker and fill its memory.  Plans do not
+recurse, so nesting is bounded by the schema.  Only `DecodeError` leaves here, with the path of the field at fault.
 
 A large message is decoded in pieces (`decoding.pyx`), so that the event loop serves others meanwhile: after so many
-items, or as many bytes of strings, the recursion unwinds, with all that was made attached to the struct at the root,
-and `go_on_struct` descends again to the place that the frames name.  Not within tagged fields: no request has large
-ones.
+items, or as many bytes of strings, the recursion unwinds.  The root struct then holds everything decoded so far, the
+frames the position, and `go_on_struct` descends to it again.  Not within tagged fields: no request has large ones.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -6,8 +6,8 @@
     standby  for each task of a subtopology with state: the last active member, then a last standby, then the process
              with the least load; never where the process has the task already
 
-The load of a process is its tasks per member.  Ranges come of the order of tasks: by partition where tasks stay, by
-subtopology where they are new.
+The load of a process is its tasks per member.  The order in which tasks are assigned gives ranges: by partition for
+tasks that stay, by subtopology for new ones.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     RECONCILING  a target assignment is there, and members are on their way to it
     STABLE       every member has its target assignment
 
-A change of who is in the group, of the topology's topics or of what assignments go by raises the group's epoch.  The
-next target assignment is made for that epoch, and each member follows at its own pace (`reconciliation`).
+A change of the members, of the topology's topics or of the assignment settings raises the group's epoch.  The next
+target assignment is made for that epoch, and each member follows at its own pace (`reconciliation`).
 
 Only `replay` changes what records say; `StreamsKnowledge` is known to this broker alone.
 """
@@ -50,8 +50,8 @@ class StreamsGroupState(Enum):
 
 @dataclass(slots=True)
 class StreamsKnowledge:
-    """What no record says: the topology over the topics of `image_version`; the epoch of what members know of each
-    other's endpoints; who asked the whole application to shut down."""
+    """State that is in no record: the topology configured with the topics of `image_version`; the epoch of the members'
+    endpoints; the member that asked the whole application to shut down."""
 
     configured: ConfiguredTopology | None = None
     image_version: int = -1

@@ -5,8 +5,8 @@
     assign  = target - keep - unreleased   then, in the target's epoch
 
 Unreleased is an active task that any member still runs, and a task in any role that the member's own process still has
-in another: a process has one state store for a task.  A member that has to revoke is asked to, and goes on only when it
-has said that it no longer has those tasks.
+in another: a process has one state store for a task.  A member is asked to revoke tasks, and advances only when it has
+reported that it no longer has them.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
     it has none, a directory failed    the log may lie there: the copy stays as it is until that is known
     its topic is gone, or another      the copy goes
 
-Of several copies of a partition the first is kept.  Two logs of a partition are left when the machine lost the rename
-of the old directory and kept that of the new one: the longer one is the partition's, as appends went on there.
+Of several copies of a partition the first is kept.  A crash of the machine may lose the rename of the old directory and
+keep that of the new one.  Two logs of the partition are left then: the longer one is the partition's, as appends went
+on there.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _promote(files: FileSystem, tp: TopicPartition, parent: str, path: str) -> N
 
 
 def shorter_of_two(one: UnifiedLog, other: UnifiedLog) -> UnifiedLog | None:
-    """The one that is not the partition's, of two logs of the same topic; None when they are not that."""
+    """Of two logs of the same topic the one that is not the partition's; None if their topics differ or are unknown."""
     if one.topic_id != other.topic_id or one.topic_id == ZERO_UUID:
         return None
     return min((one, other), key=lambda log: (log.latest_epoch, log.log_end_offset))

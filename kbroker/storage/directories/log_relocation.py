@@ -133,13 +133,13 @@ def _put_back(log: UnifiedLog, files: FileSystem, doomed: str) -> None:
 
 
 def _tell(future: FutureLog, target: str, segments: LogSegments) -> None:
-    """Step 5.  What an fsync has covered of the old files counts as far as it covered the copy as well."""
+    """Step 5.  The old files' recovery point counts only as far as the copy was fsynced, too."""
     log, old = future.log, future.log.local
     old.left = True
     covered = max(future.synced_offset, 0)
     epochs, epochs_end = future.epochs
     if log.leader_epoch_cache.encode() != epochs:
-        # Epochs that began since are found in the batches above the recovery point, until the next flush.
+        # The copy's epoch file lacks newer epochs: recovery must find them in the batches above the recovery point.
         covered = min(covered, epochs_end)
     recovery_point = min(old.recovery_point, covered)
     environment = old.environment

@@ -285,7 +285,7 @@ class OffsetIndex(IndexFile):
         return position
 
     def last_position(self, log_fd: int, log_bytes: int) -> int | None:
-        """Where the log goes on from the last entry; None when no batch of it begins there."""
+        """The position of the last entry's batch; None when no batch of that entry begins there."""
         table = self.table
         position = table.last_value
         if table.entries == 0:
@@ -297,7 +297,8 @@ class OffsetIndex(IndexFile):
             _, size, first, last = find_batch(header, NO_OFFSET, position, log_bytes)
         except ValueError:
             return None
-        # Up to 3.9 Kafka indexed several batches by the place of the first and the offset of the last.
+        # Kafka up to 3.9 wrote one entry for several batches: the position of the first and the last offset of the
+        # last.
         return position if size and self.base_offset <= first <= last <= table.last_key else None
 
     def entry_before(self, offset: int) -> tuple[int, int] | None:

@@ -1,13 +1,13 @@
 """Which leader epoch wrote which offsets: (epoch, start offset) pairs, kept in `leader-epoch-checkpoint`.
 
 Invariants: epochs and start offsets both ascend strictly; the start offset of an epoch, once assigned, never moves
-up.  The first entry's start offset follows the log start offset.  OffsetsForLeaderEpoch is answered from here: a
-follower finds with it where its log left the leader's.
+up.  The first entry's start offset follows the log start offset.  OffsetsForLeaderEpoch is answered from here;
+followers use it to find where their log diverges from the leader's.
 
-The file is replaced by `write` and what that returns, before a log's recovery point moves and when it closes: batches
-carry their epoch, so recovery finds every pair above the recovery point again, and pairs beyond the log's end or before
-its start are cut at load.  Appends and truncations never wait for an fsync here.  Of a log with records whose file is
-damaged, empty or missing the pairs are found again in all of its batches (`log_mending.mend_epochs`).
+`write`, with the call that it returns, replaces the file before a log's recovery point moves and when the log closes.
+Batches carry their epoch, so recovery finds every pair above the recovery point again.  Pairs beyond the log's end or
+before its start are removed at load.  Appends and truncations never wait for an fsync here.  If the file of a log with
+records is damaged, empty or missing, the pairs are rebuilt from all batches of the log (`log_mending.mend_epochs`).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class LeaderEpochCache(EpochFields):
 
     def found(self, info: BatchInfo) -> None:
         """Notes the epoch of a batch that was read from the log, in the order of the log.  Messages of older formats
-        have none: what was known before them goes, as it does when they are appended (`UnifiedLog.forget_epochs`)."""
+        have no epoch: they clear the cache, as appending them does (`UnifiedLog.forget_epochs`)."""
         if info.magic < MAGIC_V2:
             self.clear()
         elif 0 <= info.partition_leader_epoch != self.latest_epoch:

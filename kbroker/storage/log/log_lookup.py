@@ -175,7 +175,7 @@ class DeferredSearch:
         return _first_in_batch(self.batch, self.timestamp, self.log_start_offset, self.leader_epoch)
 
     def go_on(self) -> TimestampOffset | DeferredSearch | None:
-        """What `search` would have found, had it not ended at its batch."""
+        """Continues the search behind the batch of `search`."""
         start, timestamp = self.log_start_offset, self.timestamp
         found = _record_in(self.log.local, self.segment, self.next_position, timestamp, start, self.log)
         following = self.log.local.segments.higher(self.segment.base_offset)

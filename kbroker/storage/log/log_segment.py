@@ -295,7 +295,8 @@ class LogSegment(SegmentFields):
         assert size >= 0, (self, size)
         assert self.is_damaged == bool(self.holes), self
         if tail is not None:
-            # Where the cut of a failed write has failed, what lies behind the last batch is cut before the next append.
+            # If the cut after a failed write has itself failed, the bytes behind the last batch are cut before the next
+            # append.
             assert self.allocated_bytes == UNCUT or self.allocated_bytes >= size, (self, self.allocated_bytes)
             assert tail.max_timestamp >= -1 or size, self
         for index in (self._offset_index, self._time_index):
@@ -355,7 +356,7 @@ class LogSegment(SegmentFields):
         self.allocated_bytes = end if ahead else NO_LIMIT
 
     def begin_rebuild(self, position: int, offset: int, txn_offset: int) -> None:
-        """Forgets what the indexes say from `offset` on; batches from `position` on are accounted for again.
+        """Drops the index entries from `offset` on; the batches from `position` on are accounted for again.
 
         Aborted transactions are forgotten from `txn_offset` on, where the replay of producers begins.
         """
@@ -365,7 +366,8 @@ class LogSegment(SegmentFields):
         self.txn_index.truncate_to(txn_offset)
         max_timestamp, offset_of_max = self.time_index.last_entry()
         interval = self.config.index_interval_bytes
-        # A batch that had an entry gets it again; the first of a segment never has one.
+        # The first batch gets an entry, as it had one before, unless it is the first of the segment, which never has
+        # one.
         self.tail = AppendTail(position, max_timestamp, offset_of_max, interval + 1 if position else 0, interval)
 
     def account(self, base_offset: int, last_offset: int, size: int, max_timestamp: int) -> None:
@@ -404,8 +406,8 @@ class LogSegment(SegmentFields):
         self.indexes_full = offset_index.is_full or time_index.is_full
 
     def cut_failed_write(self, file: SegmentFile, position: int) -> None:
-        """Cut off what a write that failed may have left behind `position`."""
-        # What is left must not pass for records: nothing is appended, and no stop is clean, until it is cut.
+        """Cuts off the bytes that a failed write may have left behind `position`."""
+        # Leftover bytes must not pass for records: until they are cut, nothing is appended and no stop is clean.
         self.allocated_bytes = UNCUT
         try:
             self._cut_leftover(file)
@@ -456,11 +458,11 @@ class LogSegment(SegmentFields):
     def locate(self, offset: int) -> BatchLocation | None:
         """The first batch that ends at or after `offset`; None when there is none.
 
-        DamagedSegmentError when it is not known, because the bytes where it should be are no batches.
+        DamagedSegmentError when it cannot be found because the bytes at its place are no batches.
         """
         tail = self.tail
         if tail is not None:
-            # What was appended last need not be there any more.
+            # The tail remembers appended batches, which may be damaged on disk since.
             found = tail.find(offset) if not any(hole.holds(offset) for hole in self.holes) else None
             if found is not None:
                 return BatchLocation(found[0], found[1], -1, -1)
@@ -470,17 +472,18 @@ class LogSegment(SegmentFields):
         return segment_search.find_location(self, self._files, offset, end)
 
     def add_hole(self, hole: Hole) -> None:
-        """Keeps what reading has found: the fast paths leave the segment to `locate` and `readable_end` from now on."""
+        """Keeps a hole that a read has found: from now on the fast paths leave reads of this segment to `locate` and
+        `readable_end`."""
         self.holes = tuple(sorted((*self.holes, hole)))
         self.is_damaged = True
 
     def _keep_holes(self, position: int) -> None:
-        """Forgets what was found from `position` on."""
+        """Forgets the holes that begin at or behind `position`."""
         self.holes = tuple(hole for hole in self.holes if hole.position < position)
         self.is_damaged = bool(self.holes)
 
     def readable_end(self, position: int) -> int:
-        """Where the batches end that follow each other from `position` on: the next hole, or the end."""
+        """The end of the contiguous batches from `position` on: the next hole, or the segment's end."""
         return min((hole.position for hole in self.holes if hole.position >= position), default=self.size)
 
     def measure(self) -> tuple[int, int, int]:

@@ -60,8 +60,8 @@ def update_producer(
         try:
             segment.txn_index.append(entry)
         except OSError as error:
-            # The marker is in the log, which is what counts; readers get the entry from memory, and a restart, which
-            # cannot be a clean one now, builds the file again.
+            # The marker is in the log, so the transaction has ended.  Readers get the entry from memory.  The next
+            # start counts as unclean and rebuilds the file.
             logger.error("%s: the transaction index was not written: %s", log.topic_partition, error)
             log.local.flush_failed = True
             log.local.report("writing a transaction index", error)

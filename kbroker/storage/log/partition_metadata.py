@@ -6,8 +6,8 @@ Two lines, the second without a line end, as Kafka writes it:
     topic_id: <22-character id>
 
 Written without waiting for the disk when the partition is made, or when the file was damaged, and durable with the
-log's next flush.  Until then a crash of the machine may leave it empty, which is said at the next start, and the id is
-written again from the cluster's metadata: nothing is known here alone.
+log's next flush.  Until then a crash of the machine may leave it empty.  The next start logs that and writes the id
+again, from the cluster's metadata, which owns it.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def trusted_start(segment: Segment, files: FileSystem, offset: int, end: int) ->
 def confirmed(segment: Segment, files: FileSystem, key: int, position: int, end: int) -> BatchInfo | None:
     """The batch that an index entry leads to; None when there is none, or it is not the entry's.
 
-    Up to 3.9 Kafka indexed several batches by the place of the first and the offset of the last.
+    Kafka up to 3.9 wrote one entry for several batches: the position of the first and the last offset of the last.
     """
     if not 0 <= position < end:
         return None

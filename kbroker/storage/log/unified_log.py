@@ -252,8 +252,8 @@ class UnifiedLog(LogFields):
         )
 
     def forget_epochs(self, magic: int) -> None:
-        """Clears the epoch cache, as messages of the older formats have no epochs: a replica that truncates must not
-        go by epochs that leave some records out, but by the high watermark."""
+        """Clears the epoch cache, as messages of the older formats have no epochs.  A replica must then truncate to the
+        high watermark, not by epochs that do not cover all records."""
         if self.leader_epoch_cache.latest_epoch >= 0:
             logger.warning(
                 "%s: leader epochs are forgotten after an append in message format %d", self.topic_partition, magic

@@ -87,8 +87,8 @@ class PartitionFiles:
     def skip(self, finding: Finding) -> int:
         """Takes the holes out of a segment.  Returns the bytes that left.
 
-        What no batch follows in the segment is filled by an empty batch, as compaction leaves them: a gap between two
-        segments says that one is gone.
+        A hole at the segment's end is replaced by a batch without records, as compaction does: a gap between two
+        segments would mean that batches are missing.
         """
         segment, files = finding.segment, self._files
         path = segment.path

@@ -1,8 +1,8 @@
 """What metrics tell of the upkeep of logs (`kbroker.metrics.maintenance` names it all), gathered at scrape time.
 
-Nothing is counted for it while the broker works but sums; what depends on every log is read in one pass over them, in
-slices, from what compaction and retention remember of their last look.  Series for each partition only while there
-are few enough of them; partitions that fail to be compacted are always listed one by one, up to that number.
+While the broker runs only sums are counted.  Values that depend on every log are read in one pass over the logs, in
+slices, from what compaction and retention remember of their last look.  There are series per partition only up to a
+number of partitions; partitions that cannot be compacted are always listed one by one, up to the same number.
 """
 
 from __future__ import annotations
