@@ -1,8 +1,8 @@
 """Whether brokers can be reached at the addresses that they give their clients.
 
-A client asks the address it was given which brokers there are, and goes on with the addresses of the answer
-(advertised.listeners).  Where none of these can be reached, librdkafka tries until its time is up, and then says that
-its time was up.
+A client requests the brokers from its bootstrap address, and connects to the addresses of the answer
+(advertised.listeners).  Where none of these can be reached, librdkafka retries until its timeout, and reports only that
+timeout.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Cluster:
 
 
 def _spoken_there(connection: socket.socket) -> str | None:
-    """What a server speaks that is no Kafka; None when it may be one, as one that is slow to answer may."""
+    """The protocol of a server that is no Kafka; None when it may be Kafka, also when it is slow to answer."""
     from kbroker.replay.client.address import FIRST_BYTES, GREETING, other_protocol
 
     try:

@@ -22,7 +22,7 @@ def profile_option(function: F) -> F:
         "--profile",
         metavar="NAME",
         envvar=VARIABLE,
-        # Eager: what the other options of the command default to is in it.
+        # Eager, because the profile has the defaults of the command's other options.
         is_eager=True,
         expose_value=False,
         callback=_choose,
@@ -38,7 +38,7 @@ def _choose(ctx: click.Context, _: click.Parameter, name: str | None) -> None:
         name = name or profiles.current
         ctx.meta[_KEY] = profiles.get(name) if name else None
     except ProfileError as error:
-        # Said when it is asked for: an address on the command line does without.
+        # Raised by `profile_of` only: with an address on the command line no profile is needed.
         ctx.meta[_KEY] = error
 
 
@@ -59,7 +59,7 @@ def profile_of(ctx: click.Context) -> Profile | None:
 
 
 def ignore_profile(ctx: click.Context) -> None:
-    """An address was given: a profile that was not named on the command line is of another cluster."""
+    """An address was given: drop the profile unless the command line names it, as it is of another cluster."""
     if ctx.get_parameter_source("profile") is not ParameterSource.COMMANDLINE:
         ctx.meta[_KEY] = None
 
@@ -78,6 +78,6 @@ def bootstrap_of(default: str | None) -> Callable[[click.Context, click.Paramete
 
 
 def merged_settings(given: dict[str, str]) -> dict[str, Any]:
-    """The profile's settings of clients, and over them those of the command line."""
+    """The profile's client settings, overridden by those of the command line."""
     profile = profile_of(click.get_current_context())
     return {**(profile.settings if profile is not None else {}), **given}

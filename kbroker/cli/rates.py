@@ -1,9 +1,9 @@
 """What a broker does per second, from two looks at its metrics page and at its connections.
 
-A look keeps sums: of a topic the end offsets of its partitions and its bytes, of a group what it has committed and
-where it stands behind.  Rates are differences over the broker's own clock (`kbroker_uptime_seconds`); of a broker
-that was started anew in between they count from its start.  A client is all connections with its client id; one
-that was closed in between is not counted.
+A look has sums: for a topic its bytes and the end offsets of its partitions, for a group its committed offsets and its
+lag.  Rates are differences divided by the broker's own time (`kbroker_uptime_seconds`); after a restart in between they
+count from the start of the broker.  A client is all connections with its client id; connections that were closed in
+between are not counted.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Interval:
         """How much a total has grown; None where it is not known."""
         if name not in now.totals:
             return None
-        # What was not there at the first look began after it.
+        # A row that was missing at the first look counts from 0.
         base = 0.0 if self.anew or then is None else then.totals.get(name, 0.0)
         return max(0.0, now.totals[name] - base) / self.seconds
 
@@ -194,7 +194,7 @@ def _clients(before: Mapping[str, JsonObject], after: Mapping[str, JsonObject], 
     found: dict[tuple[str, str], JsonObject] = {}
     for key, line in after.items():
         then = before.get(key, {})
-        # A port that was given again: another connection, which began in between.
+        # A counter that fell: the port belongs to another connection now, which began in between.
         if any(line[name] < then.get(name, 0) for name in _TRAFFIC):
             then = {}
         row = found.setdefault(
@@ -219,7 +219,7 @@ def _clients(before: Mapping[str, JsonObject], after: Mapping[str, JsonObject], 
 
 
 def _then(table: Mapping[str, Sums], name: str, value: str, now: Sums) -> float:
-    """A value at the first look; where there was none, that of now: no change."""
+    """A value at the first look; the present value, so no change, where the row was missing."""
     then = table.get(name)
     return now.now[value] if then is None else then.now[value]
 

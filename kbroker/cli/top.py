@@ -210,7 +210,7 @@ def _print(found: JsonObject, rows: int) -> None:
 
 
 def screen(found: JsonObject, address: str, rows: int, height: int) -> Group:
-    """What fits a terminal of `height` lines: the tables share them, the shorter ones leave theirs to the others."""
+    """The part that fits a terminal of `height` lines: short tables leave their share of lines to the others."""
     from rich.console import Group as Lines
     from rich.table import Table
     from rich.text import Text
@@ -230,7 +230,7 @@ def screen(found: JsonObject, address: str, rows: int, height: int) -> Group:
 
 
 def shares(wanted: Sequence[int], room: int) -> list[int]:
-    """How `room` lines are shared out: each gets at most what it wants, in turns while there are some."""
+    """Divides `room` lines, one at a time in turn, among those that want more than they have."""
     given = [0] * len(wanted)
     while room > 0 and any(have < want for have, want in zip(given, wanted, strict=True)):
         for index, want in enumerate(wanted):

@@ -1,8 +1,8 @@
 """`kbroker transactions`: transactional ids, open transactions of partitions, and their end, on any Kafka (KIP-664).
 
-An open transaction holds every read_committed consumer of its partition at its first record, and compaction.  Its
-coordinator ends one whose producer has died.  One that no coordinator knows is hanging: it was open when its partition
-was carried to another cluster, or its batch came after the marker.
+An open transaction stops read_committed consumers and compaction of its partition at its first record.  If the producer
+has died, the coordinator aborts the transaction.  A transaction that no coordinator knows is hanging: it was open when
+its partition was copied to another cluster, or a batch was appended after the marker.
 
 Spoken over Kafka's protocol (ListTransactions, DescribeTransactions, DescribeProducers, WriteTxnMarkers) without TLS
 and SASL.
@@ -28,9 +28,9 @@ NO_TRANSACTION = -1
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that has not ended in one partition; `last_written`: milliseconds since the epoch.
+    """A transaction that is open in one partition; `last_written`: milliseconds since the epoch.
 
-    `transactional_id` of the coordinator that will end it; None: it hangs."""
+    `transactional_id`: the id under which its coordinator knows it; None: it hangs."""
 
     topic: str
     partition: int
@@ -256,7 +256,7 @@ def _open_transactions(cluster: Cluster, topics: Sequence[str], only: int | None
     if lost:
         click.echo(f"kbroker: not shown, as they have no leader: partitions of {', '.join(sorted(lost))}", err=True)
     found = []
-    # Complete ones have ended: what is open of their producer now came after the marker.
+    # Complete transactions have ended: if their producer has an open one, its batches came after the marker.
     owners = {
         each.producer_id: each.transactional_id
         for each in _listed(cluster, (), None)
@@ -296,7 +296,7 @@ def _abort(cluster: Cluster, transaction: OpenTransaction) -> None:
         producer_epoch=transaction.producer_epoch,
         transaction_result=False,
         topics=[request.WritableTxnMarkerTopic(name=transaction.topic, partition_indexes=[transaction.partition])],
-        # What the leader has seen last: a marker of an older coordinator would be refused.
+        # The epoch of the last marker that the leader has seen: it would refuse a marker with a lower one.
         coordinator_epoch=max(transaction.coordinator_epoch, 0),
     )
     leader = cluster.leader(transaction.topic, transaction.partition)

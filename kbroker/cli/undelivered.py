@@ -1,4 +1,4 @@
-"""Why a broker did not take records, when all that the client says is that its time was up.
+"""Why a broker did not take records, where the client reports nothing but a timeout.
 
 A broker whose disk is full or has failed answers KAFKA_STORAGE_ERROR, which clients repeat until they give up with
 `Local: Message timed out`.  The reason is in what the brokers say of themselves: partitions without a leader, and log
@@ -24,9 +24,9 @@ SECONDS = 5.0
 
 
 def reason(address: Address, topic: str) -> str:
-    """What is wrong with the topic's partitions, as a part of a sentence; empty when nothing is to be seen.
+    """What is wrong with the topic's partitions, as a part of a sentence; empty when nothing is found.
 
-    Asked in plain text: of a cluster with TLS or SASL nothing is known.
+    It connects without TLS and SASL, so the answer is empty for clusters that require them.
     """
     from kbroker.replay.client.cluster import ClientSettings, Cluster
     from kbroker.replay.client.errors import ClientError

@@ -37,7 +37,8 @@ class HostNames:
             self._known[name] = await self._call(resolve, name)
 
     def addresses_of(self, name: str) -> frozenset[str]:
-        """The addresses of a host.  Blocks for one that `look_up` was not given, as at a start."""
+        """The addresses of a host.  Blocks for a name that `look_up` has not resolved, as at the start of the
+        broker."""
         if name not in self._known:
             self._known[name] = resolve(name)
         return self._known[name]

@@ -19,7 +19,7 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 PORTION_COUNT = 512
 
-# A stored batch passed the bounds of its topic; this one only keeps a damaged file from taking all memory.
+# Stored batches were checked against their topic's limits; this one keeps a damaged file from exhausting memory.
 STORED_LIMIT_BYTES = 1 << 30
 
 Headers = tuple[tuple[str, bytes | None], ...]

@@ -228,7 +228,7 @@ class _ZstdFrame(NamedTuple):
 
 
 def _zstd_frame(view: memoryview, start: int, budget: Budget) -> _ZstdFrame:
-    """The frame at `start`, its end found by its block headers: the library does not say that a frame is cut off."""
+    """The frame at `start`, whose end its block headers tell: the library does not report a truncated frame."""
     import zstandard
 
     budget.spend(_MEMBER_CHARGE_BYTES)
@@ -282,7 +282,7 @@ def _read_zstd(view: memoryview, budget: Budget) -> Iterator[bytes | memoryview]
             raise CompressionError("zstd: the frame is cut off")
         position = frame.end
         if frame.window_bytes > _ZSTD_LARGE_WINDOW_BYTES:
-            # The library keeps a whole window: a batch that asks for a large one may not fill it.
+            # The library allocates the whole window, so the output of a batch that asks for a large one is limited.
             budget.left_bytes = min(budget.left_bytes, 2 * _ZSTD_LARGE_WINDOW_BYTES)
         decompressor = _take_zstd_decompressor()
         try:

@@ -1,10 +1,11 @@
 """Record batches and messages in an older format, for consumers that know no newer one (KIP-283).
 
-As Kafka's `RecordsUtil.downConvert`: control batches and headers are left out, codecs stay, and what is uncompressed
-begins with the record that was asked for.  Zstd has no place in the older formats.
+As Kafka's `RecordsUtil.downConvert`: control batches and record headers are left out, and codecs are kept.  A zstd
+batch raises an error, because the older formats do not have this codec.  Of an uncompressed batch, records before the
+fetch offset are left out.
 
-What a compressed batch holds is unpacked, converted and packed again in pieces of `PIECE_BYTES`, or of one record that
-is larger: a few kilobytes may hold many megabytes.
+A compressed batch is decompressed, converted and compressed again in pieces of `PIECE_BYTES`, or of one larger record,
+because a few kilobytes may expand to many megabytes.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _of_batch(batch: memoryview, info: BatchInfo, magic: int, least: int) -> tup
 
 
 class _Messages:
-    """The messages of a compressed batch, piece by piece, and what is known of those that were given so far."""
+    """The messages of a compressed batch, piece by piece, with the count and offsets of those given so far."""
 
     def __init__(self, payload: memoryview, info: BatchInfo, magic: int) -> None:
         self._payload = payload
@@ -101,7 +102,7 @@ class _Messages:
             raise InvalidRecordsError("Found invalid record structure")
 
     def _pieces(self) -> Iterator[bytes]:
-        """What is unpacked, whole where it is small."""
+        """The decompressed payload in pieces; in one piece where it is small."""
         codec = self._info.compression
         try:
             whole = decompress(codec, self._payload, PIECE_BYTES)
@@ -114,7 +115,7 @@ class _Messages:
         for chunk in iter_decompress(codec, self._payload, STORED_LIMIT_BYTES):
             kept.append(bytes(chunk))
             size += len(chunk)
-            # A record that goes on for long is put together a few times, not for each piece of it.
+            # Each join at least doubles an incomplete large record, so that it is copied a few times only.
             if size >= max(PIECE_BYTES, len(self._rest)):
                 yield b"".join(kept)
                 kept, size = [], 0

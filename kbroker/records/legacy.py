@@ -125,12 +125,12 @@ def unwrap(batch: Buffer, info: BatchInfo, limit_bytes: int) -> bytes:
 def wrap(
     messages: Buffer, magic: int, codec: int, offset: int, timestamp: int, flags: int = 0, level: int | None = None
 ) -> bytearray:
-    """Messages compressed into one, whose offset is that of the last of them; `flags` tells the kind of its time."""
+    """Compresses messages into a wrapper with the last one's offset; `flags` has the timestamp type."""
     return wrap_packed(compress(codec, messages, level), magic, codec, offset, timestamp, flags)
 
 
 def wrap_packed(packed: bytes, magic: int, codec: int, offset: int, timestamp: int, flags: int = 0) -> bytearray:
-    """The same of messages that are compressed."""
+    """As `wrap`, for messages that are already compressed."""
     if magic == 0 and codec == Codec.LZ4:
         packed = with_lz4_checksum(packed, 0)
     out = bytearray(OFFSET_SIZE_AND_CRC.size)

@@ -1,7 +1,7 @@
 """Whether the log directories go with a metadata store, before one is opened or made.
 
 A new store beside partitions would set all of them aside: their topics would not exist.  So a start without a store is
-refused where there are partitions, or what another broker keeps its metadata in, and says which case it is.
+refused where there are partitions or the metadata of another broker; the error says which.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> st
 
 
 def end_of_metadata_log(files: FileSystem, path: str) -> bytes:
-    """The newest segment of a Kafka's metadata log in a log directory, and its size: other ones once Kafka has run."""
+    """Name and size of the newest segment of Kafka's metadata log in a directory; they change when Kafka runs."""
     folder = f"{path}/{CLUSTER_METADATA_DIRECTORY}"
     if not files.exists(folder):
         return b""
@@ -106,7 +106,7 @@ def end_of_metadata_log(files: FileSystem, path: str) -> bytes:
 
 
 def _reason_of_kafka_since(files: FileSystem, directories: Sequence[LogDir]) -> str | None:
-    """A store knows nothing of what a Kafka has done on its directories since: its topics would be set aside."""
+    """The reason to refuse a store if Kafka has run on its directories since: topics made then would be set aside."""
     for directory in directories:
         imported = f"{directory.path}/{IMPORTED}"
         if files.exists(imported) and files.read_file(imported) != end_of_metadata_log(files, directory.path):

@@ -10,8 +10,8 @@ What the directories tell:
                          were given out are never given again
 
 What they do not tell: settings of topics and of brokers, topics and partitions without a directory.  As the default
-settings might delete or compact what must be kept, a rebuilt topic keeps everything (KEEP_EVERYTHING) until an operator
-sets what it had; the state topics of coordinators get the settings that they are made with.
+settings might delete or compact records that must be kept, a rebuilt topic keeps everything (KEEP_EVERYTHING) until an
+operator restores its settings.  The state topics of coordinators get their standard settings.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _topic_id(name: str, partitions: Sequence[FoundPartition]) -> tuple[bytes, l
 
 
 def _images(partitions: Sequence[FoundPartition], node_id: int) -> tuple[PartitionImage, ...]:
-    """All up to the highest number: one epoch above what was there, so that clients take the new leader for newer."""
+    """All partitions up to the highest number, each with a higher leader epoch than before, so clients accept it."""
     epochs = Counter[int]()
     for each in partitions:
         number = each.topic_partition.partition

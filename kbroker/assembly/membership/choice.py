@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def membership_of(broker: BrokerParts, slot: WorkerSlot | None = None) -> ClusterMembership:
     """The membership that a broker's settings ask for; `slot` makes it a worker of its host.  ValueError.
 
-    Each kind is imported when there is one: a single broker does not pay memory and time of a start for the others.
+    Only the kind that is needed is imported: the others would cost a single broker memory and time at the start.
     """
     if slot is not None:
         from kbroker.assembly.membership.workers import WorkersMembership

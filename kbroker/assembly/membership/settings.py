@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
-    """The listener that brokers reach each other by: the one named, else the first of the protocol that is set.
+    """The inter-broker listener: the one named, else the first with `security.inter.broker.protocol`.
 
     ValueError where others could not reach it.
     """
@@ -27,8 +27,8 @@ def inter_broker_listener(config: BrokerConfig) -> str:
 
 
 def membership_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
-    """How the broker's cluster is reached; None where it is a cluster of its own.  ValueError where it could not be a
-    member that others reach."""
+    """How the broker reaches its cluster; None where it is a cluster of its own.  ValueError where the other members
+    could not reach the broker."""
     if not config.get("zookeeper.connect"):
         return None
     from kbroker.cluster.protocol_version import protocol_version

@@ -1,13 +1,13 @@
 """When committed offsets expire (Kafka's rules, KIP-211).
 
-- A group with a protocol type, Empty: all its offsets, `retention_ms` after it became Empty; where an old record did
-  not say when that was, after each offset's commit.
+- A group with a protocol type, Empty: all its offsets, `retention_ms` after it became Empty; if an old group record
+  lacks that time, after each offset's commit.
 - A consumer group that is Stable: offsets of topics that it no longer subscribes to, `retention_ms` after their commit.
 - A group of simple consumers (no protocol type): each offset, `retention_ms` after its commit.
 - Otherwise (in a rebalance, or members whose subscriptions are unknown): none.
 
-A commit that came with a retention time of its own (OffsetCommit v2 to v4) expires at that time instead.  Offsets that
-an undecided transaction has written over never expire.  An Empty group without offsets is deleted.
+A commit that came with a retention time of its own (OffsetCommit v2 to v4) expires at that time instead.  Offsets of
+partitions with a pending offset of an undecided transaction never expire.  An Empty group without offsets is deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOTHING = Expiration((), False)
 
 
 def expired(group: Group, now_ms: int, retention_ms: int) -> Expiration:
-    """The offsets of `group` that are due, and whether nothing of the group is left after them."""
+    """The offsets of `group` that have expired, and whether the group is to be deleted with them."""
     base = _base_time(group)
     if base is None:
         return NOTHING

@@ -1,4 +1,4 @@
-"""The group coordinator: the one door to groups and their offsets for handlers, metrics and the broker.
+"""The group coordinator: the interface to groups and their offsets for handlers, metrics and the broker.
 
     broker   start / stop / periodic_tasks
     members  join, sync, heartbeat, leave

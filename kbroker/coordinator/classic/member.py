@@ -2,7 +2,8 @@
 
 A member waits for at most one thing: `join_reply` is set while its JoinGroup is parked until the generation forms,
 `sync_reply` while its SyncGroup is parked until the leader's assignment is stored.  `is_new` marks a member whose first
-JoinGroup has not been answered: it cannot send heartbeats yet, so waiting does not keep it alive.
+JoinGroup has not been answered: its client cannot send heartbeats yet, so its session runs even while its JoinGroup is
+parked.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Member:
 
     @property
     def is_excused(self) -> bool:
-        """Whether it may stay silent now: a member that waits for an answer cannot be expected to send heartbeats."""
+        """Whether its session must not expire now: a member with a parked request need not send heartbeats."""
         return not self.is_new and (self.awaits_join or self.awaits_sync)
 
     def metadata_for(self, protocol_name: str | None) -> bytes:

@@ -191,7 +191,7 @@ class Rebalances:
         if missing:
             logger.info("group %s: dropped members that did not join again: %s", group, ", ".join(missing))
         if group.members and not group.elect_joined_leader():
-            # Only silent static members are left; their sessions decide, and then this is asked again.
+            # Only static members that have not joined are left: wait again, until they join or their sessions expire.
             logger.info("group %s: no member has joined within the rebalance timeout, waiting on", group)
             self._schedule_join(group, group.rebalance_timeout_ms, partial(self._on_join_timeout, group))
             return

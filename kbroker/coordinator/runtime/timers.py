@@ -68,7 +68,7 @@ class Deadline:
     def _on_timer(self) -> None:
         self._handle = None
         left = self.due - self._clock.monotonic()
-        # A loop may wake a timer a clock tick early; half a millisecond is below anything that a session counts in.
+        # A loop may call a timer a clock tick early; half a millisecond is below the resolution of session timeouts.
         if left > 0.0005:
             self._arm(left)
         else:

@@ -1,16 +1,16 @@
-"""The transaction coordinator: the one door to transactional ids for handlers, metrics and the broker.
+"""The transaction coordinator: the interface to transactional ids for handlers, metrics and the broker.
 
     broker      start / stop / periodic_tasks
     producers   init_producer_id, add_partitions, verify, end
     tools       describe, all_transactions
 
-A transaction ends in three steps, each of which a restart goes on from:
+A transaction ends in three steps; after a restart the coordinator continues with the next one:
 
     1. PrepareCommit or PrepareAbort is written to `__transaction_state` and committed: the outcome is decided
     2. a marker is written to each partition of the transaction, and committed there
     3. CompleteCommit or CompleteAbort is written; until then other requests get CONCURRENT_TRANSACTIONS
 
-What the states and epochs are is in `decisions`; here is only what has to be done for them.  A marker that cannot be
+`decisions` computes states and epochs; this module writes them and completes transactions.  A marker that cannot be
 written now is tried again; partitions of deleted topics need none.
 """
 

@@ -109,7 +109,7 @@ class Patience:
         self.progressed()
 
     def progressed(self) -> None:
-        """Something came of it: the time counts anew."""
+        """A try made progress: the time limit and the backoff start anew."""
         self._deadline = time.monotonic() + self.seconds
         self._wait_s = self._first_s
 

@@ -5,9 +5,10 @@
         fetched.records            # memoryview, valid until the next is asked for
         fetched.aborted            # with READ_COMMITTED: (producer_id, first_offset) of transactions to leave out
 
-Two receive buffers take turns, so memory is twice the larger of `max_bytes` and the largest batch.  A leader that
-moves, restarts or does not answer costs time, up to `poll_timeout_s` without progress; then RetriesExhaustedError.  An
-offset that the partition does not hold (any more) is an OffsetGoneError with what it does hold.
+Two receive buffers take turns, so memory is twice the larger of `max_bytes` and the largest batch.  While a leader
+moves, restarts or does not answer, fetches are retried; after `poll_timeout_s` without progress they raise
+RetriesExhaustedError.  An offset outside of the partition's log raises OffsetGoneError with the log's start and end
+offset.
 """
 
 from __future__ import annotations

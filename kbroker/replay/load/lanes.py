@@ -117,10 +117,10 @@ def read_state(directory: str | Path, topic: str, partition: int) -> LaneState |
 def run_lane(
     target: Target, topic: str, partition: int, job: str, begin: int, source: Source, end: int | None = None
 ) -> LaneResult:
-    """Writes what `source(position)` gives, from the lane's state on, or from `begin` on for a new lane.
+    """Writes the records of `source(position)` from the position in the lane's state on; a new lane starts at `begin`.
 
-    `end`  the position up to which the source is through when it has no more rows; None: behind its last row.
-    Raises LoadError, or the error of a client.  An executor's.
+    `end`  the lane's position once the source has no more rows; None: behind its last row.  Raises LoadError, or the
+    error of a client.  An executor's.
     """
     path = state_path(target.directory, topic, partition)
     busy = f"another run writes to {topic}-{partition} with the state {target.directory}: wait for it, or end it"

@@ -108,7 +108,7 @@ class Cleaner:
         self._buffer_bytes = max(buffer_bytes, 1024)
         self._buffer = bytearray()
         self._compaction = Compaction(OffsetMap(map_bytes, load_factor))
-        # The bytes of a file go straight into C where nothing stands between us and the system's files.
+        # C reads the segment files by itself, unless a test has put another FileSystem in front of them.
         self._direct = type(files) is FileSystem
         self._throttle: Spender
         self._ticket = Ticket()
@@ -125,7 +125,8 @@ class Cleaner:
     def clean_log(
         self, log: UnifiedLog, plan: CleanPlan, ticket: Ticket, throttle: Spender
     ) -> Generator[Job, object, CleanSummary]:
-        """One clean.  CleaningAbortedError, OSError or ValueError leave what was swapped in before."""
+        """One clean.  After CleaningAbortedError, OSError or ValueError the segments that were swapped in before
+        stay."""
         self._ticket = ticket
         self._throttle = throttle
         self._bytes_read = self._bytes_written = 0
@@ -221,7 +222,7 @@ class Cleaner:
         return True
 
     def _index_range(self, reader: Reader, start: int) -> int:
-        """The keys of the next megabytes; FULL, or END when there was something that C could do."""
+        """Indexes the keys of the next megabytes in C; returns why it stopped, SPECIAL where C could not begin."""
         at, stop = index_range(
             self._compaction, reader.fd, reader.position, reader.source.size, reader.buffer, start, self._range_bytes
         )
@@ -248,12 +249,12 @@ class Cleaner:
 
     @property
     def _range_bytes(self) -> int:
-        """How far C goes on its own: less when there is a throttle, whose waits would be long otherwise."""
+        """The bytes that C handles per call: fewer under a throttle, so that each wait is short."""
         allowed = max(self._throttle.bytes_per_second / RANGES_PER_SECOND, len(self._buffer))
         return int(min(allowed, MOST_RANGE_BYTES))
 
     def _went_on(self, reader: Reader, position: int) -> bool:
-        """After everything before `position` was dealt with."""
+        """Advances the reader to `position`, and accounts for the bytes before it."""
         done = position - reader.position
         reader.position = position
         self._bytes_read += done
@@ -262,7 +263,7 @@ class Cleaner:
         return done > 0
 
     def _go_on(self, reader: Reader, done: int, filled: int) -> None:
-        """After the batches in the buffer were dealt with, up to `done`."""
+        """Advances over `done` bytes of batches in the buffer; 0: enlarges the buffer for a larger batch."""
         if done == 0:
             reader.make_room(filled)
         self._went_on(reader, reader.position + done)
@@ -280,7 +281,8 @@ class Cleaner:
         output: CleanedSegment,
         transactions: CleanedTransactions,
     ) -> tuple[WriteCursor | None, int]:
-        """Thread: what stays of a group, from `cursor` on: where to go on with another segment, and its base offset."""
+        """On a thread: writes the records of a group that stay, from `cursor` on.  If they do not fit one segment,
+        returns the cursor and the base offset for the next one."""
         compaction = self._compaction
         compaction.start_segment(output.base_offset, plan.config.index_interval_bytes, plan.config.segment_index_bytes)
         onward: tuple[WriteCursor | None, int] = (None, 0)
@@ -336,7 +338,7 @@ class Cleaner:
         return None
 
     def _clean_range(self, reader: Reader, output: CleanedSegment) -> int:
-        """What stays of the next megabytes; END when there was something that C could do."""
+        """Compacts the next megabytes in C; returns why it stopped, SPECIAL where C could not begin."""
         at, stop, size = clean_range(
             self._compaction, reader.fd, reader.position, reader.source.size, reader.buffer, self._range_bytes,
             output.fd, output.size,
@@ -357,7 +359,7 @@ class Cleaner:
                 done = transactions.is_marker_done(view, info)
                 drop = done and info.has_delete_horizon and info.base_timestamp <= plan.now_ms
                 stamp = done and not info.has_delete_horizon
-                # The only trace of a producer that wrote nothing but a marker in its epoch.
+                # Keep the last trace of a producer that wrote nothing but this marker in its epoch.
                 keep_empty = plan.marker_epochs.get(info.producer_id) == info.producer_epoch
             else:
                 drop = transactions.is_aborted(info)

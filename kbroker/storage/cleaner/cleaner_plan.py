@@ -170,7 +170,7 @@ class CleanPlan:
 
 
 def group_segments(sources: Sequence[Source], max_bytes: int, max_index_bytes: int) -> list[tuple[Source, ...]]:
-    """Neighbours that become one segment: repeated cleaning must not leave ever smaller ones behind."""
+    """Groups neighbouring segments that become one, so that repeated cleans do not leave ever smaller segments."""
     groups: list[tuple[Source, ...]] = []
     group: list[Source] = []
     size = index = times = 0
@@ -179,7 +179,7 @@ def group_segments(sources: Sequence[Source], max_bytes: int, max_index_bytes: i
             size + source.size > max_bytes
             or index + source.index_bytes > max_index_bytes
             or times + source.time_index_bytes > max_index_bytes
-            # An empty segment adds no offset to an index, so that empty ones merge over any distance.
+            # An empty segment adds no offset to an index, so it merges whatever its distance from the base.
             or (source.size > 0 and source.end_offset - 1 - group[0].base_offset > MAX_RELATIVE_OFFSET)
         ):
             groups.append(tuple(group))

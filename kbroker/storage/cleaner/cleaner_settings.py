@@ -48,12 +48,12 @@ class CleanerSettings(NamedTuple):
 
     @property
     def buffer_bytes(self) -> int:
-        """The buffer that one thread reads with, and the one that it writes with."""
+        """The size of a thread's read buffer, and that of its write buffer."""
         return self.io_buffer_bytes // self.threads // 2
 
     @property
     def excess(self) -> str:
-        """What to warn of when a thread's share of the dedupe buffer is more than it takes; else empty."""
+        """A warning if a thread's share of the dedupe buffer is more than it uses; else empty."""
         if not self.threads or self._share_bytes <= MOST_MAP_BYTES:
             return ""
         return (

@@ -8,7 +8,7 @@ Format (Kafka's CheckpointFile): a version line, a line with the number of entri
 A directory holds `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint` and
 `replication-offset-checkpoint` (high watermarks); a partition holds `leader-epoch-checkpoint`.  Files are replaced
 atomically.  A file that cannot be parsed raises `CorruptCheckpointError`; the reader of an offset checkpoint goes on
-without it, as its facts can be found again from the logs.  An empty file (Kafka creates them so) has no entries.
+without entries, because the logs tell these offsets, too.  An empty file (Kafka creates them so) has no entries.
 """
 
 from __future__ import annotations

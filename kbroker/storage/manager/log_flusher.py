@@ -58,7 +58,7 @@ class LogFlusher:
         self._slices = slices
         self._logs = logs
         self._clock = clock
-        # The limit of all logs, where their own is longer.
+        # The upper bound of every log's own `flush.ms`.
         by_interval = FsyncMode(config.get("kbroker.fsync")) is FsyncMode.INTERVAL
         self._every_ms: int = config.get("kbroker.fsync.interval.ms") if by_interval else NO_LIMIT
         self._look_ms: int = min(config.get("log.flush.scheduler.interval.ms"), MAX_LOOK_MS)
@@ -69,7 +69,7 @@ class LogFlusher:
         self.hasten: Callable[[], None] = _nothing
 
     def task(self, initial_delay_ms: int) -> PeriodicTask:
-        """What the loop runs; the promise of `kbroker.fsync` does not wait for an initial delay."""
+        """The periodic task; with `kbroker.fsync=interval` the first flush does not wait for the initial delay."""
         delay_ms = initial_delay_ms if self._every_ms == NO_LIMIT else self._every_ms
         return PeriodicTask(self.TASK, self.next_look_ms, self.run, delay_ms)
 

@@ -448,7 +448,7 @@ class LogManager:
     # -- periodic work ------------------------------------------------------------------------------------------------
 
     def run_due(self) -> None:
-        """Deletes what has waited long enough, or everything that waits while a directory is short of space."""
+        """Deletes files whose delay has passed, or all waiting ones while a directory is short of space."""
         self.deletions.run_due(everything=any(guard.is_refusing for guard in self.space_guards))
 
     def periodic_tasks(self) -> list[PeriodicTask]:

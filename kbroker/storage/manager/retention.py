@@ -226,7 +226,8 @@ class RetentionTotals(NamedTuple):
 
 
 class _Remembered(NamedTuple):
-    """Until when time keeps a log's oldest segment, as long as that segment and the settings are the same."""
+    """Until when `retention.ms` keeps a log's oldest segment; valid while that segment and the settings stay the
+    same."""
 
     base_offset: int
     segment_count: int
@@ -237,7 +238,7 @@ class _Remembered(NamedTuple):
 class Retention:
     """The periodic task.
 
-    `busy` says which partitions must be left alone, because a cleaner works on them; they come with the next run.
+    `busy` tells whether a cleaner works on a partition, which is then skipped until the next run.
     """
 
     def __init__(
@@ -267,7 +268,7 @@ class Retention:
             if log is None:
                 continue
             try:
-                # Names of files are changed here and now: many of them in portions.
+                # Segments are renamed on the loop, so many of them are renamed in portions.
                 while self.apply(log) == MOST_AT_ONCE and self._logs.get(tp) is log:
                     await pace
             except (OSError, KafkaError) as error:
@@ -283,7 +284,7 @@ class Retention:
         self.totals = self.totals._replace(runs=self.totals.runs + 1, last_run_seconds=seconds)
 
     def apply(self, log: UnifiedLog) -> int:
-        """Retention of one log, now, of at most MOST_AT_ONCE segments.  Returns how many went."""
+        """Applies retention to one log at once, to at most MOST_AT_ONCE segments; returns how many were deleted."""
         tp = log.topic_partition
         if self._busy(tp):
             return 0
