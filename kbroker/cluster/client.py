@@ -4,17 +4,18 @@
     answer = await client.send(wire.AlterPartitionRequest(...), 3)
     client.close()
 
-The connection is opened by the first request and again by the first one after it was lost; where that fails, the next
-attempts wait, longer each time (`reconnect.backoff.ms`, `.max.ms`).  Requests are pipelined: each is written at once,
-and answers come in the order of the requests.  An answer's `records` are memoryviews over the received frame, which is
-the caller's own.
+The first request opens the connection, and so does the first request after it was lost.  After a failed attempt each
+next one waits longer (`reconnect.backoff.ms`, `.max.ms`).  Requests are pipelined: each is written at once, and answers
+come in the order of the requests.  An answer's `records` are memoryviews over the received frame, which belongs to the
+caller.
 
-A client that `negotiates` asks ApiVersions first; `version_of` then says which version both sides have.  Without that
-versions are the caller's affair (`protocol_version`): brokers of a cluster do not ask each other.
+A client that `negotiates` asks ApiVersions first; `version_of` then says which version both sides have.  Without
+`negotiates` the caller chooses the versions (`protocol_version`): brokers of a cluster do not send each other
+ApiVersions.
 
 Failures are `NodeError`s and close the connection: UnreachableError (nothing was sent), ConnectionLostError and
-NodeTimeoutError (the other side may have done what was asked), MalformedAnswerError.  Codes in answers are the
-caller's affair.
+NodeTimeoutError (the other side may have done what was asked), MalformedAnswerError.  The caller handles the error
+codes in answers.
 
 All belongs to the event loop.  The network is behind `Transport`, so that a simulation can stand in its place.
 """
@@ -273,11 +274,12 @@ class NodeClient:
             try:
                 await self._negotiate(channel)
             except asyncio.CancelledError:
-                # The client is closed meanwhile, and nothing else knows of the connection yet.
+                # The client was closed meanwhile; only this task knows the connection, so it has to be closed here.
                 channel.close()
                 raise
         if failures:
-            # It ended before this task went on: nothing would ever say so again.
+            # The connection ended before this task resumed: `lost` has been called already, and will not be called
+            # again.
             self._back_off()
             raise UnreachableError(f"{endpoint.host}:{endpoint.port}: {failures[0] or 'the connection was lost'}")
         self._channel = channel

@@ -42,8 +42,8 @@ class Controller(ABC):
     """Changes the metadata of the cluster."""
 
     async def ready(self, timeout_ms: int) -> None:
-        """Wait, for as long as a request may take, while this broker has been elected and has yet to take over: it
-        would refuse what clients come to it for."""
+        """Wait, up to the timeout of a request, while this broker has been elected and has not taken over yet: until
+        then it would refuse its clients' requests."""
         return
 
     # Topics

@@ -1,8 +1,9 @@
 """Asks the controller of a cluster, wherever it is by now: ISR changes, producer ids, a controlled shutdown.
 
-The metadata say which broker that is.  When it is another one, what waits for the old one, which may hang, fails, and
-the next request goes there.  Versions are negotiated, since controllers of other releases answer, too.  Where the
-controller cannot be reached the error is `NotControllerError`, like its own answer that it is not: ask again later.
+The metadata say which broker that is.  When another broker becomes the controller, requests that wait for the old one
+fail, as it may hang, and the next request goes to the new one.  Versions are negotiated, since controllers of other
+releases answer, too.  Where the controller cannot be reached the error is `NotControllerError`, as when the broker
+asked answers NOT_CONTROLLER: the caller retries later.
 """
 
 from __future__ import annotations

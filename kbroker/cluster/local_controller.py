@@ -4,10 +4,10 @@ A change goes, in this order, to the store (durable), to the image (visible) and
 or dropped), all before the method returns.  A request for several topics is one transaction over those that pass their
 checks; the others have their own errors.  When the store fails, nothing has changed and the error is raised.
 
-The store is called in a thread, plans are made in slices of the loop's time, and what is durable is published a few
-topics at a time, each image whole in itself.  One change is under way at a time, from its checks to its last image.
-Only the broker itself publishes in between, that a log directory has failed (`log_dir_failure_handler`): what is
-published is worked out from the partitions as they are by then.
+The store is called in a thread, plans are made in slices of the loop's time, and durable changes are published a few
+topics at a time, each image consistent in itself.  One change is under way at a time, from its checks to its last
+image.  The one other publisher is the broker itself, when a log directory has failed (`log_dir_failure_handler`).  So
+each delta is computed from the partitions as they are when it is published.
 """
 
 from __future__ import annotations
@@ -378,7 +378,7 @@ class LocalController(Controller):
             try:
                 await self._commit(updates)
             except MetadataStoreError as error:
-                # An epoch that is not stored would go back with the next start: these partitions are offline in the
+                # An epoch that is not stored would fall back at the next start: these partitions go offline in the
                 # epochs that they have.
                 logger.error(
                     "New leader epochs of %d partitions can't be stored, so the old ones stay: %s", len(updates), error

@@ -10,8 +10,9 @@ When a replica is due to lead:
     last known leader         where ISR and ELR are empty: the last leader, which may have lost records
     unclean                   any replica that is alive, where the election or the topic allows it
 
-`leader_epoch` grows when the leader changes or a new epoch is asked for, `partition_epoch` with every change.  A
-leader's epoch begins above those that its log holds, as clients drop metadata with an older epoch than they know.
+`leader_epoch` grows when the leader changes or a new epoch is asked for, `partition_epoch` with every change.  A new
+leader epoch is above every epoch in the leader's log, as clients drop metadata whose epoch is older than the one they
+know.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def change(
 ) -> PartitionImage:
     """The partition after a change; the same object where nothing changes.
 
-    `unclean`: replicas that may have lost records.  The leader's epoch is `least_leader_epoch` or more where that is
-    given, and then a new one in any case.
+    `unclean`: replicas that may have lost records.  `least_leader_epoch`: where given, the leader epoch is raised in
+    any case, to this value or more.
     """
     wanted_isr = tuple(each for each in (partition.isr if isr is None else isr) if each not in unclean)
     if not wanted_isr and not context.has_elr:

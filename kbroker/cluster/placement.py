@@ -1,8 +1,9 @@
 """Which brokers hold the replicas of new partitions: pure functions.
 
-Brokers are ordered so that neighbours are in different racks where possible.  The leaders of partitions go round in
-that order; the followers of each come behind it, in each lap from one place further on, so that the leaders of a broker
-that dies go to all others.  A partition has no second replica in a rack while there is a rack with fewer.
+Brokers are ordered so that neighbours are in different racks where possible.  Leaders are assigned round robin in that
+order.  The followers of a partition are the brokers behind its leader, shifted by one place more in each round, so that
+the leaders of a broker that fails move to all other brokers.  A partition has no second replica in a rack while there
+is a rack with fewer.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _spread(order: Sequence[int], number: int, count: int, racks: Mapping[int, s
 
 
 def first_place(brokers: Sequence[BrokerImage], replicas: Sequence[int]) -> int:
-    """The `start` by which a topic's first partition, with these replicas, was placed, as far as that can be seen."""
+    """The `start` that would have placed a topic's first partition on these replicas, as far as they show it."""
     order = rack_alternated(brokers)
     return next((order.index(node_id) for node_id in replicas[:1] if node_id in order), 0)
 
@@ -107,7 +108,8 @@ def new_partition(number: int, replicas: Sequence[int], alive: frozenset[int]) -
 
 
 def to_balance(partitions: Iterable[tuple[int, bool]], percentage: int) -> frozenset[int]:
-    """The brokers whose share of partitions that they should lead, and do not, is above `percentage`.
+    """The brokers for which more than `percentage` percent of the partitions that prefer them are led by another
+    broker.
 
     `partitions`: for each, its preferred leader, and whether another one leads.
     """

@@ -26,7 +26,8 @@ class Reported(NamedTuple):
 
 
 def unserved_delta(image: ClusterImage, node_id: int, gone: Collection[TopicPartition]) -> MetadataDelta:
-    """What a broker publishes at once of partitions that have no log any more: they are offline, in their epochs."""
+    """The delta that a broker publishes at once for its partitions that have lost their log: they are offline, in
+    unchanged epochs."""
     updates = PartitionUpdates(image)
     for name in gone:
         partition = updates.get(name)
@@ -102,8 +103,8 @@ def after_losses(
     """Partitions after a start in which replicas may have lost records; `held`: what nodes, which are about to come,
     have of them.
 
-    A replica whose log ends before that of another one, and that was not stopped in order, may lack what is committed:
-    it leads nothing and is in no ISR until it has copied what it lacks.
+    A replica that was not shut down cleanly, and whose log ends before another replica's, may lack committed records:
+    it leads nothing and is in no ISR until it has copied them.
     """
     ends: dict[TopicPartition, dict[int, HeldLog]] = {}
     for node_id, logs in held.items():

@@ -1,9 +1,9 @@
 """The broker's settings: where each comes from, and their checks.
 
 Precedence, best first: `--override key=value`, environment (`KBROKER_LOG_SEGMENT_BYTES` is log.segment.bytes; a key
-that starts with `kbroker.` does not repeat the prefix), server.properties, default.  An unknown key or one that kbroker
-does not act on is a warning in `BrokerConfig.warnings`; a bad value, and a setting that would protect something but is
-not implemented, is a `ConfigError`.
+that starts with `kbroker.` does not repeat the prefix), server.properties, default.  An unknown key, or one that
+kbroker does not act on, gives a warning in `BrokerConfig.warnings`.  A bad value is a `ConfigError`, and so is a
+setting that would protect something but is not implemented.
 """
 
 from __future__ import annotations
@@ -295,8 +295,8 @@ class BrokerConfig:
                 raise self._fail(key, "Value must be at least 1, or -1 for the system's default")
 
     def _wrong_place(self) -> tuple[str, str] | None:
-        # One that is not advertised answers with the address that was dialled; a member of a cluster needs one that is,
-        # as other brokers know of no other (`assembly.membership.settings`).
+        # A listener without an advertised address answers with the address that the client dialled. A member of a
+        # cluster needs an advertised one, as other brokers know no other address (`assembly.membership.settings`).
         names = [each.name for each in self.listeners]
         return wrong_place(self.value_of, self._static.keys(), self.node_id, names)
 

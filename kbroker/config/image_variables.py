@@ -1,7 +1,7 @@
 """`KAFKA_…` variables of the environment, by which Kafka's container images are set up and which kbroker does not read.
 
-They are named at a start, in one warning.  One that asks for protection ends it: a broker that its owner believes
-protected would serve everybody.
+They are named at a start, in one warning.  A variable that asks for protection ends the start: otherwise a broker that
+its owner believes protected would serve everybody.
 
     KAFKA_LOG_DIRS, KAFKA_CFG_LOG_DIRS      log.dirs; `__` stands for `_`, `___` for `-`
     KAFKA_SERVICE_HOST, KAFKA_PORT_…        Kubernetes' words about a service that is called kafka: nobody's settings

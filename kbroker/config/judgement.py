@@ -1,4 +1,4 @@
-"""What is to be said of one setting by itself: whether it is known, valid, acted on, deprecated.
+"""The verdict on a single setting: whether it is known, valid, acted on, deprecated.
 
 The start, `kbroker doctor` and `kbroker config check` judge by it alike.
 """

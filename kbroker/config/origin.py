@@ -1,7 +1,7 @@
-"""Where a setting was given at start, within its documentation: DescribeConfigs has no field for it.
+"""The origin of a setting that was given at start, as part of its documentation: DescribeConfigs has no field for it.
 
-Kafka's protocol has one source for all static settings; kbroker's answers add which of server.properties, environment
-and command line it was to the text that describes the setting, and `kbroker settings show` reads it there.
+Kafka's protocol has one source for all static settings. kbroker therefore appends the origin (server.properties,
+environment or command line) to the text that describes the setting, where `kbroker settings show` reads it.
 """
 
 from __future__ import annotations

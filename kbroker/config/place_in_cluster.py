@@ -53,7 +53,8 @@ def wrong_place(get: Get, explicit: Collection[str], node_id: int, listeners: Se
 
 
 def _wrong_quorum(get: Get, node_id: int) -> tuple[str, str] | None:
-    """A broker of a KRaft quorum elsewhere would start as a cluster of its own, and take what its clients send."""
+    """The setting that makes this node a broker of a KRaft quorum elsewhere, and why it is refused: the node would
+    start as a cluster of its own, and accept the records of that cluster's clients."""
     voters = get("controller.quorum.voters")
     ids = {each.partition("@")[0].strip() for each in voters if "@" in each}
     others = sorted(ids - {str(node_id)})
@@ -71,7 +72,7 @@ def _wrong_quorum(get: Get, node_id: int) -> tuple[str, str] | None:
 
 
 def origins_of_surprise(settings: Mapping[str, _Given], listeners: Sequence[Listener]) -> Iterator[str]:
-    """Warnings of what is taken as it stands and was hardly meant so."""
+    """Warnings about values that are accepted, but are probably not what was meant."""
     for key, setting in settings.items():
         if "${" in setting.text:
             yield f"{key} ({setting.origin}) has ${{…}} in its value, which nothing replaces"

@@ -5,9 +5,10 @@ The tables are texts in the `*_rows` modules, one row per line, columns between 
     name, type, default (`null` is no value), dynamic scope (empty: read at start only; `broker`; `cluster`) or, for a
     topic or a group, the broker settings behind it, check (`kbroker.config.check`), status, meaning
 
-Status: `+` acted on; `-` known to Kafka and without effect here, which warns; `x` asks for what this broker cannot do,
-and `!` for protection that it does not have, so that it refuses to start where one of them is set to anything but its
-default.  A following `i`: internal to Kafka.  Then, after a blank, why (`kbroker.config.reasons`); `!` needs none.
+Status: `+` acted on; `-` known to Kafka, but without effect here, so a value gives a warning; `x` asks for something
+that this broker cannot do; `!` asks for protection that it does not have.  The broker refuses to start where an `x` or
+`!` setting has anything but its default.  A following `i`: internal to Kafka.  Then, after a blank, why
+(`kbroker.config.reasons`); `!` needs none.
 """
 
 from __future__ import annotations

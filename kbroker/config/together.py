@@ -1,4 +1,4 @@
-"""What settings must satisfy that no single one's check can say: together, or with an exception to a range.
+"""Checks that no single setting's row can express: those of settings in combination, and ranges with an exception.
 
 The same rules hold at start and for changes at run time; the reasons are Kafka's words (`KafkaConfig.validateValues`).
 """

@@ -110,13 +110,14 @@ def topic_value_from_broker(key: str, broker: BrokerConfig) -> object:
         value = broker.value_of(synonym)
         if value is not None:
             unit = _MILLISECONDS.get(synonym.rpartition(".")[2], 1)
-            # Kafka reads every negative log.retention.* as no limit; row.default tells whether milliseconds are due.
+            # Kafka takes any negative log.retention.* in hours or minutes for no limit.
             return -1 if unit != 1 and value < 0 else value * unit if unit != 1 else value
     return row.default
 
 
 def newest_magic(broker: BrokerConfig) -> int:
-    """The newest format that brokers of the cluster send each other: what is newer would reach followers converted."""
+    """The newest message format that brokers of the cluster send each other: newer batches would be converted on the
+    way to followers."""
     return _magic_of(broker.get("inter.broker.protocol.version")) if broker.get("zookeeper.connect") else 2
 
 

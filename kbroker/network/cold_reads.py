@@ -1,10 +1,10 @@
-"""Bringing into the page cache, by threads, what connections are about to send.
+"""Threads that read into the page cache the ranges of files that connections are about to send.
 
-A connection that meets bytes which the page cache lacks waits for one range of them, and sends it as it sends
-everything else.  The thread that has brought the range in goes on with what follows: what is queued behind it in the
-same answer, and, of a file that is read from front to back, what the next fetch will ask for.  So the disk works while
-the client takes what it got, and most fetches find their bytes there.  Reading ahead makes way as soon as a connection
-waits for a range.
+A connection whose next bytes are not in the page cache waits for one range of them, and then sends it as it sends
+everything else.  The thread that has read the range goes on with the bytes that follow: those queued behind it in the
+same answer, and, in a file that is read from front to back, those that the next fetch will ask for.  So the disk works
+while the client takes what it got, and most fetches find their bytes there.  Reading ahead makes way as soon as a
+connection waits for a range.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from kbroker._fast.net.pending import Pending
 class CoroutineAnswer(Pending):
     """Runs `coroutine` when the request is known, and answers with its result; None: it has closed the connection.
 
-    A coroutine goes on when its client leaves: what was begun is finished.  One that waits for something on behalf of
-    the client alone says what is to be called then (`ctx.left`).  `started_task` gets the task, so that a
-    stop of the broker can cancel it; a cancelled one closes its connection.
+    A coroutine goes on when its client leaves: what was begun is finished.  A coroutine that waits on behalf of its
+    client alone sets a callback for the client's leaving (`ctx.left`).  `started_task` gets the task, so that a stop of
+    the broker can cancel it; a cancelled one closes its connection.
     """
 
     def __init__(

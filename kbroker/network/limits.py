@@ -1,12 +1,13 @@
-"""How many connections there may be: `max.connections`, `max.connections.per.ip` and its overrides, open files; and
-how many threads send to them.
+"""The limits on connections: `max.connections`, `max.connections.per.ip` and its overrides, open files; and the number
+of threads that send to them.
 
-Counts are shared by all listeners.  A connection over a limit is accepted and closed at once; Kafka leaves those over
-`max.connections` in the listen backlog instead, where the client waits without a word.
+Counts are shared by all listeners.  A connection over a limit is accepted and closed at once; Kafka instead leaves
+connections over `max.connections` in the listen backlog, where the client waits without an answer.
 
-Every connection is an open file of the process.  The user of the other descriptors learns how many
-these are (`on_count`), a few at a time.  Once the process may open no more, the loop drops new connections
-silently and logs cannot be opened, so connections stop a little before that, with a line in the log.
+Every connection is an open file of the process.  The owner of the other descriptors (the logs' files) is notified of
+the number of connections (`on_count`) whenever a few have come or gone.  At the process's limit of open files the loop
+would drop new connections silently, and logs could not be opened; so connections are refused a little below it, with a
+line in the log.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def overrides_by_address(text: str) -> dict[str, int]:
 
 
 def beside_the_loop(network_threads: int) -> int:
-    """Of a listener's `num.network.threads` those beside the loop, which is the first; one for each other processor."""
+    """The number of threads beside the loop, which is the first of a listener's `num.network.threads`: at most one for
+    each other processor."""
     return min(network_threads, len(os.sched_getaffinity(0))) - 1
 
 
@@ -85,7 +87,8 @@ class ConnectionLimits:
         return self._room - self.count - self._expected
 
     def expect(self, count: int) -> None:
-        """So many connections have been accepted and will come to `admit`; negative: so many are about to."""
+        """Adds `count` accepted connections that have yet to come to `admit`; a negative count removes those that now
+        do."""
         if count:
             self._expected += count
             self._tell()

@@ -215,8 +215,8 @@ class Listener:
     def read_cold(self, connection: Connection, ranges: list[FileRange]) -> None:
         """Bring a range of a log into the page cache by a thread; the connection sends it afterwards.
 
-        A connection waits for one range of at most 2 MB at a time, so a consumer that catches up takes turns with
-        the others that do, and tail readers never wait for it.
+        A connection waits for one range of at most 2 MB at a time, so consumers that catch up take turns, and consumers
+        at the end of a log never wait for them.
         """
         self.cold_reads_count += 1
         self._cold_reads.read(connection, ranges)

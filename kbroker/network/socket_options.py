@@ -44,7 +44,7 @@ class SocketOptions:
 
     def apply(self, listening: socket.socket) -> None:
         """Set the options that accepted sockets inherit.  OSError when the kernel refuses one."""
-        # As Kafka does: a client whose machine died while its request waits is noticed in the end.
+        # As in Kafka: keepalive detects a client whose machine died while its request waits.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.send_buffer_bytes > 0:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)

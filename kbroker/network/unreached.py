@@ -1,12 +1,13 @@
-"""Notices clients that ask where the broker is and then do not come there: the address that they get leads nowhere.
+"""Notices clients that ask for the broker's address and then do not connect to it: the advertised address does not lead
+to this broker from where they are.
 
-So it is behind an address translation that the settings do not know of: the published port of a container, a load
-balancer, a tunnel.  The client has reached the broker, says nothing but that it cannot connect, and its user looks for
-the fault everywhere else.
+The usual cause is an address translation between client and broker that the settings do not reflect: the published port
+of a container, a load balancer, a tunnel.  The client has reached the broker once, reports only that it cannot connect,
+and its user looks for the fault elsewhere.
 
-A connection is a sign of it when, between two looks, it has asked for addresses and for nothing else, is still open,
-and no other connection from its host has done more.  One whose client dialled the very address that it was given,
-on this host, is no sign.  Idle clients of librdkafka look the same, so the warning says what was seen.
+A connection indicates such a client when, between two checks, it has asked for addresses and nothing else, is still
+open, and no other connection from its host has asked for more.  A connection from this host whose client dialled the
+advertised address itself does not count.  Idle clients of librdkafka look the same, so the warning says what was seen.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ Each move has a task on the loop, which decides what is copied next (`future_log
 and compaction go on.  The log takes the copy over in one turn of the loop (`log_relocation`), for which its cleaner
 is stopped; nothing that was durable in the old directory is less durable in the new one.
 
-A compaction that replaces segments faster than they are copied would keep a move from its end: once more was copied in
-vain than the log is long, the partition is not compacted until the move is over (Kafka does not compact it at all
-meanwhile).
+A compaction that replaces segments faster than they are copied would keep a move from ending.  So once the copied bytes
+that compaction has made obsolete exceed the size of the log, the partition is not compacted until the move is over
+(Kafka does not compact it at all during a move).
 
-A move ends when it is done, when the partition is asked back to where it is or to another directory, when its topic is
-deleted, and with an error of the disk, want of space or a damaged segment: then the copy goes and the log stays where
-it is.  A stop of the broker leaves the copy, and the next start goes on with it.
+A move ends when it is done.  It ends early when the partition is asked back to its directory or to a third one, when
+its topic is deleted, and on a disk error, lack of space or a damaged segment: the copy is then deleted, and the log
+stays where it is.  A stop of the broker leaves the copy, and the next start goes on with it.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class DirectoryMoves:
             raise OSError(f"{future.parent} has less free space than kbroker.disk.reserve.bytes")
 
     async def _close(self, future: FutureLog) -> bool:
-        """The end of a move; False when the log has grown too fast for it, so that there is more to copy first."""
+        """Ends a move; False when the log has grown too fast meanwhile, so that there is more to copy first."""
         committer = future.log.committer
         if committer is not None:
             committer.pause()
@@ -304,7 +304,7 @@ class DirectoryMoves:
         self._logs.deletions.later(future.log.config.file_delete_delay_ms, partial(self._files.remove_tree, doomed))
 
     async def _discard(self, future: FutureLog) -> None:
-        """Takes the copy of a move that is not wanted away, under a name that no start goes on with."""
+        """Removes the copy of a move that is no longer wanted, under a name that no start takes up again."""
         if self._logs.failures.is_offline(future.parent):
             return
         name = f"{future.parent}/{marked_directory(*future.log.topic_partition, DELETE_SUFFIX)}"

@@ -1,4 +1,4 @@
-"""The one way to wait until what was written is committed, or refused, or the time for that is over.
+"""The one way to wait until an append is committed or refused, or until the time for that is over.
 
     wait = CommitWait()
     partition.wait(last_offset, True, wait.expect(note))   # for each thing that is waited for
@@ -6,9 +6,10 @@
     await wait.within(timeout_ms)                          # in a coroutine,
     wait.then(over, timeout_ms, loop.call_later)           # or with a call at the end
 
-States: made -> complete (one of the three was called) -> over.  Each expectation is settled once: by what it waits for,
-with None or the KafkaError that says why not, or at the deadline with RequestTimedOutError: what was written is in the
-log then, and may be committed later.  What comes after that is not noted.  `error` is the first that came.
+States: made -> complete (one of the three was called) -> over.  Each expectation is settled once: by the partition that
+it waits for, with None or the KafkaError that says why not, or at the deadline, with RequestTimedOutError.  After a
+time-out the records are still in the log, and may be committed later.  Later results are ignored.  `error` is the first
+error of all expectations.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class CommitWait(Pending):
         self._over: Callable[[], object] | None = None
 
     def expect(self, settled: Settled | None = None) -> Callable[..., None]:
-        """What is to be called, once, for one of the things that are waited for; `settled` gets what it came to."""
+        """A new expectation, as a callback that is to be called once, with its result; `settled` is called with the
+        same result."""
         self._count += 1
         self._left[self._count] = settled
         return partial(self._settle, self._count)
@@ -67,7 +69,7 @@ class CommitWait(Pending):
         return self
 
     async def within(self, timeout_ms: int | None) -> None:
-        """Return when it is over.  None: what is waited for has a deadline of its own."""
+        """Return when it is over.  None: every expectation has a deadline of its own."""
         if not self._left:
             return
         loop = asyncio.get_running_loop()

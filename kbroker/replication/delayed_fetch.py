@@ -1,12 +1,12 @@
 """Fetches that wait for data (`fetch.min.bytes`, `fetch.max.wait.ms`): the one way to wait for records.
 
 States: waiting → done.  A `DelayedFetch` leaves when enough bytes have come (`is_enough`), when its time is up, when a
-partition that it names errs or goes, or when its connection is gone.  What moves a high watermark only marks the
-partition, and what makes records of a share-partition available marks that; the fetches that wait there are looked at
-once per turn of the loop, however many appends that turn brought.
+partition that it names errs or goes, or when its connection is gone.  Moving a high watermark only marks the partition,
+and making records of a share-partition available only marks the share-partition.  The fetches that wait there are
+looked at once per turn of the loop, however many appends that turn brought.
 
-A fetch whose attempts take threads, or more than a slice of the loop's time, is read by a coroutine, which waits in the
-same purgatory between them (`FetchWait`).
+A fetch whose attempts need threads, or more than a slice of the loop's time, is read by a coroutine, which waits in the
+same purgatory between its attempts (`FetchWait`).
 
 Invariant: a waiting fetch stands in `waiting` of each of its sources, a done one in none.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # More waiting fetches, or one of more partitions, would keep a producer waiting for its answer.
 FEW = 5
 MANY = 100
-# A fetch that rests looks for data again after this time, at the least, and after so many times what looking took.
+# The shortest time between two attempts of a fetch that rests, and the least multiple of an attempt's own time.
 LEAST_REST_SECONDS = 0.02
 RESTS_PER_LOOK = 4
 
@@ -109,7 +109,7 @@ class FetchPurgatory(PurgatoryFields):
                     self.forget(fetch)
 
     def _attempt(self, fetch: DelayedFetch, *, force: bool) -> None:
-        """A fault at one fetch is not that of the others."""
+        """A failure of one fetch does not affect the others."""
         try:
             fetch.attempt(force)
         except Exception as error:
@@ -121,8 +121,8 @@ class FetchWait(DelayedFetch):
 
         await FetchWait(purgatory, sources, wait_ms).until(ctx, attempt)
 
-    It waits from before the first attempt, so that nothing is missed that comes during one.  `rests`: looking at it
-    takes so long that it is not done for each batch that comes.
+    The wait begins before the first attempt, so that data that comes during an attempt is not missed.  `rests`: an
+    attempt takes so long that it is not repeated for each batch that comes.
     """
 
     __slots__ = ("_force", "_is_news", "_is_resting", "_purgatory", "_rests", "_turn")

@@ -10,8 +10,9 @@ What a request means follows from its session id and epoch:
 
 A session's epoch grows by one with each fetch and wraps from 2^31-1 to 1; a fetch out of step is refused, and the
 client starts over.  An incremental answer leaves out partitions with nothing new: no records, no error, and high
-watermark and log start as last sent.  The cache holds a bounded number of sessions; when it is full a new one takes the
-place of one that was idle for two minutes, or of a smaller one of that age, else the fetch is served without a session.
+watermark and log start as last sent.  The cache holds a bounded number of sessions; when it is full, a new session
+evicts one that has been idle for two minutes, or a smaller one that has existed for so long; where there is neither,
+the fetch is served without a session.
 
 Invariant: all partitions of a session are named in the same way, by topic name (up to v12) or by id (v13 on).
 """

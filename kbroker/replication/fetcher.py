@@ -9,11 +9,11 @@
     others    the partition is left out for a while, longer each time (up to `replica.fetch.backoff.ms`)
 
 Below IBP 2.7 there is no divergence in a fetch: each epoch begins with OffsetForLeaderEpoch, and nothing is fetched
-before the log is cut to what that says.  A log without epochs, as messages of the older formats have none, begins each
-epoch at its high watermark: what is behind that may be another record than the leader's.
+before the log is cut to what that says.  A log without epochs (messages of the older formats have none) is cut to its
+high watermark at the beginning of each leader epoch: records behind it may differ from the leader's.
 
-Invariant: what an answer says is applied only while the partition follows in the leader epoch of the request, and its
-log ends where the request said.
+Invariant: an answer is applied only while the partition still follows in the leader epoch of the request, and its log
+still ends where the request said.
 """
 
 from __future__ import annotations
@@ -358,8 +358,8 @@ class ReplicaFetcher:
         each.retry_at = 0.0
 
     async def _append(self, partition: Partition, ask: Ask, row: wire.FetchResponse.PartitionData) -> None:
-        """Append what the leader sent, very many batches in portions: others have their turn in between, and the
-        partition may have another leader behind that.  Raises KafkaError."""
+        """Append what the leader sent, very many batches in portions.  Between two portions other tasks run, and the
+        partition may have another leader afterwards.  Raises KafkaError."""
         # What a client decodes is no part of a file.
         records = row.records if isinstance(row.records, bytes | memoryview) else b""
         pace = self._pace()
@@ -408,7 +408,8 @@ class ReplicaFetcher:
             logger.info("%s begins anew where its leader's log does, at %d", partition, start)
             partition.restart_at(start)
         elif ask.last_epoch >= 0:
-            # It has forgotten its epochs since, with records of an older format: asked so again it would say the same.
+            # The leader has dropped its epochs since, as it has records of an older format: it would answer the same
+            # fetch in the same way again.
             logger.info("%s is cut to its high watermark: its leader does not know epoch %d", partition, ask.last_epoch)
             partition.truncate_to_high_watermark()
             partition.log.leader_epoch_cache.clear()

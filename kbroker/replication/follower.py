@@ -1,7 +1,8 @@
-"""What the leader of a partition knows of one follower, from its fetches, and who is in sync by that.
+"""The leader's knowledge of each follower of a partition, from its fetches, and the ISR that follows from it.
 
-A follower is caught up at a moment when its fetch asked for what was the leader's log end then, or for what that was at
-its last fetch: under a steady load no fetch ever meets the very end.  Pure; times are monotonic seconds.
+A follower is caught up at the time of a fetch whose offset is the leader's log end.  A fetch whose offset is the log
+end as of the fetch before makes it caught up as of that earlier fetch: under a steady load no fetch ever reaches the
+current end.  Pure; times are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def joining(
     max_lag: float,
     is_eligible: Callable[[int], bool],
 ) -> list[int]:
-    """Replicas outside the ISR that are caught up and so about to be proposed for it: what is committed waits for
-    them, or an ISR with them could be granted that lacks what was committed meanwhile (Kafka's maximal ISR)."""
+    """Replicas outside the ISR that are caught up, and so about to be proposed for it (Kafka's maximal ISR).  A commit
+    waits for them, too: otherwise an ISR with them could be granted although they lack a record committed meanwhile."""
     return [
         each
         for each in replicas

@@ -1,4 +1,4 @@
-"""Hands over what this broker leads on a disk without space, to in-sync replicas that have room.
+"""Hands over the partitions that this broker leads on a disk without space, to in-sync replicas that have room.
 
     FULL      a log directory finds no space for HOLD_SECONDS: nothing could be deleted
     asked     the other brokers of the ISRs, for the room of their directories (DescribeLogDirs)
@@ -7,8 +7,8 @@
     back      the directory has had room for HOLD_SECONDS: the broker registers anew, as after a new session, and
               follows
 
-A replica that nobody else has room for, or that is alone in its ISR, leads on: its records can be read, at least.
-Registering anew costs the broker all that it leads for a moment, so it does not happen more often than once in
+A partition for which no other replica has room, or whose ISR is this broker alone, is kept: its records can be read, at
+least.  Registering anew costs the broker all that it leads for a moment, so it does not happen more often than once in
 CALM_SECONDS.
 """
 
@@ -126,7 +126,7 @@ class Handover:
                 ", ".join(str(each) for each in given[:20]),
             )
         if given or known:
-            # Again where the controller that knew of it is gone since.
+            # Partitions handed over before are reported again: the controller that knew of them may be gone.
             await self._report(ReplicaReport(offline=frozenset(each.topic_partition for each in (*given, *known))))
 
     async def _report(self, report: ReplicaReport) -> None:
@@ -136,7 +136,8 @@ class Handover:
             logger.warning("the controller does not know of partitions that are to be handed over yet: %s", error)
 
     async def _roomy(self, node_id: int, partitions: Iterable[Partition]) -> Collection[TopicPartition]:
-        """Those partitions that a broker has in a directory with room; all that it does not say the room of."""
+        """The partitions that a broker has in a directory with room, and those of directories whose room it does not
+        say."""
         names = {each.topic_partition for each in partitions}
         topics: dict[str, list[int]] = {}
         for name in names:

@@ -1,10 +1,11 @@
 """Asks the controller for the ISRs that this broker's partitions propose (AlterPartition).
 
 One request is under way at a time; what is proposed meanwhile goes with the next one.  Where the controller cannot be
-reached, or another broker is by now, the same is asked again until it is answered or the partition has gone on.
+reached, or another broker has become the controller, a proposal is sent again until it is answered, or the partition
+has a newer state.
 
-Each replica goes with the broker epoch that its fetches name, so that the controller refuses one that has begun anew
-since, and may have lost what it had (KIP-903).  Before version 15 a fetch names none.
+Each replica is proposed with the broker epoch that its fetches name.  So the controller refuses a replica whose broker
+has restarted since, as it may have lost records (KIP-903).  Before version 15 a fetch names none.
 
     granted                         in force, with the partition epoch of the answer
     nothing was attempted           the proposal is dropped, and may be made anew
@@ -163,8 +164,8 @@ class IsrManager:
                 if len(again) < len(batch):
                     wait = RETRY_SECONDS
                 if again:
-                    # Also where each was answered: this broker's own controller may be without its office, and learns
-                    # of that from the loop, which an answer that takes no time would never let go on.
+                    # Sleep even though the controller answered: this broker's own controller may have been deposed, and
+                    # learns of that on the loop, which answers that take no time would never let run.
                     await asyncio.sleep(wait)
                     wait = min(MOST_RETRY_SECONDS, 2 * wait)
         finally:

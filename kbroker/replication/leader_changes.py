@@ -28,12 +28,12 @@ def report_at_start(
 ) -> ReplicaReport:
     """What the controller has to know of this node's replicas.
 
-    `all_on_one_host`: where all replicas of a partition are on one machine, as those of its workers, the death of a
-    process loses nothing that was written, and after a power cut the ends of the logs show which has lost most
+    `all_on_one_host`: all replicas of a partition are on one machine, as those of its workers are.  The end of a
+    process then loses nothing that was written, and after a power cut the logs' ends show which replica has lost most
     (`held_logs`).
 
-    The directories that work say which partitions are there.  While one is missing, a partition that is in none of the
-    others is taken to lie there and is offline, so it is not made anew and empty.
+    The directories that work say which partitions are there.  While a directory is offline, a partition that is in none
+    of the others is assumed to be in it, and is offline; so it is not created anew, and empty.
     """
     unclean_directories = {directory.path for directory in log_manager.online_directories() if not directory.clean}
     is_one_missing = bool(log_manager.failures.offline)

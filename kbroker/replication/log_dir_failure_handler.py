@@ -7,8 +7,8 @@ As in Kafka a partition on a failed directory has no leader, an empty ISR and th
 metadata, and everything that asks for its records is answered with KAFKA_STORAGE_ERROR, from the turn of the loop in
 which the failure is seen.
 
-The first directory has the metadata of a broker that keeps it: without that, or without any directory left, it halts.
-A member of a cluster, other than worker 1, has nothing there but partitions.
+A broker that keeps the metadata has it in the first directory: it halts when that one fails, and any broker halts when
+no directory is left.  A member of a cluster, other than worker 1, has nothing there but partitions.
 """
 
 from __future__ import annotations

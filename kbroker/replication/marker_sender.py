@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kbroker.replication.partition import Settled
     from kbroker.replication.transaction_markers import Marker, MarkerWriter
 
-# Transactions with an epoch each exist where all brokers serve this one.  Without it a marker that comes a second time,
-# late, would end the producer's next transaction.
+# A producer epoch for each transaction (KIP-890) is used only where all brokers serve this version of WriteTxnMarkers.
+# Without it a marker that comes a second time, late, would end the producer's next transaction.
 VERSION_OF_EPOCHS = schema("WriteTxnMarkersRequest").first_version("markers.transaction_version")
 # The highest that Kafka 3.9 serves.
 VERSION = VERSION_OF_EPOCHS - 1

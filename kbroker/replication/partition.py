@@ -12,9 +12,9 @@ States: LEADER, FOLLOWER; the metadata or the controller's requests say which (`
 of its followers from their fetches (`follower_fetched`); a follower learns the high watermark from its leader's answers
 (`append_from_leader`), and drops what its leader does not have (`truncate`).
 
-In a cluster the leader proposes who is in sync (`IsrChanges`).  From the proposal until the controller has answered,
-what is committed is what all replicas of both ISRs have, the one in force and the proposed one: either may be the one
-that the next leader is taken from.
+In a cluster the leader proposes who is in sync (`IsrChanges`).  From the proposal until the controller's answer, a
+record is committed when all replicas of both ISRs have it, the one in force and the proposed one: the next leader may
+be taken from either.
 
 All of it belongs to the event loop.  Invariant: the high watermark never falls, unless the log is truncated below it.
 """
@@ -74,7 +74,8 @@ class IsrChanges(Protocol):
         """Whether the broker is alive and may be in an ISR."""
 
     def fetches(self, node_id: int, broker_epoch: int) -> None:
-        """A follower's fetch comes from a process that has registered in that broker epoch; -1: it does not say."""
+        """Notes the broker epoch that a follower's fetch names, under which its process has registered; -1: it names
+        none."""
 
     def propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
         """Ask the controller for this ISR."""
@@ -232,8 +233,8 @@ class Partition(PartitionFields):
     # -- committing, as the leader ------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Moves the high watermark to what is committed now, and settles what waited for that: behind the request that
-        is being served, which may be amid an append."""
+        """Moves the high watermark to what is committed now, and settles the appends that waited for that.  Their
+        callbacks run after the request that is being served, which may be in the middle of an append."""
         self._move_high_watermark()
         self._settle()
         if CHECKED:
@@ -272,9 +273,9 @@ class Partition(PartitionFields):
         return changes is not None and replica_id not in self.offline and changes.is_eligible(replica_id)
 
     def wait(self, last_offset: int, by_all: bool, settled: Settled) -> None:
-        """Call `settled` once when the batch that ends with `last_offset` may be acknowledged (None), or with why it
-        may not: NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.  Before this returns
-        where that is so by now; else when no request is being served."""
+        """Call `settled` once: with None when the batch that ends with `last_offset` may be acknowledged, or with the
+        error: NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.  It is called before this
+        returns if the batch may be acknowledged by now, else when no request is being served."""
         if self.is_acknowledged(last_offset, by_all=by_all):
             if self.log.committer is not None:
                 self.log.committer.settled(1)
@@ -301,14 +302,15 @@ class Partition(PartitionFields):
             del waits[:count]
 
     def take_waits(self) -> list[Settled]:
-        """What waits to be acknowledged and will not be here: the caller settles it with the reason."""
+        """Remove and return the callbacks of all appends that wait: they will not be acknowledged here, and the caller
+        settles them with the reason."""
         waits = self._waits[False] + self._waits[True]
         self._waits = {False: [], True: []}
         return [each.settled for each in waits]
 
     def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
-        """Refuse a fetch by a broker that has no replica of this partition, as Kafka does: one that names the epoch
-        believes in a newer one, in which it has a replica.
+        """Refuse a fetch by a broker that has no replica of this partition, as Kafka does.  If the fetch names a leader
+        epoch, that broker knows of a newer one, in which it has a replica.
 
         Raises NotLeaderOrFollowerError, UnknownLeaderEpochError."""
         if self.role is not Role.LEADER:
@@ -427,8 +429,8 @@ class Partition(PartitionFields):
     def truncate(self, leader_epoch: int, end_offset: int) -> bool:
         """Drop what the leader does not have: its log's `leader_epoch`, the largest up to ours, ends at `end_offset`.
 
-        False where this log does not know that epoch: it goes back to the one before, and the leader is asked again
-        (KIP-101).  Epoch -1: the answer is older than that; our last epoch ends there.
+        False where this log does not have that epoch: it is cut to the end of its own epoch before that one, and the
+        leader is asked again (KIP-101).  Epoch -1: the answer is older than that; our last epoch ends there.
         """
         log = self.log
         ours = log.end_offset_for_epoch(leader_epoch)
@@ -439,7 +441,8 @@ class Partition(PartitionFields):
         return ours.leader_epoch in (-1, leader_epoch)
 
     def truncate_to_high_watermark(self) -> bool:
-        """Drop what nobody has said is committed, where no epoch tells which of it the leader has; always True."""
+        """Drop the records behind the high watermark, where no epoch tells which of them the leader has; always
+        True."""
         self.truncate_to(self.log.high_watermark)
         return True
 

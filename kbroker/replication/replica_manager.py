@@ -3,13 +3,13 @@
 Follows the metadata: `apply` is a subscriber of the metadata cache, so a topic is usable the moment that it is visible.
 New logs cost several files each, and a topic may have thousands: those that do not fit into a slice of the loop's time
 are made when they are first asked for, or between other work, whichever comes first (`_pending_logs`).  A log that
-cannot be made leaves its partition without one; such a partition answers KAFKA_STORAGE_ERROR.  Deleted ones are gone
-for all clients at once, and their directories are renamed likewise (`_dying`): before one of the same name is made,
-before the broker stops.
+cannot be made leaves its partition without one; such a partition answers KAFKA_STORAGE_ERROR.  Deleted partitions are
+gone for all clients at once.  Their directories are renamed between other work (`_dying`), but before a partition of
+the same name is made, and before the broker stops.
 
 Among the workers of a host it follows the metadata, too: `fetchers` copy what others lead.  In a cluster that ZooKeeper
-keeps `apply` is not subscribed: what this broker leads and follows say the controller's requests (`leader_and_isr`),
-through `become_replica` and `drop`, and `note_topics` takes over names and settings from the metadata.
+keeps `apply` is not subscribed.  There the controller's requests (`leader_and_isr`) say what this broker leads and
+follows, through `become_replica` and `drop`; `note_topics` takes over names and settings from the metadata.
 
 Everything here runs on the event loop and nothing awaits between reading and writing the state of a partition.
 """
@@ -183,7 +183,7 @@ class ReplicaManager:
             self.log_manager.configure(partition.log, config)
             partition.log.assign_leader_epoch(image.leader_epoch)
             partition.follow(image)
-            # A fetch that was let in before the epoch rose has to be answered with that.
+            # A waiting fetch that named the epoch before has to be answered with the error for it.
             if self.isr_changes is not None:
                 self.purgatory.mark(partition)
             return
@@ -249,7 +249,7 @@ class ReplicaManager:
         for topic in (*delta.created, *(change.new for change in delta.changed)):
             self.topics.setdefault(topic.name, {})
             note_id(self.names, topic)
-        # Of the many topics whose leaders alone are others, as when a broker is gone, nothing has to be looked at.
+        # Topics of which only the leaders have changed, of which there are many when a broker is gone, need no look.
         altered = [*delta.created, *(new for old, new in delta.changed if new.configs != old.configs)]
         if not altered and not delta.deleted:
             return
@@ -380,7 +380,7 @@ class ReplicaManager:
         return self.followed.pop(name)
 
     def close(self) -> None:
-        """Lead nothing any more: a batch that a thread still judges finds no partition to be written to."""
+        """Lead nothing any more: a batch that a thread is still checking then finds no partition to be written to."""
         self._closed = True
         self._without_room.close()
         for topic_partition in list(self._dying):

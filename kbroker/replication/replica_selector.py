@@ -1,8 +1,8 @@
 """The replica that a consumer had better read from (KIP-392, `replica.selector.class`).
 
-A leader sends a consumer that names its rack (`client.rack`) to a follower there, if it is in sync and has the offset
-that is asked for; otherwise, and where the leader stands in that rack itself, the leader serves it.  As Kafka's
-RackAwareReplicaSelector; Java classes of one's own cannot be run.
+A leader sends a consumer that names its rack (`client.rack`) to a follower in that rack, if the follower is in sync and
+has the offset asked for.  Otherwise, and where the leader is in that rack itself, the leader serves the consumer.  As
+Kafka's RackAwareReplicaSelector; Java classes of one's own cannot be run.
 """
 
 from __future__ import annotations

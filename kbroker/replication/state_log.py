@@ -1,9 +1,9 @@
 """A topic whose partitions hold the state of a coordinator, as the coordinator sees it: append and read back.
 
-The state in memory changes with the append; the answers that tell of it wait until the append is committed
-(`when_committed`): each in-sync replica has it, durably where the settings ask for that (`Partition`).  The waiting
-callbacks run in a turn of the loop of their own: an answer lets its connection begin the next request at once, and that
-request must not reach a coordinator which is half way through an append.
+The state in memory changes with the append.  Answers that depend on it wait until the append is committed
+(`when_committed`): until each in-sync replica has it, durably where the settings ask for that (`Partition`).  The
+waiting callbacks run in a turn of the loop of their own: an answer lets its connection begin the next request at once,
+and that request must not reach a coordinator which is half way through an append.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Logs of replicas that this broker has no more, in a cluster: left by a move that ended while it was away.
 
-The controller names the replicas that a broker has, and no others, and Kafka's never comes back to a broker that was
-down when its replica was to be deleted.  Such a log is set aside as `-stray`, as one that a start finds, and never
-deleted.  A topic that the metadata do not know is left alone: they may be late.
+The controller tells a broker only of the replicas that it has, and Kafka's controller does not repeat a StopReplica to
+a broker that was down when its replica was to be deleted.  Such a log is set aside as `-stray`, as one that a start
+finds, and never deleted.  A topic that the metadata do not know is left alone: they may be late.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def _is_of_another(log: UnifiedLog, topic: TopicImage) -> bool:
 
 
 class StrayReplicas:
-    """Finds them from time to time.  One that was seen twice is given to `retire(partition, reason)`: between the
-    end of a move and the controller's word to delete the replica it looks like one."""
+    """Finds them from time to time.  A log that was a stray in two looks is given to `retire(partition, reason)`: after
+    one look it may still be a replica that has moved away, and that the controller is about to have deleted."""
 
     def __init__(self, retire: Callable[[TopicPartition, str], None]) -> None:
         self._retire = retire

@@ -1,8 +1,8 @@
 """The clients that push metrics, and the values that they pushed last; all on the event loop.
 
 A client asks for its subscription (GetTelemetrySubscriptions), then pushes once in each interval, until a push that
-says that it is the last.  One that asks or pushes too early, pushes by an old subscription, or goes on after its last
-push, gets Kafka's error (ClientMetricsManager).
+says that it is the last.  A client that asks or pushes too early, pushes under an old subscription, or goes on after
+its last push, gets Kafka's error (ClientMetricsManager).
 
 Bounded: the least recently seen client is forgotten beyond `MAX_CLIENTS`, values beyond `MAX_POINTS` of one client and
 `MAX_VALUES` in all are left out, and a client that has been silent for three intervals is forgotten with its values.

@@ -4,7 +4,8 @@ A subscription whose patterns all fit the client counts: the client pushes the m
 interval.  A prefix `*` means every metric.  Where none fits, it pushes nothing and asks again after the default
 interval.
 
-`subscription_id` changes with what is asked for, so that a client which pushes by an older one is sent to ask again.
+`subscription_id` changes with what is asked for, so that a client that pushes under an older id gets
+UNKNOWN_SUBSCRIPTION_ID, and asks again.
 """
 
 from __future__ import annotations

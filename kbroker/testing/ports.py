@@ -1,8 +1,8 @@
 """Loopback ports for servers that tests start, none given twice on this machine.
 
-Processes of one user that ask at the same time (workers of one test run, two runs side by side) share a file of which
-byte N is locked for as long as the process lives that was given port N.  Between the choice of a port and the moment
-its server listens, and while a server is down for a restart, nothing else tells the others that it is taken.
+Processes of one user that ask at the same time (workers of one test run, two runs side by side) share a lock file: byte
+N of it stays locked for as long as the process that was given port N lives.  From the choice of a port until its server
+listens, and while a server is down for a restart, only this lock shows that the port is taken.
 """
 
 from __future__ import annotations

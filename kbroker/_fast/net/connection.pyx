@@ -139,8 +139,7 @@ cdef class Connection(ConnectionInterface):
         return 0
 
     def helped(self, Py_ssize_t sent=0) -> None:
-        """Continue after a thread has finished: it has read a cold range into the page cache, or failed to, or it has
-        sent `sent` bytes."""
+        """Go on after a thread has read a cold range into the page cache, has failed to, or has sent `sent` bytes."""
         if self.life != CLOSED:
             self.answers.helped(sent)
             self.resume()

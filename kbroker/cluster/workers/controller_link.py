@@ -4,7 +4,8 @@
 
 While the controller is away the worker serves what it leads, on the image that it has.  Calls that were under way fail
 with NOT_CONTROLLER, as their outcome is not known; new ones wait for WAIT_SECONDS.  When the controller is back the
-worker takes its image for the one there is, enters again with the epoch that it had, and says which replicas are lost.
+worker replaces its image with the controller's, enters again with the broker epoch that it had, and reports its lost
+replicas.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The controller of all workers of a host: the one of a single node, with brokers that come and go.
 
-It runs in worker 1.  A worker that comes has an epoch of its own, and leads again what has had no leader without it;
-one that is gone leads nothing and is in no ISR, from the moment that its connection ends.  When the whole host stops,
-nothing is moved: the next start finds every partition as it was.
+It runs in worker 1.  A worker that comes gets a broker epoch of its own, and leads again the partitions that had no
+leader without it.  From the moment that its connection ends, a worker leads nothing and is in no ISR.  When the whole
+host stops, nothing is moved: the next start finds every partition as it was.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class HostController(LocalController):
         return BrokerEpoch(node_id, epoch)
 
     async def lost(self, broker: BrokerEpoch, is_back: Callable[[], bool] = lambda: False) -> None:
-        """A worker is gone; nothing where it has come back by now.  `is_back`: over another connection, with the epoch
-        that it had; asked when it is this change's turn."""
+        """A worker is gone; nothing where it has come back by now.  `is_back`: whether the worker has entered again
+        over another connection, with the epoch that it had; called when it is this change's turn."""
         async with self._changing:
             image = self._cache.image
             known = image.brokers.get(broker.node_id)

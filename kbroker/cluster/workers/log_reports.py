@@ -4,8 +4,8 @@
     OPEN       from the controller's start: workers say what they hold, as soon as their logs are open
     SETTLED    all have said it or are there from before, or the time for it is over: who leads is decided
 
-A power cut takes from each log what had not come to its disk, and from one more than from another.  A worker that was
-not stopped in order waits for the decision before it leads or follows anything.
+A power cut loses the records that were not on disk yet, in some replicas more than in others.  A worker that was not
+stopped in order waits for the decision before it leads or follows anything.
 """
 
 from __future__ import annotations

@@ -261,7 +261,8 @@ class FollowingWorker(Worker):
         return RemoteController(self._link, cache)
 
     async def report_logs(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
-        """The controller gets the report when this worker enters; until then its images have replicas that are gone."""
+        """The controller gets the report when this worker enters; until then its images still show this worker's lost
+        replicas as online."""
         self._report = report
         await self._link.report_logs(held)
         self._cache.apply(unserved_delta(self._cache.image, self._config.node_id, report.offline))

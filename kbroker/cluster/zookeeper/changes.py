@@ -1,7 +1,7 @@
 """A controller's changes of partitions: written to ZooKeeper first, then sent to brokers.
 
-A write that finds a state changed by others (a leader of an old Kafka, a person) is read again, and what is found there
-is what the controller goes on from.
+When a write finds that others (a leader of an old Kafka, a person) have changed a state, the controller reads the state
+again and goes on from what it finds.
 """
 
 from __future__ import annotations
@@ -151,14 +151,14 @@ class StateChanges:
         return {name: InvalidUpdateVersionError() for name in lost}
 
     def has_sense(self, name: TopicPartition) -> bool:
-        """Whether the state of a partition is none that cannot be decoded: such a one is tried again later."""
+        """Whether the state of a partition could be decoded; one that could not is tried again later."""
         return paths.state(name.topic, name.partition) not in self.reader.nonsense
 
     async def mend(self, names: Iterable[TopicPartition]) -> None:
         """Write states over those that cannot be decoded: what is known, or else none has a leader, for an unclean
         election to follow.
 
-        Each change of a state was one version of its znode, so no leader epoch is above that."""
+        Each change of a state raised its znode's version by one, so no leader epoch is above that version."""
         mended: dict[TopicPartition, PartitionImage] = {}
         for name in [each for each in names if not self.has_sense(each)]:
             path, each = paths.state(name.topic, name.partition), self.context.partition(name)

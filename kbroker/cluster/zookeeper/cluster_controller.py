@@ -226,7 +226,7 @@ class ClusterController(Controller):
         return outcome.results
 
     async def _write_quota(self, entity: QuotaEntity, values: Mapping[str, float]) -> None:
-        """Beside what else the znode has, such as SCRAM credentials."""
+        """The znode's other content, such as SCRAM credentials, is kept."""
         path = entity_path(entity)
         others = {
             name: text

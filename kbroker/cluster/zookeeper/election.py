@@ -1,12 +1,12 @@
 """Which broker is the controller: /controller, an ephemeral znode, and /controller_epoch, which only grows.
 
-The winner makes the one and raises the other in one transaction; every later write of a controller carries a check of
-/controller_epoch's version (`Fence`), so that what a deposed controller still writes fails.
+The winner creates /controller and raises /controller_epoch in one transaction.  Every later write of a controller
+checks the version of /controller_epoch (`Fence`), so that the writes of a deposed controller fail.
 
     states      FOLLOWING → ELECTED → FOLLOWING …
 
-While the connection is away this broker is not the controller.  If the session outlives that and /controller is still
-this broker's, it goes on in the same epoch, from what it then reads.
+While the connection is away this broker is not the controller.  If the session survives and /controller is still this
+broker's, it is the controller again in the same epoch, and reads the cluster anew.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Election:
         """/controller is this session's: lead in the epoch of that election, or give it up."""
         stored = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
         if self._fence is None and decode_epoch(stored.data) == self._attempted:
-            # The answer to the transaction was lost, and with it what it had written.
+            # The answer to the transaction was lost, and with it the version that it gave /controller_epoch.
             self._fence = Fence(decode_epoch(stored.data), stored.stat.version)
         if self._fence is None or self._fence.version != stored.stat.version:
             self._fence = None

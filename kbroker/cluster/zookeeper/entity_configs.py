@@ -140,8 +140,9 @@ class EntityConfigs:
         return self._topics
 
     def _is_known(self, name: str, topic_id: bytes = ZERO_UUID) -> bool:
-        """Whether what was read is what is set.  Of a topic that this broker does not know, it may be what was
-        set on one that had its name before: no notification tells of the settings that a topic is made with."""
+        """Whether the settings read are those in force.  Settings read for a topic that is not in this broker's
+        metadata may be those of an earlier topic of that name: no notification tells of the settings that a topic is
+        created with."""
         if name not in self._topics or self._cache is None:
             return name in self._topics
         announced = self._cache.topic(name)

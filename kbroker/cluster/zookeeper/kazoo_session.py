@@ -2,7 +2,8 @@
 
 kazoo makes a new session by itself when one has expired; it does not make ephemeral nodes again, and forgets watches at
 every disconnection.  A call while there is no connection fails at once, where kazoo would let it wait.  kazoo gives up
-where SASL fails, which a server that dies meanwhile looks like: a session that was there is begun anew.
+when SASL fails, and it takes a server that dies during SASL for such a failure: a session that had been established is
+then begun anew.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ _ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
     # The session is over; another one follows.
     (AuthFailedError, SessionExpiredError),
     (InvalidACLError, AuthenticationError),
-    # What a server does not know it answers so, and ends the connection.
+    # A server's answer to a request that it does not know; it then ends the connection.
     (UnimplementedError, ConnectionLossError),
 )
 _STATES = {
@@ -326,7 +327,8 @@ class KazooSession:
             try:
                 read = await self._call(self._read_many, paths)
             except ConnectionLossError:
-                # Another server of the ensemble may be older than the one asked first, and have ended it.
+                # This server may be older than the one that was asked for MultiRead at first, and have closed the
+                # connection for it.
                 self._losses += 1
                 raise
             self._losses = 0
@@ -411,7 +413,8 @@ def _begin(client: KazooClient, seconds: float) -> bool:
         raise KazooTimeoutError
     while True:
         try:
-            # What is asked gets the time of an answer also at the end: this process may have been held up until then.
+            # Even behind the deadline a request gets ANSWER_SECONDS: this process itself may have been held up until
+            # then.
             client.exists_async("/").get(timeout=max(ANSWER_SECONDS, deadline - time.monotonic()))
             return True
         except (ConnectionLoss, KazooSessionExpired):
@@ -431,7 +434,8 @@ def _unknown_hosts(servers: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def _begin_and_ask(client: KazooClient, seconds: float) -> bool:
-    """Whether the server knows MultiRead.  Asked while nothing else is under way, which it would end."""
+    """Whether the server knows MultiRead.  Called while nothing else is under way, as a server that does not know it
+    closes the connection."""
     _begin(client, seconds)
     try:
         _send(client, MultiRead([client.chroot or "/"])).get(timeout=seconds)

@@ -1,7 +1,7 @@
 """This broker's membership in a ZooKeeper cluster: session, registration, elections and settings, from start to stop.
 
-A broker that loses its session registers again by itself, with a new epoch; one that finds its id taken by another
-broker by then stops.
+A broker that loses its session registers again by itself, with a new epoch; if another broker has taken its id
+meanwhile, it stops.
 """
 
 from __future__ import annotations

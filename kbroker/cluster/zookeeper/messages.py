@@ -1,7 +1,8 @@
 """The requests of a ZooKeeper controller to brokers, built from its context: pure.
 
-LeaderAndIsr goes to replicas and says what to lead and follow, UpdateMetadata to all and says it to clients,
-StopReplica to replicas that go.  Which versions depends on `inter.broker.protocol.version` alone.
+LeaderAndIsr goes to the replicas' brokers and says which partitions they lead and follow.  UpdateMetadata goes to all
+brokers, with what they answer to clients.  StopReplica goes to the brokers of replicas that are stopped.  Which
+versions depends on `inter.broker.protocol.version` alone.
 """
 
 from __future__ import annotations

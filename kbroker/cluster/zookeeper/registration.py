@@ -181,7 +181,7 @@ class BrokerRegistration:
     async def _wait_until_free(self, path: str, deadline: float) -> None:
         """Wait for an earlier session's registration to go; delete it where that session was this process's own.
 
-        It is looked at once more when the time is over: the process may have been held up for all of it."""
+        Reads once more when the time is over: the process may have been held up for all of it."""
         is_over = False
         while (stat := await self._zookeeper.exists(path, self._look_again.set)) is not None:
             if stat.owner in self._own_sessions:
@@ -240,7 +240,7 @@ class BrokerRegistration:
             return
         self.epoch = NO_EPOCH
         self._move(RegistrationState.AWAY)
-        # What this session has registered `_create` takes away.
+        # `_create` removes this session's earlier registration.
         self._renewal = self._loop.create_task(self._renew())
 
     def end(self) -> None:

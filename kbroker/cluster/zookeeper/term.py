@@ -212,7 +212,8 @@ class Term:
         kept = [name for name in everything if name.topic not in self.context.deleting and name not in unsettled]
         # All at once: a broker that has just come would show clients a cluster without topics in between.
         self.changes.send_metadata(everything)
-        # Replicas hear once of what is about to change, such as all that a controller which died had a replica of.
+        # States that are about to change are sent once, after the change; such are those of all partitions with a
+        # replica on the controller that died.
         self.changes.send_states(kept)
         self.context.deleting.clear()
         await self._commit(unsettled)
@@ -253,8 +254,8 @@ class Term:
             self.context.drop_broker(node_id)
             self._services.channels.close(node_id)
         if any(node_id in found for node_id in gone):
-            # It went and came back between two looks.  It may lack what its disk had not got yet, so it loses its
-            # leaders and its places in ISRs like one that stays away.
+            # It went and came back between two looks.  It may have lost records that were not on its disk yet, so it
+            # loses its leaderships and its places in ISRs, as a broker that stays away does.
             await self.settle()
         for node_id, (registration, epoch) in found.items():
             old = self.context.registrations.get(node_id)

@@ -1,6 +1,7 @@
 """Topics on their way out: first for clients, then from the disks of all replicas, then from ZooKeeper.
 
-A replica whose broker is away is waited for: its topic's znodes stay until the broker is back and has deleted it.
+The deletion waits for replicas whose broker is away: the topic's znodes stay until the broker is back and has deleted
+its replica.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """How a ZooKeeper controller changes the states of partitions: pure functions over an image, Kafka's rules.
 
-They stand on the same decisions as those of the local controller (`cluster.partitions`, `cluster.reassignments`).  What
-differs: followers take a state only with a larger leader epoch, so each change but a leader's own ISR begins one; and
-there are no eligible leader replicas, the last of an ISR stay in it.
+They stand on the same decisions as those of the local controller (`cluster.partitions`, `cluster.reassignments`).
+There are two differences.  Followers take a state only with a larger leader epoch, so each change begins a new epoch,
+except an ISR that the leader itself proposed.  And there are no eligible leader replicas: the last members of an ISR
+stay in it.
 
     NEW (no state)   → ONLINE     a replica is alive: it leads, and the living ones are in the ISR
     ONLINE           → OFFLINE    no member of the ISR is alive, and no other replica may lead: leader -1
@@ -46,8 +47,8 @@ def born(partition: PartitionImage, context: PartitionContext) -> PartitionImage
 def settled(partition: PartitionImage, context: PartitionContext, leaving: Collection[int] = ()) -> PartitionImage:
     """A partition after brokers came, went or lost a directory; the same object where nothing has to change.
 
-    `leaving` shut down in order, and are not among those of `context` that are alive.  What only they can lead they
-    lead on.
+    `leaving` shut down in order, and are not among those of `context` that are alive.  They go on leading the
+    partitions that no other replica can lead.
     """
     if lacks_state(partition):
         return born(partition, context)

@@ -134,7 +134,8 @@ class FencedWriter:
     ) -> dict[TopicPartition, int | ZooKeeperError]:
         """States as (partition, whether it is recovering, whether it is new): versions, or why one was not written.
 
-        A state is written only over the version that the change was decided on, `partition_epoch` - 1.
+        A state is written only if its znode still has the version that the change was decided on (`partition_epoch`
+        less one).
         """
 
         operations: list[Operation] = []
@@ -147,7 +148,7 @@ class FencedWriter:
         results = await self.write_each(operations)
         found: dict[TopicPartition, int | ZooKeeperError] = {}
         for name, result in zip(states, results, strict=True):
-            # A new znode has version 0, and its creation no state to tell it.
+            # The answer to a creation has no znode state; the version of a new znode is 0.
             found[name] = result if isinstance(result, ZooKeeperError) else 0 if result is None else result.version
         return found
 

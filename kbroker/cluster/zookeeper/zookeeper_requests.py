@@ -1,5 +1,6 @@
-"""What brokers and tools leave in ZooKeeper for the controller: a lost log directory, ISRs that leaders of old Kafkas
-have written, reassignments and elections that old tools wish for.  Each znode goes when it is dealt with.
+"""The znodes that brokers and tools leave in ZooKeeper for the controller: notifications of a lost log directory and of
+ISRs written by leaders of old Kafka releases, and the reassignments and elections that old tools request.  Each znode
+goes when it is dealt with.
 """
 
 from __future__ import annotations

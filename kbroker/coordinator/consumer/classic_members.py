@@ -1,9 +1,10 @@
 """Members of a consumer group that speak the classic protocol, while a group migrates (KIP-848).
 
-Their generation is their epoch.  They learn by their heartbeats (REBALANCE_IN_PROGRESS) that there is something to do:
-a new target, partitions to give up, or such that have become free.  They join again, saying what they own, which is one
-step of their reconciliation; SyncGroup gives them what they have then.  None waits for others, and none is leader.
-A member that does not join, or sync, within the rebalance timeout is removed.
+Their generation is their epoch.  The answer to a heartbeat (REBALANCE_IN_PROGRESS) notifies a member of a new target,
+of partitions to give up, or of partitions that have become free.  The member then joins again with the partitions that
+it owns, which is one step of its reconciliation, and SyncGroup gives it the partitions that it has after that step.  No
+member waits for the others, and none is the leader.  A member that does not join, or sync, within the rebalance timeout
+is removed.
 """
 
 from __future__ import annotations

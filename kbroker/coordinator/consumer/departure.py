@@ -1,4 +1,5 @@
-"""Members that go: by their own wish, an administrator's, or because they were silent for too long."""
+"""Members that leave the group: by their own request, by an administrator's, or because their session or rebalance
+timeout has passed."""
 
 from __future__ import annotations
 

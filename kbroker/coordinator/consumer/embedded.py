@@ -1,4 +1,5 @@
-"""What members that speak the classic protocol put into its bytes, where a consumer group has to read and write it.
+"""The subscriptions and assignments that the classic protocol carries as opaque bytes, read and written here for the
+classic members of a consumer group.
 
 A 2-byte version, then ConsumerProtocolSubscription or ConsumerProtocolAssignment.  A version later than 3 is read as 3;
 some clients claim a version without sending its fields (kafka-go), which are read as far as version 0 goes.

@@ -1,8 +1,8 @@
 """Who may commit and fetch the offsets of a consumer group (`modern.fencing`).
 
-Late commits count for partitions that the member has had long enough; for others they might be the word of an earlier
-owner.  Members that speak the classic protocol have their epoch as generation, and get ILLEGAL_GENERATION where the
-others get STALE_MEMBER_EPOCH.
+A commit in an earlier epoch is accepted for partitions that the member has owned since that epoch; for any other
+partition it could be the commit of an earlier owner.  Members that speak the classic protocol have their epoch as
+generation, and get ILLEGAL_GENERATION where the others get STALE_MEMBER_EPOCH.
 """
 
 from __future__ import annotations

@@ -128,7 +128,8 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
         *,
         is_transactional: bool = False,
     ) -> CommitCheck | None:
-        """A member commits in its epoch, or what it has had since the epoch that it says (see `fencing`)."""
+        """A member commits in its own epoch, or in an earlier one for partitions that it has owned since then (see
+        `fencing`)."""
         return fencing.check_commit(
             self.members, member_id, instance_id, epoch, api_version, is_transactional=is_transactional
         )

@@ -1,11 +1,11 @@
 """A live group goes from the classic to the consumer protocol, and back (KIP-848).
 
-Upgrade: the first member of the consumer protocol joins a classic group.  The generation becomes the group's epoch,
-each member's assignment its target and what it owns; the classic members stay, and are served by their heartbeats and
-joins (`classic_members`), so they go on reading.
+Upgrade: the first member of the consumer protocol joins a classic group.  The generation becomes the group's epoch;
+each member's assignment becomes both its target and its owned partitions.  The classic members stay in the group and go
+on reading: their heartbeats and joins are served by `classic_members`.
 
-Downgrade: the last member of the consumer protocol goes.  The epoch becomes the generation, the targets the
-assignments; then the group rebalances, so that what the one that went had is handed out.
+Downgrade: the last member of the consumer protocol goes.  The epoch becomes the generation, and the targets become the
+assignments.  The group then rebalances, which hands out the partitions of the member that left.
 
 `group.consumer.migration.policy` says which of them may happen.
 """
@@ -127,8 +127,8 @@ def _upgraded(group: Group, member: Member, context: HeartbeatContext) -> Consum
 def may_downgrade(
     group: ConsumerGroup, leaving: Collection[ConsumerMember], context: HeartbeatContext, *, replaced: bool = False
 ) -> bool:
-    """Whether only classic members are left without `leaving`; with `replaced`, one that is classic takes the place of
-    a leaving one."""
+    """Whether only classic members are left once the members `leaving` have left; with `replaced`, a classic member
+    takes the place of one of them."""
     left = len(group.members) - len(leaving)
     classic = group.classic_count - sum(member.classic is not None for member in leaving)
     remaining = left + replaced

@@ -38,8 +38,8 @@ def write_member(group: ConsumerGroup, before: ConsumerMember, after: ConsumerMe
 def change_regex(
     group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember, context: HeartbeatContext, draft: Draft
 ) -> RegexChange:
-    """Drop a regular expression that no member uses any more, and ask for those of the group to be resolved when it is
-    time: there is an unknown one, topics were created, or the last time is long ago."""
+    """Drop a regular expression that no member uses any more.  Request that the group's expressions be resolved when
+    one of them is new, when topics were created, or when they were last resolved too long ago."""
     old, new = before.topic_regex or "", after.topic_regex or ""
     change = RegexChange.NONE
     is_new = False

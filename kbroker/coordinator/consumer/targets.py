@@ -1,9 +1,9 @@
-"""The target assignment of a group: when it is due, what the assignor is given, and the records of what it says.
+"""The target assignment of a group: when it is due, the assignor's input, and the records of the assignor's result.
 
-A target is made for the group's epoch at most once per `consumer.assignment.interval.ms`, so that a thousand members
-that join at the same time do not have it made a thousand times; until then members go by the last one.  The assignor
-runs at once in a small group, where the member that asks gets its partitions with this answer, and on a thread in a
-large one.
+A target is computed for the group's epoch at most once per `consumer.assignment.interval.ms`; until then members keep
+to the last one.  So a thousand members that join at the same time do not have it computed a thousand times.  The
+assignor runs at once in a small group, where the member that asks gets its partitions with this answer, and on a thread
+in a large one.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def computed_records(
 ) -> list[KeyValue]:
     """The records of a target that was computed while the group went on.
 
-    Members that have left since are left out, and what they would have had waits for the next target; the place of a
-    static member goes to the one that has replaced it.
+    Members that have left since are left out; their partitions stay unassigned until the next target.  A static
+    member's part goes to the member that has replaced it.
     """
     if group.assignment_epoch >= work.epoch:
         return []

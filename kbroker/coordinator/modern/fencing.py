@@ -1,7 +1,7 @@
 """Who may commit and fetch the offsets of a group of a newer kind: members in the epoch that they should have.
 
-A commit that comes late, in an epoch before the member's own, may still count for what the member has had since that
-epoch or longer: the kind looks at each partition then.
+A late commit, in an epoch before the member's own, is still accepted for partitions that the member has owned since
+that epoch or longer; the kind of group then checks each partition.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def late_member(
     stale: Stale[M],
     speaks_classic: Callable[[M], bool] = lambda _: False,
 ) -> M | None:
-    """The member that commits in an epoch before its own, whose partitions are to be looked at; None for a commit that
-    is in order.  KafkaError for one that is not."""
+    """The member that commits in an epoch before its own; its partitions have then to be checked one by one.  None for
+    a commit in the member's epoch; KafkaError for one that is refused."""
     if epoch < 0 and not members:
         return None
     if is_transactional and epoch == NO_EPOCH and not member_id and instance_id is None:
@@ -61,7 +61,8 @@ def late_member(
 
 
 def check_since(member: M, epoch: int, since: int | None, noun: str, name: str, stale: Stale[M]) -> None:
-    """KafkaError unless a member that commits late has had a thing since that epoch, or longer; None: it is not its."""
+    """KafkaError unless a member that commits late has owned a thing (such as a partition) since that epoch or longer.
+    `since`: the epoch in which it got the thing, None where it does not own it."""
     if since is None:
         raise stale(member, f"{noun} {name} is not assigned or pending revocation for member.")
     if epoch < since:

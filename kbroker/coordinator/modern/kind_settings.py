@@ -1,5 +1,5 @@
-"""The settings of the groups of one kind: the broker's, in front of them a group's own (KIP-848, `kafka-configs
---entity-type groups`), from the metadata of the moment."""
+"""The settings of the groups of one kind.  A group's own settings (KIP-848, `kafka-configs --entity-type groups`) come
+before the broker's; both are read from the current metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The hash by which a group of the newer kinds sees that the topics it subscribes to have changed (KIP-1101).
+"""The hash of a group's topics, by which a group of the newer kinds detects that a topic that it subscribes to has
+changed (KIP-1101).
 
 XXH3 of 64 bits over what Kafka feeds to it, numbers in little endian:
 

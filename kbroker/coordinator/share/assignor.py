@@ -21,7 +21,8 @@ def assign(
 ) -> dict[str, Assignment]:
     """Partitions by member.  `partitions` may lack topics that do not exist; `current` those of before.
 
-    Members may first get more than they keep the next time; so it goes on until nothing moves, seldom twice."""
+    A member may get more partitions than it keeps in the next round.  The round is therefore repeated until nothing
+    moves, seldom more than once."""
     given: dict[str, Assignment] = {}
     for _ in range(MOST_PASSES):
         given = _pass(subscriptions, partitions, current)
@@ -85,7 +86,8 @@ class _Assigning:
                 self._give(each, min(ranked)[1])
 
     def give_to_idle(self) -> None:
-        """Who has nothing shares a partition with the fewest members, before others one that it had."""
+        """A member without partitions shares a partition that has the fewest members, preferably one that it had
+        before."""
         for member in self._members:
             if self.given[member]:
                 continue

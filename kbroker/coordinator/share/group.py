@@ -3,9 +3,9 @@
     Empty     no members
     Stable    members; share groups do not rebalance in steps, a member takes its target at its next heartbeat
 
-Epochs: the group's grows with every change of members, subscriptions or topics; the target assignment carries the epoch
-that it was worked out for, and a member the one that it has taken.  Partitions are assigned when their state has been
-initialized at the share coordinator.
+Epochs: the group's epoch grows with every change of members, subscriptions or topics.  The target assignment has the
+epoch that it was computed for, and a member has the epoch of the target that it has taken.  Partitions are assigned
+when their state has been initialized at the share coordinator.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
     """See the module; a `GroupKind`.  Records change it (`replay`), `ShareGroups` what no record has.
 
     In no record: `deadlines`, when each member's session ends, in seconds; `changes`, how many records were applied;
-    `settled`, the changes and the version of the metadata with which nothing was left to do."""
+    `settled`, the values of `changes` and of the metadata's version at which nothing was left to do."""
 
     __slots__ = ("changes", "deadlines", "settled", "state_partitions")
 

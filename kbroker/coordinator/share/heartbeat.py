@@ -77,9 +77,9 @@ def heartbeat(
 ) -> tuple[HeartbeatAnswer, list[KeyValue]]:
     """A member joins or says that it is alive.
 
-    Targets that give somebody something stay for `assignment_interval_ms`; until then new members have none.
-    `is_under_way`: whether somebody makes the state of a partition now; a note in the group that it is about to be made
-    may be all that is left of that.
+    A target assignment with at least one partition is kept for `assignment_interval_ms`; until then new members have no
+    target.  `is_under_way`: whether the state of a partition is being initialized now; the group's note that it is
+    about to be may be left from an attempt that has ended.
     """
     before = _member_of(group, request, max_size)
     after = replace(
@@ -137,7 +137,8 @@ def _target_records(
 
 
 def sign_of_life(group: ShareGroup, request: HeartbeatRequest) -> HeartbeatAnswer | None:
-    """The answer where there is nothing to decide, of a group that is settled; None where there may be."""
+    """The answer to a heartbeat that changes nothing, in a group that is settled; None where it may change
+    something."""
     member = group.members.get(request.member_id)
     if (
         member is None

@@ -42,7 +42,7 @@ DeleteBefore = Callable[[int, int], object]
 
 
 def coordinator_key(key: SharePartitionKey) -> str:
-    """The text whose hash says which partition has the state, and which clients ask for in FindCoordinator."""
+    """The key that clients send in FindCoordinator; its hash gives the partition that has the state."""
     topic_id = base64.urlsafe_b64encode(key.topic_id).decode().rstrip("=")
     return f"{key.group_id}:{topic_id}:{key.partition}"
 
@@ -199,7 +199,8 @@ class ShareCoordinator:
         return self.runtime.partition_of(coordinator_key(key))
 
     def _of_a_topic(self, key: SharePartitionKey, plan: Plan[T]) -> Plan[T]:
-        """The plan, where the partition is there: asked last, as in Kafka, so that a state that is missing is first."""
+        """The plan, if the topic's partition exists.  This is checked last, as in Kafka, so that the error of a missing
+        state comes first."""
         self.check_topic(key)
         return plan
 

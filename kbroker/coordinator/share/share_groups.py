@@ -1,10 +1,10 @@
 """The share groups that this broker coordinates: members, assignments, and the start of their share-partitions' state.
 
-Before a partition is assigned, its state is initialized at the share coordinator: the group notes that it is about to,
-has it done, notes that it is done, and only then is the partition assigned.  A member's first heartbeat waits for that,
-so that it has its partitions at once.  States are deleted in the same steps.  What was noted and is not under way
-(`under_way`), as after a crash in between, is done again: at a member's next heartbeat, or, what is to be deleted, by
-`sweep`.
+Before a partition is assigned, its state is initialized at the share coordinator: the group writes a note that it is
+about to, asks the share coordinator, writes a note that it is done, and only then assigns the partition.  A member's
+first heartbeat waits for all of this, so that it gets its partitions at once.  States are deleted in the same steps.  A
+step that was noted but is not under way (`under_way`), as after a crash in between, is begun again: an initialization
+at a member's next heartbeat, a deletion by `sweep`.
 
 Sessions: `sweep` looks now and then for members whose time is up; after a load every session begins anew.
 """
@@ -211,11 +211,12 @@ class ShareGroups:
         return None if known is None else self.empty(group_id)
 
     async def alter_offset(self, group_id: str, topic_id: bytes, name: str, partition: int, start_offset: int) -> None:
-        """Begin a partition of a group without members, which is made where there is none, anew, at an offset."""
+        """Initialize the state of a partition anew, at an offset, in a group without members; the group is created
+        where there is none."""
         group = self.check_alterable(group_id)
         await self._controller.ensure_internal_topic(SHARE_GROUP_STATE_TOPIC)
         if group is not None and topic_id in group.state_partitions.deleting:
-            # Else what goes on with the deletion would take the new state along.
+            # Otherwise the deletion, when it is continued, would delete the new state as well.
             await self._delete_states(group_id, {topic_id: self._deleting(group.state_partitions)[topic_id]})
         state_epoch = 1 if group is None else group.epoch + 1
         key = SharePartitionKey(group_id, topic_id, partition)
@@ -312,8 +313,8 @@ class ShareGroups:
             task.add_done_callback(_log_failure)
 
     def _deleting(self, known: StatePartitions) -> dict[bytes, TopicState]:
-        """The topics whose state is to be deleted.  The note does not say which partitions those are: all of the topic,
-        or none where it is gone."""
+        """The topics whose state is to be deleted.  The note does not name the partitions: they are all of the topic's,
+        or none where the topic is gone."""
         deleting: dict[bytes, TopicState] = {}
         for topic_id, name in known.deleting.items():
             topic = self._cache.topic_by_id(topic_id)

@@ -2,11 +2,11 @@
 
 Operations are pure: they look at the state and give the records to write, or raise.  Every change is an update until
 `snapshot.update.records.per.snapshot` of them have gathered, then a snapshot, from which a load begins.  A request with
-an older leader epoch or state epoch than is known comes from a leader that has been replaced, or from before the group
-or its offsets were made anew: it is fenced.
+an older leader epoch than the known one comes from a leader that has been replaced; one with an older state epoch is
+from before the group, or its offsets, were made anew.  Both are fenced.
 
-Pruning: nothing before the oldest of the newest snapshots is needed (`needed_from`).  Of states that were loaded it is
-not known where their snapshot is; `cold` names those that have had none for long, this kind included.
+Pruning: each state has a newest snapshot; records before the oldest of these are not needed (`needed_from`).  The
+offset of a loaded state's snapshot is not known.  `cold` gives these states, and those without a new snapshot for long.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class ShareStateShard:
             state_epoch=state_epoch,
             leader_epoch=0 if known is None else known.leader_epoch,
             start_offset=start_offset,
-            # From an offset that is named, nothing is done yet; from one that a leader picks, that is not known.
+            # From a given start offset no delivery is complete yet; from one that the leader is to pick, the count is
+            # not known.
             delivery_complete_count=UNKNOWN_COUNT if start_offset < 0 else 0,
             batches=(),
             snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,

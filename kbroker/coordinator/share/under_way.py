@@ -1,8 +1,9 @@
-"""Second steps that are under way: what a group has noted that it is about to do, and a share coordinator is asked for.
+"""Second steps that are under way: a group has noted in its log what it is about to do, and the share coordinator is
+being asked to do it.
 
-A note in the log alone says nothing of who goes on with it: after a load, a lost connection or a failure nobody does.
-So this is kept in memory, where it ends with the step.  What is noted and not under way is begun again; what takes
-longer than `group.share.initialize.retry.interval.ms` counts as lost.
+A note in the log does not say whether its step is still running: after a load, a lost connection or a failure it is
+not.  So the running steps are kept in memory, where each ends with its step.  What is noted and not under way is begun
+again; what takes longer than `group.share.initialize.retry.interval.ms` counts as lost.
 """
 
 from __future__ import annotations

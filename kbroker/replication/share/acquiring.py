@@ -15,8 +15,9 @@ LEAST_SUSPICIOUS_COUNT = 2
 def acquire_suspects(
     in_flight: InFlight, demand: Demand, offsets: tuple[int, int], expires: float, count_limit: int
 ) -> list[Run]:
-    """Acquire the first available records, if they have failed again and again, in ever smaller portions, in
-    the end one by one, and nothing beside them: so a record that no member can process takes few others with it."""
+    """Acquire the first available records in ever smaller portions, in the end one by one, if they have been delivered
+    again and again without success.  Nothing else is acquired with them, so a record that no member can process makes
+    few others fail."""
     run = next((run for run in in_flight.overlapping(*offsets) if run.is_available), None)
     suspicious = max(LEAST_SUSPICIOUS_COUNT, (count_limit + 1) // 2)
     if run is None or run.delivery_count < suspicious:

@@ -1,7 +1,8 @@
 """The records of a share-partition that are under way, as runs of offsets with one state each.
 
-A run is split where an acknowledgement, a lock or an acquisition covers a part of it, and terminal neighbours become
-one again: however many records a batch has, it costs one object while they fare alike.
+A run is split where an acknowledgement, a lock or an acquisition covers a part of it, and neighbours in the same
+terminal state are merged again.  A batch costs one object, however many records it has, while all of them share one
+state.
 
 Invariants: runs are sorted by offset and disjoint; between two runs lie only offsets that the log does not have.
 """

@@ -8,8 +8,9 @@
     end_offset (SPEO)     the last offset that is under way; where nothing is, the next one to read
 
 A change that a client asks for is seen by others only after it is stored: until then its runs can be neither acquired
-nor acknowledged.  One write is under way at a time, and takes all changes that have come meanwhile, so the start
-offset that it stores counts no change that may still fail.  A lock that times out is released in any case, as in Kafka.
+nor acknowledged.  One write is under way at a time; the next one has all changes made meanwhile.  So the start offset
+that it stores does not rest on another change that may still fail.  A lock that times out is released in any case, as
+in Kafka.
 
 Offsets that were acquired and never acknowledged are in no stored batch: after a reload the holes between the batches
 are available again.  Everything belongs to the event loop.
@@ -466,7 +467,8 @@ _NOT_WRITTEN = frozenset(
 def client_error(error: KafkaError) -> KafkaError:
     """The client's error for one of the persister, as in Kafka.
 
-    What the coordinator's own write failed with is the coordinator's affair: the client asks again."""
+    An error of the coordinator's own write is not passed on: the client gets COORDINATOR_NOT_AVAILABLE, and tries
+    again."""
     if error.code in _NOT_WRITTEN or isinstance(error, NotCoordinatorError | CoordinatorLoadInProgressError):
         return CoordinatorNotAvailableError(error.message)
     if isinstance(error, FencedLeaderEpochError):

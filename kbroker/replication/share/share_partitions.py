@@ -1,8 +1,9 @@
 """The share-partitions of a broker: one for each group that reads a partition which this broker leads.
 
-Made when a member first reads, thrown away when the leader, the topic or the group's state becomes another one.
-Fetches that wait for records do so in the purgatory: they are looked at, once per turn of the loop, after an append,
-and when records of a share-partition that they name were released, locks timed out, or there is room again.
+A share-partition is made when a member first reads it, and dropped when the leader, the topic or the group's state is
+replaced by another one.  Fetches that wait for records do so in the purgatory: they are looked at, once per turn of the
+loop, after an append, and when records of a share-partition that they name were released, locks timed out, or there is
+room again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Several versions of what is known of offsets, made one (Kafka's PersisterStateBatchCombiner).
+"""Merges overlapping batches of states of offsets into one consistent list (Kafka's PersisterStateBatchCombiner).
 
-Where two batches overlap, the one with the higher delivery count holds, and of equal counts the one with the higher
-state: states of one delivery only go up, so what is newer wins whatever the order.  Neighbours that are equal become
-one batch, and nothing below the start offset is kept.
+Where two batches overlap, the one with the higher delivery count wins; at equal counts, the one with the higher state.
+Within one delivery states only go up, so the newer state wins, whatever the order of the batches.  Neighbours that are
+equal become one batch, and nothing below the start offset is kept.
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ def finish_log(prepared: PreparedLog) -> UnifiedLog:
 
 
 def _expect(prepared: PreparedLog) -> None:
-    """Tells what recovery will read at most: where in its first segment it begins is seen when it does."""
+    """Sets the most that recovery will read: where it begins in its first segment is known only when it does."""
     start = _recovery_start(prepared)
     sizes = [segment.size for segment in prepared.segments[1:] if segment.base_offset > start]
     sizes.append(prepared.segments[-1 - len(sizes)].size)
@@ -280,7 +280,7 @@ def _resolve_leftovers(directory: str, listing: _Listing, environment: LogEnviro
                 files.unlink(f"{directory}/{name}")
             else:
                 swaps.setdefault(base, []).append(name)
-    # After the others: `.cleaned` files are what marks those as unfinished, should a crash end this here.
+    # After the other files: should a crash come here, the `.cleaned` files still mark those as unfinished.
     for name in names:
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
             files.unlink(f"{directory}/{name}")
@@ -350,9 +350,9 @@ def _size_of(environment: LogEnvironment, path: str) -> int:
 
 
 def _remove_orphans(request: LoadRequest, listing: _Listing, environment: LogEnvironment, removed: set[int]) -> None:
-    """Index files whose log is gone mean nothing, but that it was there.
+    """Removes index files whose log file is gone; they only show that there was one.
 
-    It should be, unless what was `removed` has a leftover, or an interrupted recovery has dropped what was not durable.
+    The log file should be there, unless it was `removed`, or an interrupted recovery has dropped it as not durable.
     """
     directory = request.directory
     gone = sorted({base for base in listing.indexes.values() if base not in listing.logs})

@@ -1,13 +1,14 @@
-"""What a start makes again from the batches, because the listing of a directory shows it missing or it cannot be right.
+"""Rebuilds, at a start, files from the batches when the listing of the directory shows that they are missing or cannot
+be right.
 
     .index, .timeindex        of a segment that recovery does not read: made again from its headers
     .txnindex                 empty, torn, or with entries that no segment wrote: made again by replaying producers from
                               the newest snapshot below the segment
     leader-epoch-checkpoint   made again from the headers of all segments
 
-Nothing here costs a healthy log more than a look at names and sizes that the listing has anyway.  An index file that is
-there and lies is found by the look-ups (`segment_search`, `time_search`).  A missing `.txnindex` is a segment without
-aborted transactions: nothing else tells, in Kafka neither.
+Nothing here costs a healthy log more than a look at names and sizes that the listing has anyway.  An index file with
+wrong entries is detected by the look-ups (`segment_search`, `time_search`).  A missing `.txnindex` is taken for a
+segment without aborted transactions, as in Kafka: nothing else would show that it was lost.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def mend_segments(
 def mend_indexes(segment: LogSegment, files: FileSystem, index_bytes: int | None, time_bytes: int | None) -> None:
     """Makes offset and time index of a closed segment again where they are missing (None); else gives their sizes.
 
-    A segment without a byte whose indexes have entries was emptied: all of it is a hole.
+    An empty segment whose indexes have entries has lost all its batches: all of it is a hole.
     """
     if segment.size == 0:
         if index_bytes or time_bytes:

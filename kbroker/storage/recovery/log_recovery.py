@@ -1,16 +1,16 @@
 """Recovery after an unclean stop: reads what may not be durable, in one pass.
 
 Everything below the recovery point is durable with its index entries.  The scan begins at the last index entry below
-it, after checking that the entry is what it says; without one it begins at the segment's start.  Each batch is
-checked (header, CRC, ascending offsets); indexes, leader epochs, transaction index and producer state are built
-again on the way.  At the first bytes that are not a valid batch the segment ends: they are the torn tail of a write
-that was never flushed.  What follows the cut goes first, the last segment before the others, so that a second crash
-never leaves segments behind a gap that they do not belong to.
+it, after checking that the entry is what it says; without one it begins at the segment's start.  Each batch is checked
+(header, CRC, ascending offsets); indexes, leader epochs, transaction index and producer state are built again on the
+way.  At the first bytes that are not a valid batch the segment ends: they are the torn tail of a write that was never
+flushed.  Before the cut the segments behind it are dropped, the last one first, so that a second crash never leaves a
+segment behind a gap.
 
 Producer state starts from the newest snapshot at or below the scan's start and the batches in between; without one,
-from the batch that contains the log start offset, which DeleteRecords may leave inside a batch.  A snapshot is
-taken at each segment's end, as at a roll; with the segment's files it is what a recovery that is killed keeps
-(`recovery_saver`).
+from the batch that contains the log start offset, which DeleteRecords may leave inside a batch.  A snapshot is taken at
+each segment's end, as at a roll.  A recovery that is killed keeps these snapshots and the files of the segments that it
+has finished (`recovery_saver`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class LogRecovery:
     """One log's recovery.  In a compacted log gaps between offsets are nothing to warn of.
 
     Below `durable_offset`, the recovery point, there is no torn write: bytes there that are no batch are damage.  They
-    stay as they are, a hole, and so do the segments that follow.
+    are left in place as a hole, and the segments behind them are kept.
     """
 
     __slots__ = (
@@ -186,7 +186,8 @@ class LogRecovery:
         if following is None and not saves:
             return
         if following is not None and following.base_offset < end:
-            # That one is about to be dropped: a recovery that began with it would not see why.
+            # The following segment is about to be dropped; a later recovery that began at this snapshot would not see
+            # the reason.
             return
         state.map_end_offset = end if following is None else following.base_offset
         with suppressing_no_space():  # All of it is in memory; a recovery that is killed begins further back.
@@ -336,7 +337,8 @@ class LogRecovery:
         return next_offset, position, reason
 
     def _is_misplaced(self, segment: LogSegment, info: BatchInfo, next_offset: int) -> bool:
-        """Whether a batch with a far too large offset has a damaged one: what follows goes on from before it."""
+        """Whether a batch's far too large offset is damage: the batch behind it then has a smaller base offset, at or
+        above `next_offset`."""
         following = info.position + info.size_in_bytes
         header = self._environment.files.pread(segment.file().fd, OFFSET_BYTES, following)
         return len(header) == OFFSET_BYTES and next_offset <= int.from_bytes(header, signed=True) < info.base_offset

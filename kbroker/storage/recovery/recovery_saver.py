@@ -3,7 +3,7 @@
     segment recovered -> its files and what belongs to them fsynced -> recovery point moved -> checkpoint written
 
 fsyncs run on a thread of their own, in the order of the segments, while recovery goes on reading.  They begin when a
-recovery has lasted AFTER_SECONDS: what takes less is read again sooner than it is flushed.  A checkpoint is written
+recovery has lasted AFTER_SECONDS: reading a shorter one again takes less time than the fsyncs.  A checkpoint is written
 at most once in INTERVAL_SECONDS, and after the last fsync that waits.
 
 `close` comes when the logs of the directory are loaded: nothing is written after it, because from then on the
