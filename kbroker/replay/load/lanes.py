@@ -119,8 +119,8 @@ def run_lane(
 ) -> LaneResult:
     """Writes the records of `source(position)` from the position in the lane's state on; a new lane starts at `begin`.
 
-    `end`  the lane's position once the source has no more rows; None: behind its last row.  Raises LoadError, or the
-    error of a client.  An executor's.
+    `end`  the lane's position once the source has no more rows; None: behind its last row.
+    Raises LoadError, or the error of a client.  An executor's.
     """
     path = state_path(target.directory, topic, partition)
     busy = f"another run writes to {topic}-{partition} with the state {target.directory}: wait for it, or end it"
