@@ -43,7 +43,7 @@ class BrokerGatekeeper(Gatekeeper):
         return int(self._clock.monotonic() * 1000)
 
     def guard(self, reactor: Reactor, *, authenticates: bool) -> None:
-        """Stand in front of the answers of this reactor's connections, whenever there is something to ask.
+        """Guards this reactor's connections whenever there is a quota, an authorizer or authentication.
 
         `authenticates`: clients of one of the listeners have to prove who they are.
         """

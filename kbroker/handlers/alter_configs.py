@@ -5,7 +5,7 @@ not at all, and the others go on.  With `validate_only` nothing changes.
 
 - Incremental: SET, DELETE (back to the default), and for lists of topics and brokers APPEND and SUBTRACT.
 - AlterConfigs replaces all settings of the resource: those not named go back to their defaults.
-- The controller checks and stores them; a topic's rule its logs before the answer leaves.
+- The controller checks and stores settings; a topic's take effect in its logs before the answer.
 - Brokers: the empty name stands for all of them.  `kbroker.metadata.broker_settings` says what can be changed while
   kbroker runs.
 - Loggers: only by the incremental API, with SET and DELETE; `kbroker.handlers.loggers`.

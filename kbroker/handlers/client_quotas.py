@@ -27,7 +27,7 @@ async def handle_describe_client_quotas(
     """DescribeClientQuotas v0-v1."""
     response = wire.DescribeClientQuotasResponse
     pace = ctx.services.slices.pace()
-    # One by one, as far as they make sense: there are three kinds.
+    # Made lazily: `describe` stops at the first invalid one, and there are only three types.
     components = (Component(each.entity_type, each.match_type, each.match) for each in request.components)
     try:
         if not may_cluster(ctx, Operation.DESCRIBE_CONFIGS):

@@ -56,7 +56,8 @@ async def handle_describe_configs(ctx: RequestContext, request: wire.DescribeCon
     response = wire.DescribeConfigsResponse
     pace = ctx.services.slices.pace()
     results = []
-    # Topics share most settings: each becomes a struct once.  Entries are kept beside, so that no id is used twice.
+    # Topics share most settings: each entry is made a struct once, by its id().  The entry is kept with it, so that no
+    # other object gets its id().
     made: dict[int, tuple[ConfigEntry, Result]] = {}
     # Most topics have the same settings throughout: these share one list.
     shared: dict[tuple[int, frozenset[str]], tuple[Sequence[ConfigEntry], list[Result]]] = {}
@@ -89,7 +90,8 @@ async def handle_describe_configs(ctx: RequestContext, request: wire.DescribeCon
             if id(entry) not in made:
                 made[id(entry)] = entry, _struct(entry, ctx.api_version, request)
         result.configs = [made[id(entry)][1] for entry in entries]
-        # A tuple is one that is kept for as long as its settings are; it is kept beside, so that no id is used twice.
+        # A tuple is cached as long as its settings exist.  It is kept with the results, so that no other object gets
+        # its id().
         if isinstance(described, tuple):
             shared[id(described), keys] = described, result.configs
     return response(results=results)

@@ -213,7 +213,7 @@ async def _described(
         assignor_name=assignor,
         authorized_operations=operations,
     )
-    # All members of one moment; a member never changes, the group may while this rests.
+    # A snapshot of the members: a member never changes, but the group may during the awaits below.
     members = [(member, group.targets.get(member.member_id, {})) for member in group.members.values()]
     for member, target in members:
         await pace
@@ -225,7 +225,7 @@ def _member(
     member: ConsumerMember, target: Mapping[bytes, Iterable[int]], cache: MetadataCache
 ) -> wire.ConsumerGroupDescribeResponse.Member:
     response = wire.ConsumerGroupDescribeResponse
-    # What it has not given up yet is still its own.
+    # A member still owns the partitions that it has not given up yet.
     has: dict[bytes, list[int]] = {topic_id: list(epochs) for topic_id, epochs in member.assigned.items()}
     for topic_id, epochs in member.pending_revocation.items():
         has.setdefault(topic_id, []).extend(epochs)

@@ -1,10 +1,10 @@
 """DeleteRecords (API 21): v0-v2.
 
-Moves the start of partitions up to an offset; -1 stands for the high watermark.  What lies below is gone for every
-reader at once; segments that lie wholly below are deleted, the others when they do.
+Moves the start of partitions up to an offset; -1 stands for the high watermark.  Records below are at once gone for
+every reader.  Segments that lie wholly below are deleted, others once they lie wholly below a later start.
 
 - Past the high watermark, or negative but -1: OFFSET_OUT_OF_RANGE.  Below the start: nothing changes, no error.
-- A topic that is only compacted: POLICY_VIOLATION, for its last values per key are all there is.  Internal topics:
+- A topic that is only compacted: POLICY_VIOLATION, as that would delete the only value of a key.  Internal topics:
   INVALID_TOPIC_EXCEPTION.
 - A partition named twice in one request: the last offset counts.
 - The new starts are in the checkpoint, durably, when the answer leaves: a crash brings nothing back.  (Kafka writes
@@ -99,7 +99,8 @@ def _delete(services: Services, name: str, index: int, offset: int) -> int:
 async def _wait_for_replicas(
     services: Services, topics: list[wire.DeleteRecordsResponse.DeleteRecordsTopicResult], timeout_ms: int
 ) -> None:
-    """Until the in-sync replicas have deleted what this broker has; the others only say so at the end of the time."""
+    """Waits until the in-sync replicas have deleted the same records; replicas that have not are reported when the time
+    is up."""
     wait = CommitWait()
     for topic in topics:
         for row in topic.partitions:

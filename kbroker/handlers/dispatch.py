@@ -174,12 +174,12 @@ def _throttle_at(api_key: ApiKey, version: int) -> int:
 
 @cache
 def _limits_at(api_key: ApiKey, version: int) -> int:
-    """Where a Fetch has min_bytes and, behind it, max_bytes; see `Route`.  A ShareFetch has texts before them: its
-    handler asks the gate."""
+    """The position of a Fetch's min_bytes, with max_bytes behind it; see `Route`.  A ShareFetch has strings before
+    them, so its handler asks the gate."""
     if api_key is not ApiKey.FETCH:
         return -1
     names = [field.name for field in fields_of(request_schema(api_key), version)]
-    # Only fields of 4 bytes stand before it, and only in versions with max_bytes is that the next one.
+    # All fields before min_bytes have 4 bytes; max_bytes follows it in the versions that have it.
     return names.index("min_bytes") * 4 if "max_bytes" in names else -1
 
 

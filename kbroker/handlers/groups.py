@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
 
 _GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
-# From which version on what is there.  Of the last three no field tells: KIP-932, KIP-394 and KIP-1043.
+# First versions of fields and rules.  The last three show in no field: KIP-932, KIP-394 and KIP-1043.
 _KEYS_FROM = schema("FindCoordinatorRequest").first_version("coordinator_keys")
 _REBALANCE_TIMEOUT_FROM = schema("JoinGroupRequest").first_version("rebalance_timeout_ms")
 _SKIPPED_ASSIGNMENT_FROM = schema("JoinGroupResponse").first_version("skip_assignment")
@@ -67,7 +67,7 @@ _STATE_TOPICS = {
     _SHARE_KEY: SHARE_GROUP_STATE_TOPIC,
 }
 _NO_NODE = -1
-# Refusals that Kafka has no words for in FindCoordinator v4 on.
+# Errors that Kafka answers without a message from FindCoordinator v4 on.
 _UNEXPLAINED = frozenset(
     {
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -96,7 +96,7 @@ async def handle_find_coordinator(ctx: RequestContext, request: wire.FindCoordin
     found = await _coordinator(ctx, request.key_type, request.key)
     return response(
         error_code=found.error_code,
-        # Kafka has the code's name here where v4+ have an empty text.
+        # Kafka's answer has the name of the code here, NONE; in v4+ the message is empty.
         error_message=found.error_message if found.error_code else "NONE",
         node_id=found.node_id,
         host=found.host,

@@ -251,7 +251,7 @@ def _fill(
     found: TimestampOffset | None,
     asked: Asked,
 ) -> None:
-    # As in Kafka: only the log start needs no bound, what may not be fetched yet is answered as not found.
+    # As in Kafka: only the log start is not bounded; an offset that may not be fetched yet is answered as not found.
     needs_no_bound = asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
     if found is not None and (found.offset < asked.bound or needs_no_bound):
         answer.timestamp, answer.offset = found.timestamp, found.offset
@@ -264,7 +264,7 @@ def _fill(
 async def handle_offset_for_leader_epoch(ctx: RequestContext, request: wire.OffsetForLeaderEpochRequest) -> Struct:
     """Versions 0 to 4: where a leader epoch ends, so that a client can tell whether its log was truncated (KIP-320).
 
-    v1 on tells the epoch that was found; v2 on may name the epoch that the client believes current.  Brokers may ask
+    v1+ answers have the epoch that was found; v2+ requests may have the client's current leader epoch.  Brokers may ask
     about every topic.
     """
     pace = ctx.services.slices.pace()

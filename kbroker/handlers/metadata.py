@@ -2,19 +2,19 @@
 
 Brokers, and leaders and replicas of the topics that were asked for.
 
-- Which topics: v0 empty means all; v1+ null means all and empty none.  v10+ entries have ids, which may be asked for
-  from v12 on; one id in a request makes the names in it count for nothing, as in Kafka.
+- Which topics: v0 empty means all; v1+ null means all and empty none.  v10+ answers have topic ids; v12+ requests may
+  name topics by id.  If a request has any id, its names are ignored, as in Kafka.
 - Names that do not exist are created when the request (v4+; before, always) and `auto.create.topics.enable` allow it.
-  The answer is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, though the topic exists by then: the client asks again.  With
-  `kbroker.auto.create.answers.at.once` the topic is in the answer.  A name that cannot be created has the reason's own
-  code instead of that endless UNKNOWN_TOPIC_OR_PARTITION.
+  The answer is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, although the topic then exists: the client asks again.  With
+  `kbroker.auto.create.answers.at.once` the topic is in the answer.  A topic that cannot be created is answered with the
+  error of its creation, not forever with UNKNOWN_TOPIC_OR_PARTITION.
 - Order: unknown ids, topics that exist, then the rest.  Repeated names are answered once.
 - v1+: controller, rack, internal flag.  v2+: cluster id.  v5+: offline replicas.  v7+: leader epoch.  v8+: authorized
   operations when asked for (of the cluster: v8-v10).  v13+: an error code for the whole answer.
 - Topics that the client may not describe are left out of a list of all; asked for, they are
   TOPIC_AUTHORIZATION_FAILED, whether they exist or not.
-- A broker that has just joined a cluster answers once its controller has sent the state of the cluster, or after 10 s:
-  clients would take all topics for deleted.
+- A broker that has just joined a cluster answers once its controller has sent the state of the cluster, or after 10 s.
+  An earlier answer would have no topics, and clients would take them for deleted.
 - A request that names a topic neither by name nor, from v12, by id is answered with INVALID_REQUEST throughout.
 """
 

@@ -1,4 +1,4 @@
-"""Partitions as the client of one listener sees them: who of their brokers it can reach.
+"""Partitions as the client of one listener sees them, by the brokers that it can reach.
 
 Shared by Metadata and DescribeTopicPartitions.
 """

@@ -4,7 +4,7 @@ The controller moves replicas between brokers.  On a single node there is one as
 the one that it has, which changes nothing and is done at once.  kafka-reassign-partitions asks for it when it moves
 partitions between the log directories of a broker (AlterReplicaLogDirs), and lists reassignments before and after.
 
-- Replicas on brokers that do not exist, none, or one twice: INVALID_REPLICA_ASSIGNMENT, in Kafka's words.
+- Replicas on unknown brokers, duplicate replicas or an empty list: INVALID_REPLICA_ASSIGNMENT, with Kafka's messages.
 - Null replicas call a reassignment off: NO_REASSIGNMENT_IN_PROGRESS where there is none.
 - A topic or partition that does not exist: UNKNOWN_TOPIC_OR_PARTITION; when listing it is left out without a word.
 

@@ -1,7 +1,7 @@
 """Asks a transaction coordinator on another broker whether partitions are part of a transaction (AddPartitionsToTxn).
 
-Versions are negotiated.  A coordinator that has none with `verify_only` (below 4, Kafka before 3.5) is not asked: the
-batch goes unverified, as in Kafka.
+Versions are negotiated.  A coordinator that serves only versions below 4, without `verify_only` (Kafka before 3.5), is
+not asked: the batch is appended unverified, as in Kafka.
 """
 
 from __future__ import annotations

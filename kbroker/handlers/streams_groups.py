@@ -297,7 +297,7 @@ async def handle_streams_group_describe(
         except KafkaError as error:
             groups.append(described(group_id=group_id, error_code=error.code, error_message=error.message))
             continue
-        # All members of one moment; a member never changes, the group may while this rests.
+        # A snapshot of the members: a member never changes, but the group may during the awaits below.
         members = [(member, group.target_of(member.member_id)) for member in group.members.values()]
         line = described(
             group_id=group.group_id,

@@ -5,8 +5,9 @@ partitions (itself between 1 and `max.request.partition.size.limit`), and a curs
 
 - No names means all topics.  With names, the cursor must point at one of them, else every topic of the answer has
   INVALID_REQUEST; so has a negative partition in the cursor.
-- Topics that sort before the cursor are left out.  A cursor behind a topic's last partition gives it without any.
-- Unknown and illegal names have their errors and take no room of the page.
+- Topics that sort before the cursor are left out.  If the cursor is behind a topic's last partition, the topic has no
+  partitions in the answer.
+- Unknown and illegal names are answered with their errors and do not count towards the page's limit.
 - Topics that the client may not describe are left out of a list of all; named, they come last and are
   TOPIC_AUTHORIZATION_FAILED, whether they exist or not.
 - Authorized operations are always in; eligible leader replicas (KIP-966) are what the controller has stored.
@@ -123,7 +124,7 @@ def _unknown(ctx: RequestContext, name: str) -> Topic:
         error_code=code,
         name=name,
         is_internal=is_internal(name),
-        # As in Kafka: what has no name at all has no operations.
+        # As in Kafka: a topic without a name has no operations.
         topic_authorized_operations=topic_operations(ctx, name) if name else NOT_REQUESTED,
     )
 
@@ -135,7 +136,8 @@ def _topic(
     structs = []
     for partition in partitions:
         seen = view(partition, alive, NEWEST_METADATA_VERSION)
-        # The replica on a failed log directory leads again when that is repaired; Kafka gives no error for it here.
+        # A replica on a failed log directory leads again once the directory is repaired, so it is listed as eligible,
+        # and Kafka's answer has no error then.
         eligible = list(partition.elr) or ([] if seen.isr else list(partition.offline_replicas))
         last_known = list(partition.last_known_elr) or ([] if seen.isr else eligible)
         structs.append(

@@ -133,7 +133,7 @@ async def handle_add_partitions_to_txn(
         require_cluster(ctx, Operation.CLUSTER_ACTION)
     except KafkaError as error:
         return _AddResponse(error_code=error.code)
-    # What is not committed by the end is awaited, as a whole, by asking again: brokers do.
+    # The answer does not wait for the commit of all transactions: brokers retry those that are not committed yet.
     results = []
     pace = ctx.services.slices.pace()
     for each in request.transactions:

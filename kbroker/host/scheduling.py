@@ -2,11 +2,11 @@
 
 A thread that runs may keep its processor until its slice is over, some 3 ms by default, though another one has become
 ready: beside a compaction at full speed the loop's wake-ups can wait that long.  From Linux 6.12 on a thread may ask
-for shorter slices, and is then let in at once by one with longer ones.  It gets no more of the processor for it.
+for shorter slices; it then preempts a thread with longer ones at once.  Its share of the processor stays the same.
 Threads made afterwards have slices of the usual length; older kernels take the wish and do nothing.
 
-The threads of compaction give their processor away after each buffer (`_fast/clean/clean_files.pyx`), which costs them
-the rest of a slice where others want it: theirs are short too, so that they keep about half of their share.
+The threads of compaction yield their processor after each buffer (`_fast/clean/clean_files.pyx`), which costs them the
+rest of their slice if other threads are ready.  Their slices are short too, so they keep about half of their share.
 """
 
 from __future__ import annotations

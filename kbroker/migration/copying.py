@@ -1,8 +1,8 @@
 """Copies partitions of stopped log directories into new ones; the originals are only read.
 
-A file is copied by the kernel, which shares its blocks where the file system can (btrfs, XFS).  With `link` a `.log`
-file that neither side writes any more, one of a rolled segment below the recovery point, gets a second name instead:
-no bytes, on any file system; all other files are copied.
+A file is copied by the kernel, which shares its blocks where the file system can (btrfs, XFS).  With `link`, a `.log`
+file that neither side writes any more (of a rolled segment below the recovery point) is hard-linked instead, which
+copies no bytes on any file system.  All other files are copied.
 
     meta.properties, checkpoints    with the rows of the partitions that come along
     under-way                       named UNDER_WAY, there until the whole is durable and complete: a copy that was

@@ -1,7 +1,7 @@
 """The groups and transactional ids that state topics hold, by name, from the files of a stopped broker.
 
 Records that supersede each other are many; only the newest of each key is decoded.  Reading a partition ends at bytes
-that are no batch: the broker's recovery truncates the log there, too.
+that are no batch: the next start recovers the log and serves nothing behind them either.
 """
 
 from __future__ import annotations

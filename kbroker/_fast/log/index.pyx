@@ -344,7 +344,8 @@ cdef class AppendTail:
         return due
 
     def forget_batches(self) -> None:
-        """What was appended was no single batch: positions are found by the index until others have come."""
+        """Forgets the last batches after an append of more than one batch: positions come from the index until others
+        are added."""
         self.batches = 0
 
     def find(self, int64_t offset):

@@ -70,8 +70,9 @@ class CorruptSourceError(Exception):
 class SegmentCopy:
     """What there is of one segment.  `source` tells by its identity whether it is still the log's segment.
 
-    `copied`: bytes as the loop knows them; `written` and `verified`: bytes as the thread does.  `verifies` is False
-    once messages of the old formats were found, which have no header that could be checked here.
+    `copied`: bytes copied, owned by the loop; `written` and `verified`: bytes written and verified, owned by the
+    thread.  `verifies` is False once messages of the old formats were found, which have no header that could be checked
+    here.
     """
 
     __slots__ = (

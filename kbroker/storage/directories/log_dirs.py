@@ -262,9 +262,9 @@ class LogDir:
         self._files.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", data)
 
     def sync_file_system(self) -> bool:
-        """Makes all of the directory's file system durable; False where that would not tell of what failed before.
+        """Makes all of the directory's file system durable; False where the call would not report earlier write errors.
 
-        The descriptor of the lock sees every failure since the directory was opened.
+        The lock's descriptor reports every write error since the directory was opened.
         """
         return self._files.sync_file_system(self._lock_fd)
 

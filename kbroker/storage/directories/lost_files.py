@@ -55,7 +55,7 @@ def tell_unbound(files: FileSystem, directories: Iterable[LogDir]) -> None:
 
 
 class LostPartitions:
-    """Which partitions with records have no directory any more, of topics that are there."""
+    """Finds partitions with records of existing topics whose directories are gone."""
 
     __slots__ = ("_expected",)
 

@@ -1,9 +1,9 @@
 """Offset and time index files of a segment.
 
 `<base offset>.index` has 8-byte entries, `<base offset>.timeindex` 12-byte ones (layouts in `_fast/log/index`).
-Kafka's life of such a file is kept: while its segment is active it has its full size (`segment.index.bytes`, rounded
-down to whole entries; sparse, so it costs nothing), zero-filled behind the entries; when the segment becomes inactive
-it is trimmed to the entries.
+The files live as in Kafka.  While its segment is active, a file has its full size (`segment.index.bytes`, rounded down
+to whole entries; sparse, so it costs nothing), zero-filled behind the entries.  When the segment becomes inactive, the
+file is trimmed to its entries.
 
 New entries stay in memory until 512 of them are due, or the log is flushed, rolled, trimmed or closed; then one
 `pwrite` puts them into the file.  A crash loses them without harm: what lies above the recovery point is indexed

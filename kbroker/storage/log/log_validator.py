@@ -1,6 +1,6 @@
 """Validation of what a producer (or the broker itself) wants to append, and the offsets it gets.
 
-Two steps, so that the first may run away from the event loop when it is long (a large compressed batch):
+Two steps, so that the first may run on a thread when it takes long (a large compressed batch):
 
 1. `validate_and_analyze` judges the bytes by the topic's configuration and touches no partition state.  It brings them
    into the form that is stored: compressed as `compression.type` asks, with the timestamp type of the topic.
@@ -11,8 +11,8 @@ has the rules of the fast path; only a batch that breaks a rule is looked at rec
 which ones.
 
 Checks, order and texts are those of Kafka's ProduceRequest.validateRecords, UnifiedLog.analyzeAndValidateRecords and
-LogValidator.  Stricter than Kafka: offset deltas must count 0, 1, 2 … (Kafka stores an uncompressed batch that does not
-do so, and its readers then see offsets twice or never), and a compressed batch may not expand without bound.
+LogValidator.  Two rules are stricter than Kafka's.  Offset deltas must count 0, 1, 2 … (Kafka stores an uncompressed
+batch with others, and its consumers then see offsets twice or never).  A compressed batch may not expand without bound.
 """
 
 from __future__ import annotations

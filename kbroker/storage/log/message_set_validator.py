@@ -78,8 +78,8 @@ FIRST_PRODUCE_VERSION_OF_BATCHES = 3
 APPEND_TIME_FLAG = 0x08
 OFFSET = struct.Struct(">q")
 CRC = struct.Struct(">I")
-# What a compressed set may hold that the event loop converts, which takes a few milliseconds at most.  Counted as
-# `records.compression` counts, a member of gzip being 64 KiB more.
+# The most bytes, unpacked, of a compressed set that the event loop converts, which takes a few milliseconds at most.
+# Counted as `records.compression` counts, a member of gzip being 64 KiB more.
 LOOP_LIMIT_BYTES = 131072
 Buffer = memoryview | bytearray
 
@@ -266,7 +266,7 @@ def _of_wrapper(request: _Request, whole: memoryview, info: BatchInfo) -> Analyz
     target = request.codec_for(codec)
     if config.message_magic == MAGIC_V2:
         return _batch(request, inner, found, codec, target)
-    # What begins elsewhere than at 0 came from a client that numbers wrongly, and is numbered anew.
+    # Inner messages whose offsets do not begin at 0 came from a client that numbers wrongly: they are numbered anew.
     in_place = info.last_offset == found.last_offset or not info.last_offset
     if info.magic == config.message_magic == 1 and target == codec and found.in_order and in_place:
         _stamp_wrapper(whole, info, request.append_time, found.max_timestamp)

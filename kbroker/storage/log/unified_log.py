@@ -3,8 +3,8 @@
     log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
 
 - `log_start_offset` moves up by retention and DeleteRecords, never past the high watermark;
-- `last_stable_offset` is the first unstable offset (an open transaction's first) where it lies below the high
-  watermark, else that;
+- `last_stable_offset` is the first unstable offset (an open transaction's first) if it lies below the high watermark,
+  else the high watermark;
 - `high_watermark` is moved up by the partition alone (`replication.partition`), and falls only with a truncation;
 - `log_end_offset` is moved by appends and truncation alone.
 
