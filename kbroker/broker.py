@@ -1,7 +1,7 @@
 """The one place that builds, starts and stops the parts of a broker.
 
 Start: lock the log directories, join the cluster, load the logs, lead the partitions, load the groups' coordinator,
-listen.  A part that is not ready yet answers with a retriable error; the listeners open last of all that clients see.
+listen.  A part that is not ready yet answers with a retriable error.  Of all that clients see, the listeners open last.
 
 Stop (SIGTERM, SIGINT, SIGHUP): stop accepting, answer what waits, let requests under way finish, close connections,
 flush the logs, write the clean-shutdown marker.  A signal that comes half a second later, while it still stops, ends
@@ -84,7 +84,8 @@ PROGRESS_INTERVAL_SECONDS = 0.25
 class Broker:
     """One running broker.  `start` and `stop` are called once each, on the loop.
 
-    It sets `stopping`, and `failed`, when it cannot go on.  How it is in a cluster its `membership` says alone.
+    It sets `stopping` and `failed` when it cannot go on.  Its `membership` alone decides how it takes part in a
+    cluster.
     """
 
     def __init__(
@@ -313,7 +314,7 @@ class Broker:
         self.membership.release()
 
     def _halt(self, reason: str) -> None:
-        """What is left is stopped in order, as far as that works and does not take long."""
+        """Ends the broker: the remaining parts are stopped in order, as far as that works and does not take long."""
         logger.critical("the broker cannot go on and halts: %s", reason)
         self.readiness.move(ReadyState.STOPPING)
         self.readiness.describe(reason)
@@ -339,7 +340,7 @@ class Broker:
         return self.listeners.accepted_count + self.stats.total()
 
     def _writing(self) -> int:
-        """Activity that may take up space: followers ask all the time, and nothing is written for that."""
+        """Activity that may write to disk: fetches are left out, as followers send them all the time."""
         return self._activity() - self.stats.count(ApiKey.FETCH)
 
 

@@ -140,9 +140,9 @@ class _Event:
 class RateLimitedLog:
     """At most one line per key in `interval_seconds`, and at most `max_lines` lines of all keys.
 
-    What was left out is logged as `suppressed n similar`: with the next line of that key, or by `flush`, which the
-    broker calls now and then.  At most `max_keys` keys are remembered; the one not seen for longest is forgotten,
-    after its count was logged.  So keys may contain what clients send.
+    The count of lines left out is logged as `suppressed n similar`, with the next line of that key, or by `flush`,
+    which the broker calls now and then.  At most `max_keys` keys are remembered; the one not seen for longest is
+    forgotten, after its count was logged.  So keys may contain what clients send.
     """
 
     def __init__(
@@ -236,9 +236,11 @@ class _Place:
 
 
 class PlaceLimit(logging.Filter):
-    """Of one place in the code `burst` warnings or errors at once, then one in `interval_seconds` with a count.
+    """Lets through `burst` warnings or errors of one place in the code at once, then one in each `interval_seconds`,
+    with a count of those left out.
 
-    The burst is given again after an interval without such a line.  What `RateLimitedLog` writes has its own limit.
+    After an interval without such a line the place has its whole burst again.  What `RateLimitedLog` writes has its own
+    limit.
     """
 
     def __init__(

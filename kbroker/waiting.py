@@ -1,7 +1,7 @@
-"""Waiting with a time-out where no task may be there.
+"""Waiting with a time-out in code that may run outside of any task.
 
-`asyncio.timeout` ends the task that it is entered in.  A handler runs up to its first wait without one
-(`_fast/net/request_server`), and gets RuntimeError there.
+`asyncio.timeout` cancels the task that it is entered in.  A handler runs up to its first wait without a task
+(`_fast/net/request_server`), where `asyncio.timeout` raises RuntimeError.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def metadata_delta(image: ClusterImage, update: MetadataUpdate, configs_of: Conf
     for (name, topic_id), partitions in update.topics.items():
         old = image.topics.get(name)
         if old is not None and not is_same_topic(old.topic_id, topic_id):
-            # The one of that name that this broker knows is gone; it was away when that was said.
+            # The topic of that name that this broker knows has been deleted; the broker was away at the time.
             deleted.append(old)
             old = None
         new = _merged(name, topic_id, old, partitions, configs_of)

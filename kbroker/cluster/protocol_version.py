@@ -17,7 +17,8 @@ LEADER_DURING_DELETE = -2
 EPOCH_DURING_DELETE = -2
 """What a controller's request says of a partition whose topic is being deleted."""
 
-# From which version on a controller's request, or its answer, has what: for both who sends it and who takes it.
+# The first versions in which controllers' requests and their answers have certain fields, for the sender and for the
+# receiver.
 _STATES, _ANSWER = schema("LeaderAndIsrRequest"), schema("LeaderAndIsrResponse")
 TOPICS_IN_LEADER_AND_ISR = _STATES.first_version("topic_states")
 TOPIC_IDS_IN_LEADER_AND_ISR_ANSWER = _ANSWER.first_version("topics")
@@ -32,7 +33,8 @@ LATEST = "3.9"
 
 @dataclass(frozen=True, slots=True)
 class ProtocolVersion:
-    """One IBP.  NOT_SENT: not by this way at this IBP, such as ISR changes that the leader writes itself.
+    """One IBP.  NOT_SENT: the API is not used at this IBP, such as AlterPartition where leaders write ISR changes to
+    ZooKeeper themselves.
 
     `alter_partition` and `allocate_producer_ids` are the highest version that may be negotiated.
     """

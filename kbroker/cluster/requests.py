@@ -136,7 +136,7 @@ class ReplicaReport:
 class HeldLog:
     """How far a replica's log goes after a start: the newest leader epoch that it holds, and its end.
 
-    `is_unclean`: the broker did not stop in order, so records that no disk had yet may be gone.
+    `is_unclean`: the broker did not shut down cleanly, so records that were not on disk yet may be lost.
     """
 
     epoch: int

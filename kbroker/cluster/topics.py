@@ -78,8 +78,9 @@ class CollisionIndex:
 
 @dataclass(frozen=True, slots=True)
 class TopicContext:
-    """What plans depend on besides the request.  `takers`: the brokers that take new partitions.  `most_replicas`: no
-    setting asks for more, as there are no more brokers; None where the rest may only not have started yet."""
+    """What plans depend on besides the request.  `takers`: the brokers that take new partitions.  `most_replicas`: the
+    number of brokers, to which default replication factors are cut; None where further brokers may not have started
+    yet."""
 
     image: ClusterImage
     config: BrokerConfig

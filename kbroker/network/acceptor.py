@@ -1,9 +1,9 @@
 """Accepting many connections at once.
 
 The loop's server accepts one connection in a turn, and a turn may serve a thousand requests.  Thousands of clients that
-come back at the same moment would fill the kernel's queue, and those that find it full try again seconds later.  So
-each connection that the server makes is followed by a look whether more wait: these are all accepted, and connected a
-few in a turn.  One that comes alone costs no more than that look.
+reconnect at the same moment would fill the kernel's queue, and a client that finds it full tries again only seconds
+later.  So each connection that the server makes is followed by a look whether more wait: these are all accepted, and
+connected a few in a turn.  One that comes alone costs no more than that look.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CrowdAcceptor:
                 self._loop.call_soon(self._admit)
 
     def _accept(self) -> None:
-        """As far as there are descriptors: the server sees to the rest, and to what goes wrong."""
+        """Accepts only while there are descriptors: the server handles the other connections, and errors."""
         while not self._closed and (most := min(BATCH, self._limits.left)) > 0:
             found = accept_all(self._listening.fileno(), most)
             self._waiting.extend(found)

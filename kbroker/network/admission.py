@@ -1,4 +1,4 @@
-"""What becomes of a connection that was just accepted, where it came sooner than connections may come."""
+"""The verdict on a connection that was just accepted, when connections come faster than their rate limit allows."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class Listener:
         self._quiet.set()
 
     def describe_bad_frame(self, head: bytes, size: int, is_trusted: bool) -> tuple[str, str]:
-        """What the first bytes of a frame look like when their length cannot be one: the kind, and words for it."""
+        """Classifies a frame whose length is impossible, by its length and first bytes: the kind, and a description."""
         if head.startswith(TLS_HANDSHAKE):
             return "TLS", "this looks like a TLS handshake, but the listener speaks plaintext"
         if head.startswith(HTTP_METHODS):

@@ -1,4 +1,4 @@
-"""What a kind of listener decides: how its connections carry bytes, and which session each begins with."""
+"""The security of a kind of listener: how its connections carry bytes, and which session each begins with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class FirstSession(Protocol):
 
 
 class ListenerSecurity(Protocol):
-    """The security protocol of a listener.  What it does not give, its clients do not have: no session, no answer."""
+    """The security protocol of a listener.  A client has only the session that is given here; without one it gets no
+    answer."""
 
     @property
     def authenticates(self) -> bool:

@@ -1,4 +1,5 @@
-"""Large requests in pieces: decoding, encoding and freeing what takes longer than a slice of the loop's time.
+"""Large requests in pieces: decodes, encodes and frees messages for which that takes longer than a slice of the loop's
+time.
 
 The connection hands over what its first slice did not finish.  Handlers that work on many items await the same pace
 (`_fast.base.slices`).  One request at a time per connection stays the rule: the connection is mute meanwhile, so its
@@ -23,7 +24,7 @@ PIECE_ITEMS = 1024
 
 @types.coroutine
 def go_on(coroutine: Coroutine[Any, Any, Any], waits_for: object) -> Generator[Any, Any, Any]:
-    """What a task runs of a coroutine that was begun without one, up to its first wait."""
+    """The part of a coroutine that a task runs after the coroutine was begun without a task, up to its first wait."""
     try:
         yield waits_for
     except BaseException as error:

@@ -1,7 +1,8 @@
 """The fetchers of this broker: `num.replica.fetchers` for each broker that leads partitions which it follows.
 
 A partition is always copied by the same one of a leader's fetchers.  A fetcher without partitions is closed, its
-connection with it.  Where a leader is says the metadata, or, until those have it, the controller's LeaderAndIsr.
+connection with it.  The address of a leader comes from the metadata, or, until these have it, from the controller's
+LeaderAndIsr.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class FetcherManager:
         return (zlib.crc32(name.topic.encode()) + name.partition) % self._count
 
     def change_count(self, count: int) -> None:
-        """So many for each leader from now on.  What is under way elsewhere is asked for again, and dropped there."""
+        """Sets the number of fetchers for each leader.  A partition that moves to another fetcher is fetched anew
+        there; what the old fetcher still gets for it is dropped."""
         if count == self._count:
             return
         self._count = count
@@ -131,7 +133,8 @@ class FetcherManager:
         """See `Fetchers`."""
         for key, fetcher in list(self._fetchers.items()):
             if fetcher.remove(topic_partition) and not len(fetcher):
-                # Another partition may come in the same request: only what is idle by then is closed.
+                # The same request may add another partition: a fetcher is closed only if it is still without partitions
+                # after a second.
                 self._loop.call_later(1.0, self._close_idle, key)
 
     def _close_idle(self, key: tuple[int, int]) -> None:
@@ -144,7 +147,7 @@ class FetcherManager:
         return len(self._fetchers)
 
     def figures(self) -> FetcherFigures:
-        """How far what is followed is behind, by the last answers."""
+        """The lag of the followed partitions, by the leaders' last answers."""
         rows = [row for fetcher in self._fetchers.values() for row in fetcher.rows()]
         return FetcherFigures(
             len(self._fetchers),

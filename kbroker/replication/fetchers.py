@@ -1,4 +1,5 @@
-"""What copies the partitions that a broker follows, as those parts see it that say which."""
+"""The interface to the part that copies the partitions that a broker follows, for the parts that say which ones these
+are."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ class FetchNames(NamedTuple):
 class FollowerSession:
     """See the module.  `want` and `drop` between requests, `next` for a request, then `answered` or `reset`.
 
-    What is wanted stays so; a request costs what has changed since the last one.
+    A wanted partition stays wanted until it is dropped; the cost of a request is in proportion to the changes since the
+    last one.
     """
 
     __slots__ = ("_changed", "_epoch", "_id", "_known", "_nameless", "_wanted")
@@ -82,7 +83,7 @@ class FollowerSession:
                 self._nameless -= 1
 
     def next(self) -> FetchNames:
-        """What the next request names for the session to hold exactly what is wanted."""
+        """What the next request has to name, so that the leader's session holds exactly the wanted partitions."""
         changed, self._changed = self._changed, {}
         if self._id == NO_SESSION:
             self._known = dict(self._wanted)
@@ -118,5 +119,5 @@ class FollowerSession:
 
     @property
     def known(self) -> Mapping[Key, Ask]:
-        """What the last request asked for, the partitions included that it did not have to name."""
+        """All that the last request asked for, including the partitions that it did not have to name."""
         return self._known

@@ -1,7 +1,8 @@
 """Logs that could not be made because their disk had no room: they are made once there is some.
 
-Until then their partitions are offline, and answer KAFKA_STORAGE_ERROR.  A disk that is full heals by itself, so that
-nothing else would come back to them before the next start.  Apache Kafka takes the whole directory offline there.
+Until then their partitions are offline, and answer KAFKA_STORAGE_ERROR.  A full disk can have room again without any
+event, so nothing else would try these logs again before the next start.  Apache Kafka takes the whole directory offline
+there.
 """
 
 from __future__ import annotations

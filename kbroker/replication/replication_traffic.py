@@ -5,9 +5,9 @@
     follower.replication.throttled.rate    bytes a second that are copied to here, of partitions named in the topic's
                                            follower.replication.throttled.replicas
 
-Bytes are counted for every throttled replica; held back are only those that are not in sync, so that producers with
-acks=all never wait for a throttle.  A leader then answers without records, a follower leaves the partition out of its
-fetches, until the rate over `replication.quota.window.num` windows is within the bound again.
+The bytes of every throttled replica are counted, but only replicas that are not in sync are held back, so that
+producers with acks=all never wait for a throttle.  A leader then answers without records, a follower leaves the
+partition out of its fetches, until the rate over `replication.quota.window.num` windows is within the bound again.
 """
 
 from __future__ import annotations

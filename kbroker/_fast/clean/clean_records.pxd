@@ -1,8 +1,8 @@
 """Records as compaction sees them: where each lies, its key, its offset and whether it is a tombstone.
 
-One pass over a payload fills `Entry` values, which the two passes then hash and look up in groups, so that the digests
-share registers and the map's memory is asked for ahead.  Offset deltas ascend but need not be without gaps: an earlier
-compaction may have taken records out.
+One pass over a payload fills `Entry` values.  The two passes of compaction then hash and look them up in groups, so
+that several digests are computed at once and the map's memory is prefetched.  Offset deltas ascend, possibly with gaps:
+an earlier compaction may have removed records.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

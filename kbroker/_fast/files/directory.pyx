@@ -1,7 +1,8 @@
-"""A directory's names with their sizes, and small files whole: what a start does for each of thousands of partitions.
+"""Reads a directory's names with their sizes, and small files whole, as a start does for each of thousands of
+partitions.
 
-Each is one call without the interpreter's lock, where `os` takes one per name or step.  Errors are `OSError`s with
-the path, as those of `os`.
+Each is one call without the GIL, where `os` needs a call for each name or step.  Errors are `OSError`s with the path,
+as those of `os`.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize

@@ -60,7 +60,7 @@ cdef enum Outcome:
 
 
 class FileShrunkError(OSError):
-    """A file region reaches past the end of its file `fd`: the log was cut under a reader."""
+    """A file region reaches past the end of its file `fd`: the log was truncated while the answer was being sent."""
 
     def __init__(self, fd, text):
         super().__init__(text)

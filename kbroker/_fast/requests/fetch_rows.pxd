@@ -1,8 +1,8 @@
 """Fetch: its request read from bytes, and an answer's parts written, partition by partition, without structs.
 
 A request is read row by row by one cursor (`FetchRows`): `begin_fetch`, then `next_row` until it says that there are no
-more, or that the request is not plain by its form.  It is read again from its beginning where something of it is asked
-for once more.
+more, or that the request is not plain by its form.  The request is read again from its beginning when one of its rows
+is needed once more.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t

@@ -1,11 +1,11 @@
-"""What workers of a host say to each other, and how it becomes bytes.
+"""The messages between the workers of a host, and their encoding.
 
     frame    length, 4 bytes big-endian; a pickled message
     order    Hello → Snapshot → Change and Answered as they come; Call at any time after Hello
              Gone, of the supervisor, alone
 
 Pickle is between processes of one user that one supervisor has started, over a Unix socket that no other user's process
-may speak on (`controller_server`).  Even so nothing is loaded but kbroker's own values: `_Unpickler` knows no other
+may speak on (`controller_server`).  Even so only kbroker's own classes can be loaded: `_Unpickler` refuses all other
 names.  Images hold read-only mappings, which pickle does not know by itself.
 """
 

@@ -1,7 +1,7 @@
 """A client's quota on changes of topics, on the way to the controller of another process (KIP-599).
 
-What is left of the quota goes along; what the controller has counted comes back, and is counted where the client's
-connection is.
+The call carries the remaining quota; its answer carries what the controller has charged, which is then charged in the
+process that has the client's connection.
 """
 
 from __future__ import annotations

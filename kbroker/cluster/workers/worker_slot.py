@@ -102,7 +102,7 @@ def worker_directory(log_dir: str, number: int) -> str:
 
 
 def worker_settings(config: BrokerConfig, number: int, count: int) -> dict[str, str]:
-    """What a worker's settings differ in from those of the host.  WorkerSlotError where there is no room."""
+    """The settings in which a worker differs from the host.  WorkerSlotError where there is no room."""
     if not 1 <= count <= MOST_WORKERS:
         raise WorkerSlotError(f"kbroker.workers={count}: there can be 1 to {MOST_WORKERS}")
     if count > 1 and config.get("zookeeper.connect"):

@@ -1,8 +1,9 @@
-"""What an elected controller knows of the cluster: an image with more to it than brokers need.
+"""The state of an elected controller: an image of the cluster, and beside it what brokers do not need.
 
 `image.brokers` are the registered brokers; one that shuts down in order is fenced there, so that it leads no more.  A
 partition's `partition_epoch` is its state's version in ZooKeeper; with a leader epoch of -1 it has no state yet.  Its
-`offline_replicas` are those whose log directory has failed, while brokers learn of all that are not served.
+`offline_replicas` are only those whose log directory has failed; the requests to brokers name all replicas that are not
+served.
 """
 
 from __future__ import annotations

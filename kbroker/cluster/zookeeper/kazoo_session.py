@@ -413,8 +413,7 @@ def _begin(client: KazooClient, seconds: float) -> bool:
         raise KazooTimeoutError
     while True:
         try:
-            # Even behind the deadline a request gets ANSWER_SECONDS: this process itself may have been held up until
-            # then.
+            # A request behind the deadline still gets ANSWER_SECONDS: this process may have been held up.
             client.exists_async("/").get(timeout=max(ANSWER_SECONDS, deadline - time.monotonic()))
             return True
         except (ConnectionLoss, KazooSessionExpired):

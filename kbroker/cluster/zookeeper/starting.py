@@ -1,4 +1,4 @@
-"""What a start does over ZooKeeper, where a connection that is lost on the way is waited for."""
+"""Steps of a start that use ZooKeeper: when the connection is lost, the start waits for it and repeats the step."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _Value = TypeVar("_Value")
 async def through_losses(
     zookeeper: ZooKeeper, settings: ZooKeeperSettings, step: Callable[[], Awaitable[_Value]]
 ) -> _Value:
-    """A step that may be done again: it is, after every lost connection that comes back in the time that the first one
-    may take.  ConnectionLossError where it does not."""
+    """Runs a step that may be repeated.  It is repeated after every loss of the connection, if the connection comes
+    back within `zookeeper.connection.timeout.ms`.  ConnectionLossError where it does not."""
     while True:
         try:
             return await step()

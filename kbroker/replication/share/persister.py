@@ -41,7 +41,7 @@ class StoredState(NamedTuple):
 
 
 class StateUpdate(NamedTuple):
-    """What a leader wants stored; `batches` say what is new of the offsets that they name.
+    """What a leader wants stored; `batches` have the new states of the offsets that they name.
 
     `delivery_complete_count`: how many offsets from `start_offset` on have come to their end (KIP-1226).
     """

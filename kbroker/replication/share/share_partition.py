@@ -70,7 +70,7 @@ class SharePartitionState(Enum):
 
 
 class _Change(NamedTuple):
-    """What is to be stored, the runs that wait for that, and who wants to know."""
+    """A change to be stored: its batches, the runs that wait for the write, and the callback for its result."""
 
     batches: Sequence[StateBatch]
     runs: Sequence[Run]
@@ -80,8 +80,8 @@ class _Change(NamedTuple):
 class SharePartitionContext(NamedTuple):
     """What a share-partition needs of its broker.
 
-    `reset_offset(strategy)`: the offset where a group begins that has none.  `woken`: there may be something to
-    acquire.  `fenced`: this object has had its day.  `call_later`: asyncio's.
+    `reset_offset(strategy)`: the offset at which a group without a start offset begins.  `woken` is called when there
+    may be something to acquire, `fenced` when this object must not be used any more.  `call_later`: asyncio's.
     """
 
     persister: Persister
@@ -441,7 +441,7 @@ def _batches(runs: Iterable[Run]) -> list[StateBatch]:
 
 
 def _unheard(_error: KafkaError | None) -> None:
-    """A lock has timed out: that was done whether or not it is stored."""
+    """The result for a timed-out lock, which is ignored: the lock has been released whether or not that is stored."""
 
 
 def is_fencing(error: KafkaError) -> bool:
