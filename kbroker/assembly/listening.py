@@ -38,7 +38,7 @@ class Listeners:
     """Opened after all else; see `listen`.
 
     `descriptors`: how many files the process may open; `security`: the security protocols that listeners may have.
-    `cold_reads` are the threads that wait for a disk.
+    `cold_reads` are the threads for reads that wait for a disk.
     """
 
     def __init__(

@@ -52,8 +52,8 @@ def _metadata(cluster: WireCluster) -> Any:
 
 
 class Held(NamedTuple):
-    """A replica as its broker has it.  `lag`: committed records that are missing; -1 where that is not known, as is
-    `free_bytes`, of its log directory."""
+    """A replica as its broker reports it.  `lag`: committed records that it lacks.  `free_bytes`: of its log directory.
+    Both are -1 where they are not known."""
 
     size: int
     lag: int
@@ -393,7 +393,7 @@ def _print_moves(moves: Sequence[Move]) -> None:
 def drained(assignment: Assignment, broker: int, others: Sequence[int], racks: Mapping[int, str | None]) -> Assignment:
     """Where the replicas of a broker go: to the ones of `others` with the fewest, in its rack where that is possible.
 
-    Partitions that are on all others already keep fewer replicas.  Only partitions that change.
+    A partition with replicas on all others already gets one replica fewer.  The result has only partitions that change.
     """
     loads = {node_id: sum(node_id in replicas for replicas in assignment.values()) for node_id in others}
     moved: Assignment = {}

@@ -4,7 +4,7 @@
     Kafka's protocol       sizes and directories (DescribeLogDirs), from any Kafka
     a directory            what the files of a stopped broker tell
 
-Each answers in the terms of the pages that the metrics listener serves (`kbroker.storage.reports.log_pages`).
+Each source answers in the format of the metrics listener's pages (`kbroker.storage.reports.log_pages`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ settings of clients may be passwords:
     metrics = http://staging-1:9644
     client.security.protocol = SASL_SSL
 
-Which one a command takes: `--profile`, then KBROKER_PROFILE, then the current one.  An address on the command line
-without `--profile` takes none, so that the settings of one cluster never go to another.
+Which one a command takes: `--profile`, then KBROKER_PROFILE, then the current one.  A command with an address but
+without `--profile` takes no profile, so that the settings of one cluster are never used with another.
 """
 
 from __future__ import annotations

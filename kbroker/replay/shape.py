@@ -186,7 +186,7 @@ def order_time(trace: DataFrame, how: str) -> DataFrame:
     """What becomes of rows whose time is before that of an earlier row of the same source.
 
     keep    nothing: order and times disagree
-    sort    the time decides: `sequence` is given anew in order of time, of rows at one time in the order they had
+    sort    the time decides: `sequence` is numbered anew by time, and within equal times by the old `sequence`
     hold    the sequence decides: such a row comes at the time of the latest row before it
     refuse  the query fails with a TraceError that names the first such row it meets
     """

@@ -1,10 +1,10 @@
-"""Proves what became of a replay's records: everything is read back through `format("kbroker")` and held to its ids.
+"""Proves what became of a replay's records: reads all back through `format("kbroker")` and compares it with the ids.
 
-Of each partition, by a job in which nothing but the partitions' counts comes to the driver:
+For each partition, by a Spark job that returns nothing but these counts to the driver:
 
     acknowledged  how many records executors had acknowledged there
     found         records with an id of this replay; `distinct` of them by id
-    lost          acknowledged and not there (by partition: as far as fewer are there than were acknowledged)
+    lost          acknowledged and not found (by partition: the acknowledged count less those found, if positive)
     duplicates    found beyond the first of each id, in whichever partition
     damaged       found with another checksum of key, value and headers than its id says or the trace had
     out_of_order  first copies that come after a later record of the same source in the same partition
@@ -66,7 +66,7 @@ def verify_run(
 
 
 def read_back(spark: SparkSession, document: Result, bootstrap: str | None = None) -> DataFrame:
-    """All records of the replay's topics from where they ended before it."""
+    """All records of the replay's topics from the end offsets before the replay."""
     reader = spark.read.format("kbroker").options(
         **{
             "kafka.bootstrap.servers": bootstrap or document["bootstrap"],
@@ -80,7 +80,8 @@ def read_back(spark: SparkSession, document: Result, bootstrap: str | None = Non
 
 
 def mark(records: DataFrame, run_id: str) -> DataFrame:
-    """(topic, partition, offset, source, sequence, sent, there): the latter two are checksums; null for others."""
+    """(topic, partition, offset, source, sequence, sent, there); `sent` and `there` are checksums.  Records without an
+    id of this run have a null source, sequence and `sent`."""
     name = F.lit(ID_HEADER)
     headers = F.coalesce(F.col("headers"), F.array().cast(records.schema["headers"].dataType))
     own = F.filter(headers, lambda one: one["key"] == name)

@@ -1,7 +1,7 @@
 """Messages of the formats before record batches made of records, and records of them.
 
-Everything here is uncompressed.  Sets are gone through twice, first for the size of the result, then to write it, so
-that a thread that converts needs the interpreter only in between.
+Everything here is uncompressed.  Each conversion walks its input twice, first for the size of the result, then to write
+it, and needs the GIL only between the walks, to allocate the result.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

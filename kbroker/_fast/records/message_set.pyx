@@ -41,7 +41,7 @@ cdef enum:
 
 
 cdef class MessageSet:
-    """What a walk over messages found; `size_in_bytes` ends before a part of a message."""
+    """The result of a walk over messages; `size_in_bytes` excludes an incomplete message at the end."""
 
     cdef readonly int32_t count
     cdef readonly int32_t keyless_count

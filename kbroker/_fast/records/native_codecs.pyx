@@ -238,7 +238,8 @@ cdef Py_ssize_t unpack_zstd(Codecs* self, Reading* reading, uint8_t* out, Py_ssi
     """A frame block by block into `out`, which serves as the window.
 
     One call for the whole frame would accept a damaged block that expands to more than a block may hold, which
-    consumers refuse; block by block the library does not compare the content with the size that the header says.
+    consumers refuse.  Block by block the library does not compare the content's size with the header, so this function
+    does.
     """
     cdef Py_ssize_t at = 0
     cdef size_t taken, made
@@ -284,7 +285,7 @@ cdef Py_ssize_t unpack(
 
 
 cdef Py_ssize_t pack_bound(int codec, Py_ssize_t size) noexcept nogil:
-    """Room enough for `size` bytes, packed."""
+    """The largest compressed size of `size` bytes."""
     if codec == CODEC_LZ4:
         return <Py_ssize_t> lz4.bound(<size_t> size, &preferences)
     return <Py_ssize_t> zstd.bound(<size_t> size)

@@ -6,7 +6,7 @@
 
 A length of -1 is null (but never for a header's key).  Offset deltas count 0, 1, 2 … without a gap: the offsets that
 the leader assigns are the batch's base plus the delta, so a gap would leave two records at one offset or a hole.
-`Walk` collects what a validator needs to know, so that a good batch is judged without looking at a record again.
+`Walk` collects the values that a validator needs, so that it need not read the records again.
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t

@@ -27,7 +27,7 @@ cdef inline int32_t bucket_of(int64_t microseconds) noexcept nogil:
 
 
 cdef inline Bucket* bucket_place(Bucket* buckets, int32_t capacity, int32_t number) noexcept nogil:
-    """Where a bucket is or would be; some place is free."""
+    """The place of a bucket, or the free one where it would be added; the table is never full."""
     cdef uint32_t place = (<uint32_t>number * <uint32_t>0x9E3779B1) & <uint32_t>(capacity - 1)
     while buckets[place].number != number and buckets[place].number >= 0:
         place = (place + 1) & <uint32_t>(capacity - 1)

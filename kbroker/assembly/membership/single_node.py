@@ -59,7 +59,7 @@ class SingleNode(ClusterMembership):
         )
 
     async def catch_up(self) -> ClusterImage:
-        """The broker has a new epoch before its logs load, so that each log begins with it."""
+        """Registers the broker before its logs load, so that each log directory has the new broker epoch."""
         config = self._broker.config
         self._registered, last = await self.controller.register_broker(local_broker(config, config.node_id))
         self._broker.log_manager.begin_epoch(self._registered.epoch, last.epoch)

@@ -1,7 +1,7 @@
 """Committing, deleting and expiring offsets.
 
-Offsets are written before they count: a commit that cannot be stored changes nothing.  Keys of records never change, so
-a group's table of offsets could be rebuilt from the log at any moment.
+Offsets are written before they count: a commit that cannot be stored changes nothing.  An offset's record key never
+changes, so a group's offsets can be rebuilt from the log at any moment.
 """
 
 from __future__ import annotations

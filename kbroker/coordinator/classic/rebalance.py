@@ -33,8 +33,8 @@ from kbroker.errors import ErrorCode
 
 logger = logging.getLogger("kbroker.groups")
 
-# How long the JoinGroup of a new member may be parked.  Its client does not know the member
-# id yet, so it may be gone, and each of its retries adds a member under another id.
+# How long the JoinGroup of a new member may be parked.  Its client does not know the member id yet, so
+# it may be gone, and each of its retries adds a member under another id.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 

@@ -1,4 +1,4 @@
-"""Work of a coordinator that would hold the loop: it runs on a thread, with values that do not change, and comes back.
+"""Long work of a coordinator: runs on a thread, on immutable values, and returns its result to the loop.
 
 `run(work, done)` calls `work()` on a thread and then `done(result, error)` on the loop, one of the two None.  Without a
 loop (tests) `work` runs at its turn of the loop.

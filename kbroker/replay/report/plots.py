@@ -206,7 +206,7 @@ def bins(seconds: list[Numbers], measure: str) -> tuple[list[float], list[float]
 
 
 def with_gaps(seconds: list[Numbers], measure: str) -> tuple[list[float], list[float], list[bool]]:
-    """Middles of seconds, values, and which of them stand alone; NaN, where no line is drawn, without a value."""
+    """Middles of seconds, values (NaN, which draws no line, for a missing one), and which values have no neighbour."""
     values = [float("nan") if one[measure] is None else float(one[measure]) for one in seconds]
     there = [False, *(one[measure] is not None for one in seconds), False]
     alone = [here and not (before or after) for before, here, after in zip(there, there[1:], there[2:], strict=False)]
@@ -246,7 +246,7 @@ def _over_time(axes: Axes, runs: Named, title: str, unit: str) -> None:
 def _logarithmic(axes: Axes) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    # Without numbers between the powers of ten an axis of one or two of them could not be read.
+    # An axis over one or two powers of ten needs labels between them, too.
     axes.yaxis.set_minor_formatter(lambda value, _: _between(value, *axes.get_ylim()))
 
 

@@ -1,6 +1,6 @@
 """Which bytes of which segments a query over log directories reads, in pieces of about `maxPartitionBytes`.
 
-A segment is cut at batches that its sparse index names, each looked at before it is trusted; without an index it stays
+A segment is cut at batches of its sparse index, after a check that a batch does begin there; without an index it stays
 whole.  Segments outside of the offsets asked for are left out by their names, those before a time by their time index.
 """
 

@@ -1,9 +1,9 @@
 """What an executor does with a piece of a segment: read, decode, give Arrow batches.  Memory: one buffer, as large as
 the largest batch needs, beside what the decoder holds.
 
-The end of a partition may be torn: a crash, or a copy of a directory that a broker still writes.  Reading stops there,
-as a broker would cut the log there, and a warning in the log says how many bytes were left; damage anywhere else is an
-error.
+The last batch of a partition may be incomplete after a crash, or in a copy of a directory that a broker is writing.
+Reading stops there, where a broker would truncate the log, and a warning in the log has the number of skipped bytes.
+Damage anywhere else is an error.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def schema_of(include_headers: bool) -> StructType:
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The columns to fill.  A user's own schema may leave some out, which are then not even decoded, and no more.
+    """The columns to fill.  Columns that a user's own schema leaves out are not decoded; it may not add others.
 
     Raises OptionError."""
     for field in schema.fields:

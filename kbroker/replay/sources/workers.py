@@ -50,7 +50,7 @@ def forget_spark_archives() -> None:
 
 
 class FromSpark:
-    """What Spark makes in a worker, or hands to it: settles the worker when it gets there."""
+    """Base of the objects that Spark makes in a worker or sends to it; their arrival calls `settle`."""
 
     def __init__(self, *given: object, **named: object) -> None:
         super().__init__(*given, **named)

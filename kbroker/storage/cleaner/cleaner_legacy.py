@@ -31,7 +31,8 @@ LONG_PAST_MS = 0
 
 
 def tombstone_horizon(plan: CleanPlan, source: Source) -> int | None:
-    """The horizon of a segment's tombstones: long past when they may go, None when they are to get one."""
+    """The delete horizon of a segment's tombstones: LONG_PAST_MS when they may be removed, None when they are to get
+    one."""
     clean = [each.modified_ms for each in plan.sources if each.base_offset < plan.first_dirty_offset]
     stay = source.modified_ms > (clean[-1] - plan.config.delete_retention_ms if clean else 0)
     return None if stay else LONG_PAST_MS
@@ -44,13 +45,13 @@ def records_of(view: memoryview, info: BatchInfo) -> list[Record]:
 
 
 def as_batch(records: list[Record], horizon_ms: int | None = None) -> tuple[memoryview, BatchInfo]:
-    """The records as those of a record batch, and its header, for `Compaction` to judge."""
+    """The records encoded as those of a record batch, and its header, as input of `Compaction`."""
     batch = _plain_batch(records, 0, horizon_ms)
     return memoryview(batch)[BATCH_OVERHEAD:], read_header(batch)
 
 
 def as_record_batch(records: list[Record], info: BatchInfo, changed: bytes | None) -> bytearray | None:
-    """What stays of a message, as a record batch; None when nothing does.
+    """The remaining records of a message as a record batch; None when none remains.
 
     `changed`: what `Compaction` made of the batch of `as_batch`.
     """
