@@ -1,4 +1,4 @@
-"""Who a client is, and how far it has come with proving it.
+"""The principal of a client, and the state of its authentication.
 
 A listener gives each connection its first session (`ListenerSecurity`), which is HANDSHAKE where clients have to
 authenticate, and AUTHENTICATED where they need not.  What may follow:

@@ -1,6 +1,7 @@
 """The bit fields of operations that a client may perform, for answers that carry them (KIP-430).
 
-Without an authorizer a client may do everything that the resource knows.  Bit numbers are Kafka's AclOperation codes.
+Without an authorizer a client may perform every operation of the resource's type.  Bit numbers are Kafka's AclOperation
+codes.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ DescribeCluster: cluster id, controller and the brokers that the client can reac
 
 UnregisterBroker forgets a broker that does not come back.  The one that is the controller can't be unregistered.
 
-DescribeQuorum: there is no KRaft quorum, and the answer says so: UNSUPPORTED_VERSION, from v2 on with words.
+DescribeQuorum: there is no KRaft quorum, so the answer is UNSUPPORTED_VERSION, from v2 on with a message.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What conversion of records holds in memory, and how much of it there is.
+"""The memory that converted records take, its limit, and counts of conversions.
 
 Converted records have a file of their own until the client has taken them or is gone, and leave by sendfile like any
-others.  The file is in memory (a memfd) as long as all of them together hold at most `limit_bytes`; beyond that it is a
-file without a name in the log directory of the records.  So consumers that do not read what they asked for do not keep
-others from their records.
+others.  The file is in memory (a memfd) as long as all such files together hold at most `limit_bytes`; beyond that it
+is a file without a name in the log directory of the records.  So consumers that do not read their answers do not block
+the conversions of others.
 """
 
 from __future__ import annotations

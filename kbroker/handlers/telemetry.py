@@ -35,7 +35,7 @@ logger = logging.getLogger("kbroker.telemetry")
 complaints = RateLimitedLog(logger)
 
 MAX_BYTES: Final = "telemetry.max.bytes"
-# What a push may grow to when it is unpacked; text of metrics shrinks a lot.
+# The largest ratio of an unpacked push to `telemetry.max.bytes`; the text of metrics compresses well.
 EXPANSION = 16
 
 

@@ -133,7 +133,8 @@ async def handle_add_partitions_to_txn(
         require_cluster(ctx, Operation.CLUSTER_ACTION)
     except KafkaError as error:
         return _AddResponse(error_code=error.code)
-    # The answer does not wait for the commit of all transactions: brokers retry those that are not committed yet.
+    # The answer does not wait for commits: transactions not committed yet get CONCURRENT_TRANSACTIONS, and brokers
+    # retry.
     results = []
     pace = ctx.services.slices.pace()
     for each in request.transactions:

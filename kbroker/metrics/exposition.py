@@ -293,7 +293,8 @@ def _process(_: Snapshot) -> Iterator[Metric]:
 
 
 def _clients(snapshot: Snapshot) -> Iterator[Metric]:
-    """What clients pushed, under their own names.  Of two kinds of one name the first is shown."""
+    """What clients pushed, under their own names.  If clients push one name with two metric types, only the first type
+    is shown."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     yield _gauge("kbroker_client_metrics", "Values of metrics that clients pushed.", len(snapshot.client_samples))

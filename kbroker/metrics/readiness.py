@@ -1,11 +1,11 @@
-"""Whether the broker may be sent clients, and what is wrong with it while it may.
+"""Whether clients may be sent to the broker, and its problems while it is ready.
 
 States: STARTING -> READY -> STOPPING, or STARTING -> STOPPING when start-up fails.  There is no way back: a broker
 that stops is replaced by a new process.
 
-A broker that is ready may have problems, which the parts that know them name (`watch`).  It stays ready: where produce
-is refused for want of space, consumers and the operator who clears the disk must still reach it.  Only a problem with
-`stops_service` says that clients are better off elsewhere.
+A ready broker may have problems, which its parts report (`watch`).  It stays ready: when produce is refused because the
+disk is full, consumers and the operator who clears the disk must still reach it.  Only a problem with `stops_service`
+means that clients should go elsewhere.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Readiness:
         self._followers: list[Callable[[Readiness], object]] = []
 
     def watch(self, *sources: Problems) -> None:
-        """From now on ask these as well for problems: on the loop, at each request for readiness, while the broker is
+        """Adds sources of problems.  They are called on the loop at each request for readiness, while the broker is
         ready."""
         self._sources.extend(sources)
 

@@ -1,4 +1,4 @@
-"""What becomes of kbroker's metadata in an Apache Kafka of some release: records of a snapshot, and what stays here.
+"""kbroker's metadata for an Apache Kafka of some release: the records of a snapshot, and what is not exported.
 
 The one node is broker and controller.  Its broker is registered as fenced, with the broker epoch of its directories'
 markers, so that its start counts as one after a clean stop.  Its partitions have it in their ISR and have no leader, as
@@ -75,7 +75,7 @@ class Stored(NamedTuple):
 
 
 class Node(NamedTuple):
-    """The node as it stopped: its epoch, the ids of its directories, and in which one each partition is."""
+    """The stopped node: its broker epoch, the ids of its directories, and the directory of each partition."""
 
     node_id: int
     broker_epoch: int

@@ -67,7 +67,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class ExportReport:
-    """What there is, what comes along, and what was done: `snapshot` is None where nothing was written."""
+    """What was found, what is exported, and what was done: `snapshot` is None if nothing was written."""
 
     stored: Stored
     node_id: int

@@ -1,4 +1,4 @@
-"""What becomes of a Kafka's metadata and directories here: a pure decision, shown before anything is written.
+"""The plan for importing a Kafka's metadata and directories: a pure decision, shown before anything is written.
 
 A partition is imported if the topic id of its directory is the one in the metadata.  Replicas on other brokers are not,
 so each partition has one replica.  Its leader epoch is above all earlier ones, so that clients take the metadata for

@@ -54,7 +54,7 @@ class ImportOptions:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What there is, what comes along, and what was done: `store` is None where nothing was written."""
+    """What was found, what is imported, and what was done: `store` is None if nothing was written."""
 
     source: KafkaDirectories
     plan: ImportPlan

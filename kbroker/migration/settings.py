@@ -22,14 +22,14 @@ _BROKER_ROWS = {row.name: row for row in broker_config_rows()}
 
 
 def topic_settings(values: Mapping[str, str]) -> tuple[Values, list[str]]:
-    """(what a topic has here, what it cannot have and why)."""
+    """(the topic's settings here, the settings that cannot be kept and why)."""
     return _taken(values, validate_topic_config)
 
 
 def resource_settings(
     configs: Mapping[ConfigResource, Mapping[str, str]], config: BrokerConfig
 ) -> tuple[dict[ConfigResource, Values], list[str]]:
-    """(the settings of brokers, groups and client metrics here, what cannot come along and why)."""
+    """(the settings of brokers, groups and client metrics here, the settings that cannot be kept and why)."""
     kept: dict[ConfigResource, Values] = {}
     left: list[str] = []
     own = str(config.node_id)
@@ -78,7 +78,7 @@ def client_quotas(
 
 
 def feature_levels(levels: Mapping[str, int]) -> Features:
-    """The cluster's levels as they were, within what this broker serves; one that has none is off, as it was."""
+    """The cluster's levels of the features that this broker serves; a feature without a level stays off."""
     return Features(1, {feature.name: levels.get(feature.name, 0) for feature in FEATURES})
 
 

@@ -6,7 +6,7 @@
     any      → STOPPING → GONE    the host stops
 
 A worker that dies is started again at once, then after a pause that doubles with each death, up to MOST_PAUSE seconds;
-one that was ready for CALM seconds has made up for its deaths.
+after CALM seconds of readiness its earlier deaths no longer count.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class WorkerPages(MetricsServer):
         self._lives = lives
 
     async def _ask_all(self, path: str, accept: str = "") -> dict[int, Fetched | None]:
-        """The answers of the workers that serve, by number; None of one that gives none."""
+        """The answers of the workers that are ready, by number; None for a worker that does not answer."""
         numbers = [number for number, life in self._lives.items() if life.state is WorkerState.READY]
         answers = await asyncio.gather(
             *(fetch(self._slots[number].metrics_socket, path, accept) for number in numbers), return_exceptions=True

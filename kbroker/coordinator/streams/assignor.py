@@ -107,7 +107,7 @@ class _Queue:
 
 
 class _Share:
-    """How many tasks a member has at most, while members reach it one after the other."""
+    """The most tasks per member; it may fall as members fill up one after the other."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks

@@ -1,7 +1,7 @@
-"""What an operation on a streams group decides, piece by piece: records, and what follows once they are written.
+"""The decision of an operation on a streams group, built step by step: records, and actions once they are written.
 
-An operation reads the group and adds to a `Draft`; nothing changes before the draft's records are appended.
-`HeartbeatContext` is all that it may know besides the group.
+An operation reads the group and adds to a `Draft`; nothing changes before the draft's records are appended.  Its only
+other input is the `HeartbeatContext`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TimerKind(Enum):
-    """What happens when the timer goes off; of a member's, why it is removed."""
+    """The kind of a timer; the value is what happens when it fires, for a member's timer why the member is removed."""
 
     SESSION = "the member session expired"
     REBALANCE = "it failed to give up its tasks within the rebalance timeout"

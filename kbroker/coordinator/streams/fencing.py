@@ -1,7 +1,7 @@
 """Who may commit and fetch the offsets of a streams group (`modern.fencing`).
 
-Late commits count for source topics of active tasks that the member has had long enough; for others they might be the
-word of an earlier owner.
+A commit with an older epoch is accepted for source topics of active tasks that the member has owned since that epoch;
+for other tasks it may come from an earlier owner.
 """
 
 from __future__ import annotations

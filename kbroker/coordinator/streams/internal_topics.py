@@ -1,8 +1,7 @@
 """Makes the internal topics of streams applications: repartition topics and changelogs that a heartbeat found missing.
 
-The heartbeat's answer does not wait for them; the next one finds them there.  A topic that is being made is not asked
-for again.  Why one could not be made is remembered for a while, so that answers can say it, and it is tried again with
-the next heartbeat.
+The heartbeat's answer does not wait for them; the next one finds them there.  While a topic is being created it is not
+requested again.  If the creation fails, answers report the reason for a while, and the next heartbeat tries again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Streams groups (KIP-1071) on the coordinator runtime: the one door to them.
 
-Operations are planned by `heartbeat` and `targets`; what this broker alone knows of a group is its configured topology.
-Groups live in the registry of all groups, as the `kind` of theirs.
+Operations are planned by `heartbeat` and `targets`; the configured topology of a group is in no record, but in this
+broker's memory.  The registry of all groups holds each streams group as the `kind` of its group.
 """
 
 from __future__ import annotations

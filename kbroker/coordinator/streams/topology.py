@@ -1,8 +1,9 @@
-"""The topology of a streams application: what the group's first member says that is to be processed.
+"""The topology of a streams application, as the group's first member sends it.
 
 A subtopology reads source topics (`source_topics` of others, `repartition_sources` of this application), writes
 `repartition_sinks`, and keeps its state in `changelogs`.  It has a task for each partition of its sources.  A
-co-partition group names topics of one subtopology by their places; they must have equally many partitions.
+co-partition group refers to topics of one subtopology by their indexes in its lists; these must have equally many
+partitions.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ logger = logging.getLogger("kbroker.storage")
 
 
 class KnownTopic(NamedTuple):
-    """What the metadata says of a topic at start.  Without `partition_count` partitions of every number are its own."""
+    """A topic in the metadata at start.  Without `partition_count`, partitions of every number belong to it."""
 
     topic_id: bytes
     config: LogConfig
@@ -39,7 +39,7 @@ def stray_logs(logs: Iterable[UnifiedLog], topics: Mapping[str, KnownTopic]) -> 
 
 
 def log_strays(path: str, names: list[str]) -> None:
-    """Logs which directories of earlier strays a log directory holds: they take space until they are deleted."""
+    """Logs the directories of earlier strays in a log directory: they take space until they are deleted."""
     if names:
         logger.warning(
             "%s holds %d partition(s) that were set aside and are not served; delete what is not needed: %s",
