@@ -28,7 +28,7 @@ async def own_controller_figures(image: ClusterImage, pace: Pace) -> Values:
 
 
 async def member_figures(replication: ReplicationParts, stats: ControllerStats, pace: Pace) -> Values:
-    """The values of a broker in a cluster; `stats` are those of its controller, while it is elected."""
+    """The values of a broker in a cluster; `stats` are those of the broker as controller, whenever it is elected."""
     values: dict[str, float] = {}
     if stats.partitions is not None:
         await _add_cluster(values, stats.partitions(), pace)
