@@ -1,7 +1,8 @@
-"""A broker among others whose controller sends each one what it is to lead and to follow, such as in ZooKeeper's.
+"""The membership in a cluster whose controller sends each broker the partitions that it leads and follows, such as one
+with ZooKeeper.
 
-Start: `open` says which cluster, before anything is read; `register` comes last, when the broker serves: the controller
-then sends its requests.  Stop: a controlled shutdown over the controller, then `close`.
+Start: `open` finds the cluster and returns its id, before anything is read.  `register` comes last, when the broker
+serves; from then on the controller sends its requests.  Stop: a controlled shutdown over the controller, then `close`.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class Member(Protocol):
         """What its controller has done, while it was elected."""
 
     async def open(self, known_cluster_id: str | None, known_node_id: int | None) -> str:
-        """The id of the cluster; those that are known are of the log directories.  ValueError where they differ.
-        StartInterruptedError.
+        """The id of the cluster.  `known_cluster_id` and `known_node_id` are those in the log directories; ValueError
+        where they differ.  StartInterruptedError.
 
         By then the broker's settings have its own id.
         """

@@ -50,7 +50,7 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 
 class Absence(NamedTuple):
-    """What Kafka says when a topic or a partition does not exist: each API in its own words."""
+    """Kafka's messages for a topic or a partition that does not exist; each API has its own."""
 
     topic: str
     partition: str
@@ -61,7 +61,7 @@ NOT_TO_ELECT = Absence("No such topic as {topic}", "No such partition as {topic}
 
 
 class PartitionUpdates:
-    """Partitions that change, over an image; those that are put as they are do not count."""
+    """Changes of partitions on top of an image; a partition that is put unchanged does not count as a change."""
 
     __slots__ = ("_changed", "_image")
 
@@ -98,7 +98,7 @@ class PartitionUpdates:
         ]
 
     def delta(self, image: ClusterImage) -> MetadataDelta:
-        """The delta to an image that may since have replicas offline that were not known to be."""
+        """The delta to `image`, in which further replicas may have gone offline since these changes were decided."""
         return MetadataDelta(changed=tuple(self._changes(image)))
 
     def _changes(self, image: ClusterImage) -> Iterator[TopicChange]:

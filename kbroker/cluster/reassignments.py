@@ -1,7 +1,7 @@
 """Moves of replicas to other brokers: pure functions (Kafka's PartitionReassignmentReplicas, KIP-455).
 
 A reassignment first adds the new replicas to those that are there; when all of them are in the ISR, the old ones go
-(`partitions.change` completes it).  Called off, the partition has its former replicas again.
+(`partitions.change` completes it).  When a reassignment is called off, the partition has its former replicas again.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def report_at_start(
 
 
 def held_logs(image: ClusterImage, node_id: int, log_manager: LogManager) -> dict[TopicPartition, HeldLog]:
-    """How far this node's logs go, of partitions that another replica could lead."""
+    """The latest epochs and end offsets of this node's logs, for partitions that another replica could lead as well."""
     unclean_directories = {directory.path for directory in log_manager.online_directories() if not directory.clean}
     found: dict[TopicPartition, HeldLog] = {}
     for name, partition in _partitions(image, node_id):

@@ -1,4 +1,5 @@
-"""What administrators and brokers ask of an elected controller, over its term: each waits for its turn.
+"""The requests of administrators and brokers to an elected controller, carried out on its term: each waits for its
+turn.
 
 Topics are made by the same plans as on a single node; their states follow as if another broker had written them.
 """

@@ -1,4 +1,5 @@
-"""Reads the cluster's znodes for a controller.  What makes no sense is left out, logged with its path and counted."""
+"""Reads the cluster's znodes for a controller.  Znodes that cannot be decoded are left out, logged with their path, and
+counted."""
 
 from __future__ import annotations
 

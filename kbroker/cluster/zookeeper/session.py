@@ -4,8 +4,8 @@
 `NodeExistsError`, `BadVersionError`, `NotEmptyError` say that nothing was changed; after `ConnectionLossError` and
 `SessionExpiredError` the change may have happened, so read before you repeat.
 
-A watch is a callback that means "look again", at most once: something may have changed.  Watches are lost with the
-connection; on CONNECTED read everything again.
+A watch is a callback that is called at most once, when something may have changed: read again.  Watches are lost with
+the connection; on CONNECTED read everything again.
 
     states      CONNECTED → SUSPENDED → CONNECTED          the same session: ephemeral nodes are still there
                 CONNECTED → SUSPENDED → EXPIRED → CONNECTED   a new session: they are gone

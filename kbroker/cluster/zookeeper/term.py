@@ -305,7 +305,8 @@ class Term:
         held: dict[TopicPartition, PartitionImage] = {}
         for name, each in self.context.partitions():
             if came & set(each.offline_replicas):
-                # What a broker has lost it may have again: it says so when it is asked to serve it.
+                # A replica that the broker had lost may be there again: the broker's answer to the next LeaderAndIsr
+                # shows whether it is.
                 held[name] = replace(
                     each, offline_replicas=tuple(node for node in each.offline_replicas if node not in came)
                 )
@@ -344,7 +345,7 @@ class Term:
         return changed
 
     async def _commit(self, changed: Mapping[TopicPartition, PartitionImage]) -> None:
-        # What cannot be decoded would fail again at once, for as long as nobody mends it.
+        # A state that cannot be decoded would fail again at once, until somebody mends it; it is not tried again here.
         if any(map(self.changes.has_sense, await self.changes.commit(changed))):
             self.mark(Work.SETTLE)
 

@@ -4,8 +4,9 @@
     revoke  = assigned - keep                  first, in the epoch that it has
     assign  = target - keep - owned by others  then, in the target's epoch
 
-A member that has to revoke is asked to, and goes on only when it has said that it no longer owns those partitions.
-Partitions that another member still owns are assigned when they are free.
+A member that has to revoke partitions is notified by the answer to its heartbeat.  It goes on to the next step only
+when it has reported that it no longer owns them.  Partitions that another member still owns are assigned when they are
+free.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Reported = Mapping[bytes, Collection[int]] | None
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a member should get to.  `is_owned(topic_id, partition)` tells whether any member has the partition."""
+    """The target that a member is reconciled with.  `is_owned(topic_id, partition)` tells whether any member has the
+    partition."""
 
     epoch: int
     assignment: Assignment
@@ -62,7 +64,8 @@ def _still_owns(reported: Reported, partitions: Owned) -> bool:
 
 
 def _drop_unsubscribed(member: ConsumerMember, target: Target, reported: Reported) -> ConsumerMember:
-    """Topics that a new subscription no longer has go at once, before there is a new target."""
+    """Partitions of topics that the new subscription no longer has are revoked at once, before there is a new
+    target."""
     gone = member.assigned.keys() - target.topic_ids
     if not gone:
         return member

@@ -209,7 +209,8 @@ class SharePartition:
 
     @property
     def can_acquire(self) -> bool:
-        """Whether a read may find something to acquire: not where as many records are under way as may be."""
+        """Whether a read may find something to acquire: not when the number of records under way is at its limit and
+        none of them is available."""
         if self.state is not SharePartitionState.ACTIVE:
             return False
         if not self.in_flight or self.in_flight_count < self._context.settings().max_record_locks:
@@ -250,7 +251,8 @@ class SharePartition:
         return [Acquired(run.first, run.last, run.delivery_count) for run in runs]
 
     def _archive_lost(self, begin: int, base_offset: int) -> None:
-        """Offsets that were available and that compaction has taken away since: no read finds them any more."""
+        """Archives the offsets that were available and that compaction has removed since: no read finds them any
+        more."""
         if base_offset <= begin:
             return
         for run in self.in_flight.overlapping(begin, base_offset - 1):
@@ -371,7 +373,8 @@ class SharePartition:
         self._context.persister.write_state(self.key, self._update(changes), lambda error: self._stored(changes, error))
 
     def _update(self, changes: Iterable[_Change]) -> StateUpdate:
-        """What to store: every run that waits is in it, so the start offset may count them all."""
+        """The update to store.  It has the changes of every run that waits to be stored, so the start offset may count
+        all of them."""
         unsettled = self.in_flight.first_unsettled()
         if unsettled is not None:
             start = max(self.start_offset, unsettled.first)
