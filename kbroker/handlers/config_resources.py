@@ -2,7 +2,7 @@
 
 The names of resources with settings: groups and client metrics that have some set, and every topic and broker.
 
-- v0 lists client metrics. v1+: resources of the requested types; of all types but topics if none is requested.  A kind
+- v0 lists client metrics.  v1+: resources of the requested types; of all types but topics if none is requested.  A kind
   that cannot be listed is UNSUPPORTED_VERSION.
 """
 

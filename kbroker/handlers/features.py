@@ -5,7 +5,7 @@ them from the next request on.
 
 - v0 has only a flag that allows a downgrade, and the controller treats every v0 update as an upgrade, as Kafka's does.
   v1+ have the type of change, and `validate_only`.
-- An error concerns the whole request. v0-v1 have a result per feature as well; on an error there are none.
+- An error concerns the whole request.  v0-v1 have a result per feature as well; on an error there are none.
 """
 
 from __future__ import annotations

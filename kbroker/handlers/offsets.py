@@ -217,7 +217,7 @@ async def _fetch_failed(
 
 
 def _refused_fetch(answer: wire.OffsetFetchResponse, code: ErrorCode) -> wire.OffsetFetchResponse:
-    """Refuses the fetch: an offset whose record is not committed may be lost, so a group must not continue from it. v0
+    """Refuses the fetch: an offset whose record is not committed may be lost, so a group must not continue from it.  v0
     and v1 have error codes only per partition."""
     answer.error_code = answer.error_code or code
     for topic in answer.topics:

@@ -138,8 +138,8 @@ def _check_stopped(files: FileSystem, paths: Sequence[str]) -> None:
 def _check_all_here(
     stored: Stored, node_id: int, found: Sequence[FoundPartition], partitions: Sequence[FoundPartition]
 ) -> None:
-    """Kafka makes partitions of the metadata that the directories lack anew, empty, and sets aside those that only the
-    directories have."""
+    """Refuses an export where Kafka would create partitions, empty, that only the metadata has, or set aside partitions
+    that only the directories have."""
     if found and not partitions:
         raise ExportRefusedError(
             "the metadata store knows none of the partitions in these directories: they are of a member of a cluster, "

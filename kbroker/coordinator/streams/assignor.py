@@ -107,7 +107,7 @@ class _Queue:
 
 
 class _Share:
-    """The most tasks per member; it may fall as members fill up one after the other."""
+    """The most tasks per member; when members reach it, the rest is divided anew among the others."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks

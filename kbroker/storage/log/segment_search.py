@@ -233,8 +233,8 @@ def missing_behind(segment: Segment, files: FileSystem, following: Segment) -> H
     """The hole behind a segment that ends before the next one begins, in a log that is not to be compacted.
 
     A segment begins where the one before it ends, so a gap means that batches are gone.  None where compaction may have
-    made the gap: either side shows its traces (`is_thinned`), the gap is wider than a segment can be, or neither can be
-    decided.
+    made the gap: either side shows its traces (`is_thinned`), the gap is wider than a segment can be, or nothing
+    decides it.
     """
     start, first = trusted_start(segment, files, following.base_offset - 1, segment.size)
     stop = read_to(segment, files, start, first, segment.size, following.base_offset)
