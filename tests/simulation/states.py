@@ -56,7 +56,7 @@ class States:
         self._known: dict[Name, _Known] = {}
         self._compared: dict[tuple[int, Name], _Compared] = {}
         self._led: list[tuple[Partition, UnifiedLog]] = []
-        """What was led at the last look: the replica and the log it had."""
+        """What was led at the last look, or is led by a broker that stops: the replica and the log it had."""
         self._epochs: dict[tuple[int, Name], int] = {}
         """The epoch of each broker's replica at the last look."""
 
@@ -72,7 +72,9 @@ class States:
                 self._leads(node, partition)
             elif self._may_have_led(node, partition):
                 self._leader_had(partition, partition.log.high_watermark)
-        self._led = [(each, each.log) for _, each in found if each.role is Role.LEADER]
+        # A broker that stops serves, and commits, until it has stopped.
+        leaving = [(each, log) for each, log in self._led if each.node_id not in self._world.brokers]
+        self._led = [*leaving, *((each, each.log) for _, each in found if each.role is Role.LEADER)]
         self._epochs = {(node, self._name(each)): each.leader_epoch for node, each in found}
         # Followers learn what is committed from any of these: all of them come first.
         for node, partition in found:

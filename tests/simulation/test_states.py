@@ -17,10 +17,11 @@ from tests.simulation.states import States
 class Replica(SimpleNamespace):
     """Of one partition."""
 
-    def __init__(self, leads: bool = False) -> None:
+    def __init__(self, node_id: int, leads: bool = False) -> None:
         state = SimpleNamespace(producers={})
         epochs = SimpleNamespace(_epochs=[], _starts=[])
         super().__init__(
+            node_id=node_id,
             topic="t",
             index=0,
             topic_partition=TopicPartition("t", 0),
@@ -50,7 +51,7 @@ class Cluster(SimpleNamespace):
     """Three brokers, of which the last leads at first; they were looked at once."""
 
     def __init__(self) -> None:
-        self.replicas = [Replica(), Replica(), Replica(leads=True)]
+        self.replicas = [Replica(1), Replica(2), Replica(3, leads=True)]
         super().__init__(
             brokers={node: self._broker(each) for node, each in enumerate(self.replicas, 1)},
             crashes={},
@@ -91,6 +92,20 @@ def test_what_a_leader_told_before_it_went_is_committed(goes: str) -> None:
         world.brokers[3].services.replica_manager.clear()
     world.states.look()
     assert world.states.committed(world.replicas[0]) == 5  # type: ignore[arg-type]
+
+
+def test_what_a_leader_commits_while_its_broker_stops_is_committed() -> None:
+    """A broker that stops in order serves on for a while: who was told of its last commits would be called a liar."""
+    world = Cluster()
+    del world.brokers[3]
+    world.states.look()
+    world.replicas[2].has(7)
+    world.replicas[0].has(7)
+    world.states.look()
+    assert world.states.committed(world.replicas[0]) == 7  # type: ignore[arg-type]
+    world.replicas[0].has(8)
+    with pytest.raises(ViolationError, match="8 is committed, and no leader had that"):
+        world.states.look()
 
 
 def test_a_follower_that_goes_beyond_what_its_leader_had_is_seen() -> None:
