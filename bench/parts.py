@@ -39,6 +39,8 @@ MEASURED_WITHIN = {
     "clean_output": "bench/test_cleaner.py: test_clean",
     "clean_passes": "bench/test_cleaner.py: test_clean",
     "clean_write": "bench/test_cleaner.py: test_clean",
+    "append_steps": "bench/test_fast_paths.py: test_append_fast",
+    "socket_calls": "bench/test_network.py",
     "append_group": "bench/test_fast_paths.py: test_append_ten_batches",
     "batch_rules": "bench/test_fast_paths.py: test_append_fast",
     "codec": "bench/test_codec.py",

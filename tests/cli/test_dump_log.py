@@ -234,14 +234,15 @@ def test_the_metadata_of_kraft_is_decoded(version: str, tmp_path: Path, capsys: 
 @given(value=st.none() | st.binary(max_size=60))
 def test_no_record_of_the_metadata_log_ends_in_a_traceback(value: bytes | None) -> None:
     """One odd record would hide all that follow it."""
-    from kbroker.cli.dump_segment import METADATA_TOPIC, _contents
+    from kbroker.cli.dump_segment import _contents
+    from kbroker.types import CLUSTER_METADATA_TOPIC
 
     builder = RecordBatchBuilder(0)
     builder.append(None, value, 1_000)
     data = bytes(builder.build())
     info = read_header(data, 0)
     (record,) = iterate_records(data)
-    row = _contents(record, info, METADATA_TOPIC, False)
+    row = _contents(record, info, CLUSTER_METADATA_TOPIC, False)
     assert row.keys() <= {"payload", "error"}
 
 

@@ -1,6 +1,6 @@
 """Clusters by name: the file, and which cluster a command talks to.
 
-Also of `kbroker.cli.profile_option`.
+Also of `kbroker.cli.profile`, `kbroker.cli.profile_option`.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def test_a_disk_that_is_full_takes_all_of_a_write_or_nothing(tmp_path: Path) -> 
     assert follower.leader_epoch_cache.entries == leader.leader_epoch_cache.entries
 
 
-@given(sizes=st.lists(st.integers(0, 40), max_size=30), rest=st.integers(0, 80), most=st.integers(1, 7))
+@given(sizes=st.lists(st.integers(0, 40), max_size=30), rest=st.integers(0, ONE), most=st.integers(1, 7))
 def test_portions_are_whole_batches_of_all_that_came(sizes: list[int], rest: int, most: int) -> None:
     """A batch that is cut in two would be refused, and fetched again and again."""
     whole = [bytes(batch([bytes(size)])) for size in sizes]
