@@ -372,7 +372,7 @@ def test_a_segment_that_cannot_be_opened_is_told_of(side: Side) -> None:
 
 def test_too_few_in_sync_replicas_are_left_to_the_handler(side: Side) -> None:
     """acks=all would be answered without the replicas that it is meant for."""
-    side.partition.min_in_sync = 2
+    side.partition.replicas, side.partition.min_in_sync, side.partition.commits_alone = (1, 2), 2, False
     assert ask(PRODUCE, side.services, 9, 77, produce(9, bytes(batch()), acks=-1)) is None
     assert ask(PRODUCE, side.services, 9, 77, produce(9, bytes(batch()), acks=1)) == produced(9, 2)
 
