@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kbroker.metadata.image import ConfigResource, PartitionImage, QuotaEntity
-from kbroker.metadata.metadata_record import MetadataLogError, MetadataRecord
+from kbroker.metadata.metadata_record import MetadataRecord
 from kbroker.metadata.record_deltas import (
     TOPIC_RESOURCE,
-    changed_partition,
+    RecordedTopic,
     partition_of,
+    put,
     quota_entity,
-    without_elr,
+    unknown_topic,
 )
 from kbroker.schemas import wire
 
@@ -33,19 +34,10 @@ def has_all(partition: PartitionImage, node_id: int) -> bool:
 
 
 @dataclass(slots=True)
-class KafkaTopic:
-    """A topic, its partitions by number."""
-
-    name: str
-    topic_id: bytes
-    partitions: dict[int, PartitionImage] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class KafkaMetadata:
     """The cluster.  `configs` by resource, with topics among them."""
 
-    topics: dict[bytes, KafkaTopic] = field(default_factory=dict)
+    topics: dict[bytes, RecordedTopic] = field(default_factory=dict)
     configs: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
@@ -78,11 +70,11 @@ class KafkaMetadata:
     def _apply(self, record: MetadataRecord) -> None:
         match record.value:
             case wire.TopicRecord() as value:
-                self.topics[value.topic_id] = KafkaTopic(value.name, value.topic_id)
+                self.topics[value.topic_id] = RecordedTopic(value.name, value.topic_id)
             case wire.PartitionRecord() as value:
                 self._topic(value.topic_id).partitions[value.partition_id] = partition_of(value)
             case wire.PartitionChangeRecord() as value:
-                self._change(value)
+                self._topic(value.topic_id).change(value)
             case wire.RemoveTopicRecord() as value:
                 removed = self._topic(value.topic_id)
                 del self.topics[value.topic_id]
@@ -115,42 +107,27 @@ class KafkaMetadata:
             case wire.RemoveDelegationTokenRecord() as value:
                 self.tokens.pop(value.token_id, None)
 
-    def _topic(self, topic_id: bytes) -> KafkaTopic:
+    def _topic(self, topic_id: bytes) -> RecordedTopic:
         topic = self.topics.get(topic_id)
         if topic is None:
-            raise MetadataLogError(f"a record names the topic id {topic_id.hex()}, which no record before it has made")
+            raise unknown_topic(topic_id)
         return topic
-
-    def _change(self, value: wire.PartitionChangeRecord) -> None:
-        topic = self._topic(value.topic_id)
-        partition = topic.partitions.get(value.partition_id)
-        if partition is None:
-            raise MetadataLogError(
-                f"a record changes {topic.name}-{value.partition_id}, which no record before it has made"
-            )
-        topic.partitions[value.partition_id] = changed_partition(partition, value)
 
     def _clear_elr(self, name: str) -> None:
         """Of a topic, or of all where it has no name."""
         for topic in self.topics.values():
             if name in ("", topic.name):
-                topic.partitions = {index: without_elr(each) for index, each in topic.partitions.items()}
+                topic.clear_elr()
 
     def _configure(self, resource: ConfigResource, name: str, value: str | None) -> None:
         values = self.configs.setdefault(resource, {})
-        if value is None:
-            values.pop(name, None)
-        else:
-            values[name] = value
+        put(values, name, value)
         if not values:
             del self.configs[resource]
 
     def _limit(self, value: wire.ClientQuotaRecord) -> None:
         entity = quota_entity(value)
         values = self.quotas.setdefault(entity, {})
-        if value.remove:
-            values.pop(value.key, None)
-        else:
-            values[value.key] = value.value
+        put(values, value.key, None if value.remove else value.value)
         if not values:
             del self.quotas[entity]

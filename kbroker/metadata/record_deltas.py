@@ -11,7 +11,7 @@ Producer ids, ACLs, credentials and tokens are no part of images.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.metadata.image import (
@@ -98,19 +98,52 @@ def _or(value: Iterable[int] | None, old: tuple[int, ...]) -> tuple[int, ...]:
     return old if value is None else tuple(value)
 
 
-class _Topic:
-    """A topic under change."""
+@dataclass(slots=True)
+class RecordedTopic:
+    """A topic as the records so far have it, its partitions by number."""
 
-    __slots__ = ("configs", "name", "partitions", "topic_id")
+    name: str
+    topic_id: bytes
+    partitions: dict[int, PartitionImage] = field(default_factory=dict)
 
-    def __init__(self, name: str, topic_id: bytes, before: TopicImage | None = None) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partitions: dict[int, PartitionImage] = {}
-        self.configs: dict[str, str] = {}
-        if before is not None:
-            self.partitions = {each.partition: each for each in before.partitions}
-            self.configs = dict(before.configs)
+    def change(self, value: wire.PartitionChangeRecord) -> None:
+        """Apply a PartitionChangeRecord.  MetadataLogError where there is no such partition."""
+        old = self.partitions.get(value.partition_id)
+        if old is None:
+            raise MetadataLogError(
+                f"a record changes {self.name}-{value.partition_id}, which no record before it has made"
+            )
+        self.partitions[value.partition_id] = changed_partition(old, value)
+
+    def clear_elr(self) -> None:
+        """Apply a ClearElrRecord."""
+        self.partitions = {index: without_elr(each) for index, each in self.partitions.items()}
+
+
+def unknown_topic(topic_id: bytes) -> MetadataLogError:
+    """A record is about a topic that there is not."""
+    return MetadataLogError(f"a record names the topic id {topic_id.hex()}, which no record before it has made")
+
+
+def put(values: dict[str, V], key: str, value: V | None) -> None:
+    """Set it, or take it out where there is no value."""
+    if value is None:
+        values.pop(key, None)
+    else:
+        values[key] = value
+
+
+@dataclass(slots=True)
+class _Topic(RecordedTopic):
+    """A topic under change, with its settings."""
+
+    configs: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(image: TopicImage) -> _Topic:
+        """The topic before the change."""
+        rows = {each.partition: each for each in image.partitions}
+        return _Topic(image.name, image.topic_id, rows, dict(image.configs))
 
     def image(self) -> TopicImage:
         """The topic by now.  MetadataLogError where a partition is missing."""
@@ -142,7 +175,7 @@ class _Draft:
             case wire.PartitionRecord() as value:
                 self._topic(value.topic_id).partitions[value.partition_id] = partition_of(value)
             case wire.PartitionChangeRecord() as value:
-                self._change(value)
+                self._topic(value.topic_id).change(value)
             case wire.RemoveTopicRecord() as value:
                 self._remove(value)
             case wire.ClearElrRecord() as value:
@@ -154,7 +187,7 @@ class _Draft:
             case wire.FeatureLevelRecord() as value:
                 if self._features is None:
                     self._features = dict(self._image.features.chosen)
-                _put(self._features, value.name, value.feature_level or None)
+                put(self._features, value.name, value.feature_level or None)
             case _:
                 self._take_of_brokers(record)
 
@@ -195,20 +228,9 @@ class _Draft:
         if topic is None:
             known = None if topic_id in self._deleted else self._image.topics_by_id.get(topic_id)
             if known is None:
-                raise MetadataLogError(
-                    f"a record names the topic id {topic_id.hex()}, which no record before it has made"
-                )
-            topic = self._topics[topic_id] = _Topic(known.name, topic_id, known)
+                raise unknown_topic(topic_id)
+            topic = self._topics[topic_id] = _Topic.of(known)
         return topic
-
-    def _change(self, value: wire.PartitionChangeRecord) -> None:
-        topic = self._topic(value.topic_id)
-        old = topic.partitions.get(value.partition_id)
-        if old is None:
-            raise MetadataLogError(
-                f"a record changes {topic.name}-{value.partition_id}, which no record before it has made"
-            )
-        topic.partitions[value.partition_id] = changed_partition(old, value)
 
     def _remove(self, value: wire.RemoveTopicRecord) -> None:
         topic = self._topic(value.topic_id)
@@ -221,8 +243,7 @@ class _Draft:
     def _clear_elr(self, name: str) -> None:
         """Of a topic, or of all where it has no name."""
         for topic_id in [self._id(name)] if name else list(self._names.values()):
-            topic = self._topic(topic_id)
-            topic.partitions = {index: without_elr(each) for index, each in topic.partitions.items()}
+            self._topic(topic_id).clear_elr()
 
     def _id(self, name: str) -> bytes:
         topic_id = self._names.get(name)
@@ -234,14 +255,14 @@ class _Draft:
 
     def _configure(self, value: wire.ConfigRecord) -> None:
         if value.resource_type == TOPIC_RESOURCE:
-            _put(self._topic(self._id(value.resource_name)).configs, value.name, value.value)
+            put(self._topic(self._id(value.resource_name)).configs, value.name, value.value)
             return
         resource = ConfigResource(value.resource_type, value.resource_name)
-        _put(_copied(self._configs, resource, self._image.configs), value.name, value.value)
+        put(_copied(self._configs, resource, self._image.configs), value.name, value.value)
 
     def _limit(self, value: wire.ClientQuotaRecord) -> None:
         entity = quota_entity(value)
-        _put(_copied(self._quotas, entity, self._image.quotas), value.key, None if value.remove else value.value)
+        put(_copied(self._quotas, entity, self._image.quotas), value.key, None if value.remove else value.value)
 
     # Brokers
 
@@ -284,11 +305,3 @@ def _copied(changed: dict[K, dict[str, V]], key: K, before: Mapping[K, Mapping[s
     if key not in changed:
         changed[key] = dict(before.get(key, {}))
     return changed[key]
-
-
-def _put(values: dict[str, V], key: str, value: V | None) -> None:
-    """Set it, or take it out where there is no value."""
-    if value is None:
-        values.pop(key, None)
-    else:
-        values[key] = value

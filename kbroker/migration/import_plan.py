@@ -26,7 +26,8 @@ from kbroker.types import ZERO_UUID, random_uuid
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
-    from kbroker.metadata.kafka_metadata import KafkaMetadata, KafkaTopic
+    from kbroker.metadata.kafka_metadata import KafkaMetadata
+    from kbroker.metadata.record_deltas import RecordedTopic
 
 SHOWN = 10
 NO_SASL = "this broker has no SASL"
@@ -110,7 +111,10 @@ class _Draft:
         self._settings: list[str] = []
 
     def add(
-        self, topic: KafkaTopic, settings: Mapping[str, str], here: Mapping[tuple[str, int], Sequence[FoundPartition]]
+        self,
+        topic: RecordedTopic,
+        settings: Mapping[str, str],
+        here: Mapping[tuple[str, int], Sequence[FoundPartition]],
     ) -> None:
         """A topic with what is here of it."""
         name = topic.name
@@ -157,7 +161,7 @@ class _Draft:
         image = TopicImage(name, topic_id, self._images(topic, of_topic), is_internal(name), kept)
         self.topics.append(RebuiltTopic(image, tuple(notes)))
 
-    def _images(self, topic: KafkaTopic, of_topic: Mapping[int, FoundPartition]) -> tuple[PartitionImage, ...]:
+    def _images(self, topic: RecordedTopic, of_topic: Mapping[int, FoundPartition]) -> tuple[PartitionImage, ...]:
         alone = (self._node_id,)
         images = []
         for number in range(max(topic.partitions) + 1):

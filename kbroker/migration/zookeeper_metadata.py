@@ -19,9 +19,8 @@ from kbroker.metadata.kafka_metadata import (
     CREDENTIALS,
     TOKENS,
     KafkaMetadata,
-    KafkaTopic,
 )
-from kbroker.metadata.record_deltas import TOPIC_RESOURCE
+from kbroker.metadata.record_deltas import TOPIC_RESOURCE, RecordedTopic
 from kbroker.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ async def _topics(reader: ZnodeReader, metadata: KafkaMetadata) -> None:
     states = await reader.states(every)
     for name, topic in topics.items():
         # Before Kafka 2.8 topics had no id; a name is as good a key.
-        known = KafkaTopic(name, topic.topic_id or ZERO_UUID)
+        known = RecordedTopic(name, topic.topic_id or ZERO_UUID)
         for number, replicas in topic.partitions.items():
             state = states.get(TopicPartition(name, number))
             known.partitions[number] = PartitionImage(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.storage")
 
 PORTION_BATCHES = 500
-"""What takes some 5 ms at most, a batch of records a step in Python."""
+"""What is appended in some 0.5 ms where the batches are the smallest."""
 
 
 def append_batches(log: Log, records: memoryview | bytearray | bytes) -> AppendResult | None:
@@ -50,6 +50,9 @@ def append_batches(log: Log, records: memoryview | bytearray | bytes) -> AppendR
 
 def portions(records: memoryview, most: int = PORTION_BATCHES) -> Iterator[memoryview]:
     """What a leader sent, in parts of `most` whole batches; what is no whole batch is in the last."""
+    if len(records) <= most * LOG_OVERHEAD:
+        yield records  # It cannot be more batches: nothing is looked at.
+        return
     start = position = count = 0
     while position + LOG_OVERHEAD <= len(records):
         size = int.from_bytes(records[position + LENGTH_POSITION : position + LOG_OVERHEAD], "big", signed=True)
