@@ -62,7 +62,7 @@ class Session:
     host: str = ""
     listener: str = ""
     state: AuthenticationState = AuthenticationState.HANDSHAKE
-    """A session whose state nobody gives has to authenticate."""
+    """By default a session has to authenticate."""
 
     @property
     def is_authenticated(self) -> bool:

@@ -94,7 +94,7 @@ _last_offset = attrgetter("last_offset")
 
 class Partition(PartitionFields):
     """A replica of a partition on this broker.  The replica manager gives it its role, the ISR manager the ISR that was
-    granted; the partition itself moves the high watermark, and nobody else.
+    granted; the partition alone moves the high watermark.
 
     `waiting` holds the delayed fetches that name it, in the order they came; `_waits` the appends that are not
     acknowledged yet, by whether all replicas have to have them, in the order of their offsets.

@@ -120,8 +120,8 @@ cdef class SendThreads:
     The user of what is lent is called when it is done: `user.helped(sent)` with the bytes that the socket took, or
     less than 0 where the call failed, which the loop's own attempt will find out about.
 
-    `least_bytes`: ranges below it are not worth a thread's waking up.  `runner`: what is told of each job where there
-    are no threads, and calls `do_next`, as a loop on virtual time; None: threads do the jobs.
+    Ranges below `least_bytes` are not lent: waking a thread costs more than sending them.  With a `runner` there are no
+    threads: it is notified of each job and calls `do_next`, as a loop on virtual time does.  None: threads do the jobs.
     """
 
     def __cinit__(self):

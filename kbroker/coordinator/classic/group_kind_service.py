@@ -65,6 +65,7 @@ KindT = TypeVar("KindT", bound=ServedKind)
 DraftT = TypeVar("DraftT", bound=ModernDraft)
 WorkT = TypeVar("WorkT", bound=TargetWork)
 TargetT = TypeVar("TargetT")
+SettingsT = TypeVar("SettingsT", bound=ServedProtocol)
 AnswerT = TypeVar("AnswerT")
 
 
@@ -83,21 +84,21 @@ class KindFormat(Generic[KindT]):
     feature: str
 
 
-class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT]):
+class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT, SettingsT]):
     """See the module's docstring.  `TargetT`: a member's part of a target assignment."""
 
     def __init__(
         self,
         format_: KindFormat[KindT],
         coordinator: GroupCoordinator,
-        settings: ServedProtocol,
+        settings: SettingsT,
         clock: Clock,
         metadata_cache: MetadataCache,
         background: Background,
     ) -> None:
         self._format = format_
         self._groups = KindGroups(coordinator.registry, format_.kind, format_.group_type)
-        self._kind_settings = settings
+        self._settings = settings
         self._clock = clock
         self._cache = metadata_cache
         self._background = background
@@ -207,7 +208,7 @@ class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT]):
         if features is not self._features:
             self._features = features
             self._is_on = features.level(self._format.feature) > NO_LEVEL
-        return self._is_on and self._kind_settings.is_served
+        return self._is_on and self._settings.is_served
 
     def described(self, group_id: str) -> KindT:
         """A group, to read.  GroupIdNotFoundError, or a client's error while it is not known whether it exists."""

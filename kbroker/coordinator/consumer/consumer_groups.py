@@ -65,7 +65,7 @@ logger = logging.getLogger("kbroker.groups")
 FORMAT = KindFormat(ConsumerGroup, GROUP_TYPE, RECORD_TYPES, parse, GROUP, GROUP_VERSION)
 
 
-class ConsumerGroups(GroupKindService[ConsumerGroup, Draft, TargetWork, Assignment]):
+class ConsumerGroups(GroupKindService[ConsumerGroup, Draft, TargetWork, Assignment, GroupSettings]):
     """See the module's docstring."""
 
     def __init__(
@@ -77,7 +77,6 @@ class ConsumerGroups(GroupKindService[ConsumerGroup, Draft, TargetWork, Assignme
         background: Background,
     ) -> None:
         super().__init__(FORMAT, coordinator, settings, clock, metadata_cache, background)
-        self._settings = settings
         self._registry = coordinator.registry
         self._rebalances = coordinator.rebalances
         self._topics_version = metadata_cache.image.version

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 FORMAT = KindFormat(StreamsGroup, GROUP_TYPE, RECORD_TYPES, parse, GROUP, STREAMS_VERSION)
 
 
-class StreamsGroups(GroupKindService[StreamsGroup, Draft, TargetWork, Tasks]):
+class StreamsGroups(GroupKindService[StreamsGroup, Draft, TargetWork, Tasks, GroupSettings]):
     """See the module's docstring."""
 
     def __init__(
@@ -68,7 +68,6 @@ class StreamsGroups(GroupKindService[StreamsGroup, Draft, TargetWork, Tasks]):
         background: Background,
     ) -> None:
         super().__init__(FORMAT, coordinator, settings, clock, metadata_cache, background)
-        self._settings = settings
         coordinator.serve_kind(GROUP_TYPE, self)
 
     def _new_draft(self) -> Draft:
