@@ -278,6 +278,7 @@ class ReplicaManager:
     def _open_led(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> None:
         partition = self._open(topic, image, config)
         if partition is not None:
+            assert partition.topic_partition not in self.followed, f"{partition} is followed, and would be led, too"
             self.topics[topic.name][image.partition] = partition
 
     def _open(self, topic: TopicImage, image: PartitionImage, config: LogConfig) -> Partition | None:
@@ -313,6 +314,7 @@ class ReplicaManager:
             partition.follow(image)
             # A consumer's fetch that waits here may name an epoch that is over by now.
             self.purgatory.mark(partition)
+        assert not self.leads(topic.name, image.partition), f"{partition} is led, and would be followed, too"
         self.followed[topic_partition] = partition
 
     def _work(self, pace: Pace) -> None:
