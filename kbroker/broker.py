@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from kbroker._fast.net.socket_part import SocketPart
     from kbroker.assembly.membership.cluster_membership import ClusterMembership
     from kbroker.config import BrokerConfig, LogConfig
-    from kbroker.gate.authorizer import Authorizer
     from kbroker.metadata.image import ClusterImage, TopicImage
+    from kbroker.security.authorizer import Authorizer
 
 logger = logging.getLogger("kbroker.broker")
 

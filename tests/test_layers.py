@@ -43,8 +43,9 @@ METADATA = SCHEMAS | {"metadata"}
 TELEMETRY = RECORDS | {"telemetry"}
 NETWORK = SCHEMAS | RECORDS | {"network"}
 QUOTAS = METADATA | NETWORK | {"quotas"}
-GATE = QUOTAS | {"gate"}
-CLUSTER = QUOTAS | {"cluster"}
+SECURITY = METADATA | NETWORK | {"security"}
+GATE = QUOTAS | SECURITY | {"gate"}
+CLUSTER = QUOTAS | SECURITY | {"cluster"}
 REPLICATION = STORAGE | CLUSTER | NETWORK | {"replication"}
 COORDINATOR = REPLICATION | {"coordinator"}
 HANDLERS = COORDINATOR | GATE | TELEMETRY | {"handlers"}
@@ -79,6 +80,7 @@ PACKAGES: dict[str, set[str]] = {
     "cluster": CLUSTER,
     "network": NETWORK,
     "quotas": QUOTAS,
+    "security": SECURITY,
     "gate": GATE,
     "telemetry": TELEMETRY,
     "replication": REPLICATION,

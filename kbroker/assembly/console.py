@@ -13,12 +13,12 @@ from kbroker.metrics.http_server import parse_listener
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.console.site import ConsoleSite
-    from kbroker.gate.authorizer import Authorizer
     from kbroker.handlers.services import Services
     from kbroker.metrics.http_messages import Answer, Request, Sites
     from kbroker.metrics.readiness import Readiness
     from kbroker.metrics.sources import Sources
     from kbroker.network.listener import Listener
+    from kbroker.security.authorizer import Authorizer
 
 SITE = "console"
 

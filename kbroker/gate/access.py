@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.gate.authorizer import CLUSTER_NAME, Operation, ResourceKind
+from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
 
 if TYPE_CHECKING:
     from kbroker._fast.net.pending import Request

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker._fast.net.gate import Gate
-from kbroker.gate.authorizer import CachedAuthorizer, Operation, ResourceKind
-from kbroker.gate.principal import Session
 from kbroker.protocol.api import ApiKey, response_header_version
 from kbroker.quotas.meters import QuotaKind, QuotaMeters
 from kbroker.quotas.mutation_quota import MutationQuota
 from kbroker.quotas.rules import Limit
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import CachedAuthorizer, Operation, ResourceKind
+from kbroker.security.principal import Session
 
 if TYPE_CHECKING:
     from kbroker._fast.net.request_context import RequestContext

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbroker.gate.authorizer import Authorizer
 from kbroker.gate.gatekeeper import BrokerGatekeeper, meters_of
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage, MetadataDelta
@@ -12,6 +11,7 @@ from kbroker.network.admission import Admission
 from kbroker.quotas.connection_rates import ConnectionRates, creation_rates
 from kbroker.quotas.host_names import HostNames
 from kbroker.quotas.meters import MeterRow, QuotaKind
+from kbroker.security.authorizer import Authorizer
 
 if TYPE_CHECKING:
     from kbroker._fast.net.reactor import Reactor

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker._fast.net.gate import Gatekeeper
-from kbroker.gate.authorizer import Authorizer, CachedAuthorizer
 from kbroker.gate.client_gate import ClientGate
-from kbroker.gate.principal import Session
 from kbroker.metadata.image import ClusterImage
 from kbroker.quotas.meters import QuotaKind, QuotaMeters
 from kbroker.quotas.rate import Windows
 from kbroker.quotas.rules import Limit, QuotaRules
+from kbroker.security.authorizer import Authorizer, CachedAuthorizer
+from kbroker.security.principal import Session
 
 if TYPE_CHECKING:
     from kbroker._fast.net.connection import Connection

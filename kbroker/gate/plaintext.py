@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker._fast.net.socket_part import PlainSocket
-from kbroker.gate.principal import ANONYMOUS, AuthenticationState, Session
+from kbroker.security.principal import ANONYMOUS, AuthenticationState, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

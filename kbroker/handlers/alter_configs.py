@@ -25,13 +25,13 @@ from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, EditOperation
 from kbroker.config import broker_config_rows, client_metrics_rows, group_config_rows, topic_config_rows
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
 from kbroker.gate.access import may_cluster, require_cluster, require_group, require_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers import loggers
 from kbroker.handlers.table import Handler
 from kbroker.metadata.image import ConfigResource
 from kbroker.network.pieces import in_pieces
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace

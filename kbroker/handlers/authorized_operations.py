@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kbroker.gate.access import may, may_cluster
-from kbroker.gate.authorizer import CLUSTER_NAME, Operation, ResourceKind
+from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
 
 if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import may_cluster, require_cluster
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.quotas.alteration import EntityAlteration, QuotaEdit
 from kbroker.quotas.filters import Component, describe, in_order
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import require_cluster
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, cluster_operations
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct

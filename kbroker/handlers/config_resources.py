@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.errors import ErrorCode
 from kbroker.gate.access import may_cluster
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

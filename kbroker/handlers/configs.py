@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.errors import InvalidRequestError, KafkaError, PolicyViolationError, UnknownTopicOrPartitionError
 from kbroker.gate.access import require_cluster, require_group, require_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers import loggers
 from kbroker.handlers.config_entries import (
     ConfigEntry,
@@ -35,6 +34,7 @@ from kbroker.metadata.image import ConfigResource
 from kbroker.metadata.topic_names import validate
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,6 @@ from kbroker.coordinator.modern.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEA
 from kbroker.coordinator.runtime.plan import write_error
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
 from kbroker.gate.access import may_group, may_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import answer_when_committed, ensure_group_topic, when_committed
 from kbroker.handlers.group_access import HIDDEN_TOPICS, refused_heartbeat
@@ -30,6 +29,7 @@ from kbroker.handlers.heartbeat_size import MOST_NAMES, MOST_PARTITIONS, check_c
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 from kbroker.types import random_uuid, uuid_to_text
 
 if TYPE_CHECKING:

@@ -29,12 +29,12 @@ from kbroker.errors import (
     PolicyViolationError,
 )
 from kbroker.gate.access import require_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.commit_wait import CommitWait
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     Row = wire.DeleteRecordsResponse.DeleteRecordsPartitionResult

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaError
 from kbroker.gate.access import require_cluster
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.features import FeatureUpdate
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct

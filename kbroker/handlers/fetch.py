@@ -20,7 +20,6 @@ from kbroker._fast.requests.fetch_answer import FetchRules, FetchVersions
 from kbroker._fast.requests.targets_read import TargetsRead
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import may_cluster, may_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.fetch_partition import FIRST_VERSION_WITH_TOPIC_IDS, failed, read_partition
 from kbroker.handlers.old_fetch import handle_old_fetch
 from kbroker.handlers.table import Handler
@@ -29,6 +28,7 @@ from kbroker.replication.delayed_fetch import FetchWait
 from kbroker.replication.fetch_session import FetchPlan, PartitionKey
 from kbroker.replication.replica_selector import Reader
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
 

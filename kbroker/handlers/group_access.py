@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
 from kbroker.gate.access import may_group, may_topic
-from kbroker.gate.authorizer import Operation
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext

@@ -32,7 +32,6 @@ from kbroker.coordinator.runtime.coordinator_lookup import coordinator_node
 from kbroker.coordinator.share.share_coordinator import check_share_key
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError
 from kbroker.gate.access import may_cluster, may_group, require_cluster, require_group, require_transactional_id
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import StateAnswer, ensure_group_topic, when_committed
 from kbroker.handlers.endpoints import endpoint_for
@@ -41,6 +40,7 @@ from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

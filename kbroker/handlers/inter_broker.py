@@ -19,12 +19,12 @@ from kbroker.cluster.protocol_version import (
 )
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import require_cluster
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.image import BrokerImage, Endpoint, PartitionImage
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.leader_and_isr import ReplicaState, ReplicaStop, Sender
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:

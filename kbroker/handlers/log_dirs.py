@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import may_cluster
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from kbroker.errors import (
     UnsupportedVersionError,
 )
 from kbroker.gate.access import may_cluster, require_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation
 from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp, offsets_before
 from kbroker.storage.log.log_values import (
     EARLIEST_LOCAL_TIMESTAMP,

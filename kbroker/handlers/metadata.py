@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import may_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers import topic_partitions
 from kbroker.handlers.authorized_operations import (
     NOT_REQUESTED,
@@ -42,6 +41,7 @@ from kbroker.handlers.topics import may_create
 from kbroker.metadata.topic_names import is_internal, is_legal
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from kbroker.coordinator.classic.messages import PartitionCommit
 from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.errors import ErrorCode, InvalidGroupIdError, KafkaError
 from kbroker.gate.access import may_group, may_topic, require_group
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.committed_state import ensure_group_topic, when_committed
 from kbroker.handlers.table import Handler
 from kbroker.handlers.zookeeper_offsets import commit_to_zookeeper, read_from_zookeeper
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import INT64_MAX
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation
 from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
 
 if TYPE_CHECKING:

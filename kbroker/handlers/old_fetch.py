@@ -20,7 +20,6 @@ from kbroker._fast.records.record_batch import LOG_OVERHEAD, BatchError, BatchIn
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import may_cluster, may_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.conversions import MOST_BYTES
 from kbroker.handlers.fetch_partition import EMPTY, failed, read_partition
 from kbroker.records.compression import CompressionError
@@ -28,6 +27,7 @@ from kbroker.records.down_conversion import NoOlderCodecError, down_convert
 from kbroker.records.layout import BATCH_OVERHEAD
 from kbroker.replication.delayed_fetch import FetchWait
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.gate.access import require_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.delayed_produce import Unacknowledged
 from kbroker.metadata.topic_names import is_internal
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation
 from kbroker.storage.log.log_validator import (
     AnalyzedBatch,
     AppendOrigin,

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaError, PolicyViolationError, UnknownTopicOrPartitionError
 from kbroker.gate.access import require_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import validate
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker._fast.log.producer_entry import ProducerEntry

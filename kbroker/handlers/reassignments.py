@@ -19,10 +19,10 @@ from kbroker.cluster.reassignments import is_reassigning, reassigning
 from kbroker.cluster.requests import PartitionOutcome, Reassignment
 from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError
 from kbroker.gate.access import require_cluster
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:

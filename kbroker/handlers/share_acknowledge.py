@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from kbroker.gate.access import may_group, may_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.share_groups import LONGEST_MEMBER_ID, check_share_groups
 from kbroker.handlers.table import Handler
@@ -21,6 +20,7 @@ from kbroker.replication.share.acknowledgements import AcknowledgementBatch, che
 from kbroker.replication.share.persister import SharePartitionKey
 from kbroker.replication.share.share_session import FINAL_EPOCH, ShareSession, TopicIdPartition
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace

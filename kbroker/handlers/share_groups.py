@@ -12,7 +12,6 @@ from kbroker.coordinator.share.heartbeat import HeartbeatRequest
 from kbroker.coordinator.share.member import ShareMember
 from kbroker.errors import ErrorCode, InvalidGroupIdError, InvalidRequestError, KafkaError
 from kbroker.gate.access import may_group, may_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import ensure_group_topic
 from kbroker.handlers.group_access import HIDDEN_TOPICS, refused_heartbeat
@@ -21,6 +20,7 @@ from kbroker.handlers.table import Handler
 from kbroker.metadata.features import SHARE_VERSION
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct

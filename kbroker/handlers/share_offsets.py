@@ -19,13 +19,13 @@ from kbroker.errors import (
     UnknownTopicOrPartitionError,
 )
 from kbroker.gate.access import may_group, may_topic, require_group, require_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.committed_state import ensure_group_topic
 from kbroker.handlers.share_groups import check_share_groups
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.replication.share.persister import UNINITIALIZED_START_OFFSET, SharePartitionKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:

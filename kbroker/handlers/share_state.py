@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kbroker.errors import KafkaError
 from kbroker.gate.access import require_cluster
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from kbroker.protocol.api import ApiKey
@@ -23,6 +22,7 @@ from kbroker.replication.share.persister import (
     StateUpdate,
 )
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct

@@ -27,7 +27,6 @@ from kbroker.coordinator.streams.tasks import OwnedTasks, Partitions, Tasks
 from kbroker.coordinator.streams.topology import TopicInfo, invalid_topology
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
 from kbroker.gate.access import may_cluster, may_group, may_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import answer_when_committed, ensure_group_topic, when_committed
 from kbroker.handlers.group_access import HIDDEN_TOPICS
@@ -36,6 +35,7 @@ from kbroker.handlers.table import Handler
 from kbroker.metadata import topic_names
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker._fast.net.pending import Pending

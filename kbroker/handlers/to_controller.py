@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.requests import BrokerEpoch, IsrChange
 from kbroker.errors import ErrorCode, KafkaError, NotControllerError
 from kbroker.gate.access import require_cluster
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:

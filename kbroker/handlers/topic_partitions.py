@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
 from kbroker.gate.access import may_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, topic_operations
 from kbroker.handlers.partition_view import alive_for, view
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal, is_legal
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     Topic = wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic

@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, TypeVar
 from kbroker.cluster.requests import NewPartitions, NewTopic, TopicOutcome
 from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError
 from kbroker.gate.access import may_cluster, may_topic
-from kbroker.gate.authorizer import Operation
 from kbroker.handlers.config_entries import topic_entries
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation
 from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:

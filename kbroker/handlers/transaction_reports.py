@@ -13,11 +13,11 @@ from kbroker.coordinator.transactions.transaction_records import by_topic
 from kbroker.coordinator.transactions.transaction_state import BY_NAME
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import may, may_topic, require_transactional_id
-from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers.table import Handler
 from kbroker.patterns import PatternError, compile_pattern
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation, ResourceKind
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct

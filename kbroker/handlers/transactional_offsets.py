@@ -14,7 +14,6 @@ from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.coordinator.runtime.plan import TransactionalProducer, write_error
 from kbroker.errors import ErrorCode, InvalidGroupIdError, InvalidRequestError, KafkaError
 from kbroker.gate.access import may, may_group, may_topic
-from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers import verification
 from kbroker.handlers.committed_state import ensure_group_topic, when_committed
 from kbroker.handlers.offsets import PORTION
@@ -23,6 +22,7 @@ from kbroker.handlers.verification import Batch, ClientGeneration
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.types import NO_SEQUENCE
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from kbroker._fast.records.record_batch import BatchError, read_header
 from kbroker.errors import KafkaError
 from kbroker.gate.access import may
-from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers import verification
 from kbroker.handlers.verification import Batch, ClientGeneration
+from kbroker.security.authorizer import Operation, ResourceKind
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace

@@ -33,12 +33,12 @@ from kbroker.gate.access import (
     require_group,
     require_transactional_id,
 )
-from kbroker.gate.authorizer import Operation, ResourceKind
 from kbroker.handlers.committed_state import answer_when_committed, ensure_group_topic
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
+from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.storage.log.producer_state import EPOCH_PER_TRANSACTION
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 

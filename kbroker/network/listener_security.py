@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class FirstSession(Protocol):
-    """Who a client is, as far as the network has to know (`gate.principal.Session`)."""
+    """Who a client is, as far as the network has to know (`security.principal.Session`)."""
 
     @property
     def is_authenticated(self) -> bool:

@@ -12,8 +12,8 @@ import uvloop
 
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
-from kbroker.gate.authorizer import Operation, ResourceKind
-from kbroker.gate.principal import Principal
+from kbroker.security.authorizer import Operation, ResourceKind
+from kbroker.security.principal import Principal
 from tests.gate.refused_requests import BLIND, SECRET, SHOWN
 from tests.gate.refused_world import OTHER_ADDRESS
 from tests.ports import free_port

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kbroker.gate.authorizer import Operation, ResourceKind
-from kbroker.gate.principal import AuthenticationState, Principal, Session
 from kbroker.quotas.meters import QuotaMeters
 from kbroker.quotas.rate import Windows
+from kbroker.security.authorizer import Operation, ResourceKind
+from kbroker.security.principal import AuthenticationState, Principal, Session
 
 
 class Rules:

@@ -13,10 +13,10 @@ from kbroker._fast.net.connection import Connection
 from kbroker._fast.net.socket_part import PlainSocket, SocketPart
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
-from kbroker.gate.principal import ANONYMOUS, AuthenticationState, Session
 from kbroker.handlers import dispatch
 from kbroker.network.listener_security import FirstSession
 from kbroker.protocol.api import ApiKey
+from kbroker.security.principal import ANONYMOUS, AuthenticationState, Session
 from tests.network.served_connection import answer, frame
 
 FIRST_BYTES = 1_000

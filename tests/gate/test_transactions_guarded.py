@@ -7,12 +7,12 @@ from typing import Any
 
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.errors import ErrorCode
-from kbroker.gate.authorizer import Operation
 from kbroker.gate.gatekeeper import BrokerGatekeeper
-from kbroker.gate.principal import ANONYMOUS
 from kbroker.handlers.transactions import handle_add_partitions_to_txn
 from kbroker.metadata.image import ClusterImage
 from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation
+from kbroker.security.principal import ANONYMOUS
 from tests.gate.rules import Rules, known, meters
 from tests.handlers.admin_broker import AdminBroker, Context
 from tests.unbroken import finished

@@ -278,7 +278,7 @@ cdef class Connection(ConnectionInterface):
 
     @property
     def session(self):
-        """The client's principal and the state of its authentication (`gate.principal.Session`); without a session
+        """The client's principal and the state of its authentication (`security.principal.Session`); without a session
         (None) nothing is served."""
         return self._session
 

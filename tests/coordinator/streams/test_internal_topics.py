@@ -9,7 +9,7 @@ from kbroker.cluster.requests import NewTopic, TopicOutcome
 from kbroker.coordinator.streams.configuration import InternalTopic
 from kbroker.coordinator.streams.internal_topics import InternalTopics
 from kbroker.errors import InvalidReplicationFactorError, KafkaError, PolicyViolationError, TopicAlreadyExistsError
-from kbroker.gate.authorizer import Operation, ResourceKind
+from kbroker.security.authorizer import Operation, ResourceKind
 from tests.coordinator.harness import T1_ID, T2_ID, ManualLoop, World
 from tests.coordinator.streams.kafka_settings import SETTINGS
 from tests.coordinator.streams.script import StreamsScript

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol
 
-from kbroker.gate.principal import Principal
+from kbroker.security.principal import Principal
 
 MOST_DECISIONS = 65_536
 
