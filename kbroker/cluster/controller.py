@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kbroker.errors import KafkaError
     from kbroker.metadata.features import FeatureUpdate
     from kbroker.metadata.image import BrokerImage, ClusterImage, QuotaEntity, TopicImage
+    from kbroker.metadata.security_image import Outcome, SecurityChange
     from kbroker.metadata.store import ProducerIdBlock
     from kbroker.quotas.alteration import EntityAlteration
     from kbroker.quotas.mutation_quota import MutationQuota
@@ -92,6 +93,10 @@ class Controller(ABC):
         self, alterations: Sequence[EntityAlteration], validate_only: bool = False
     ) -> dict[QuotaEntity, KafkaError | None]:
         """Alter quotas of clients: an error or None for each entity, in the order of the request."""
+
+    @abstractmethod
+    async def alter_security(self, change: SecurityChange[Outcome]) -> Outcome:
+        """Change ACLs, credentials or tokens as the change plans it; what it is answered with."""
 
     # Partitions
 

@@ -79,6 +79,7 @@ from kbroker.types import TopicPartition
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
     from kbroker.metadata.broker_settings import BrokerSettings
+    from kbroker.metadata.security_image import Outcome, SecurityChange
 
 logger = logging.getLogger("kbroker.cluster")
 
@@ -322,6 +323,14 @@ class LocalController(Controller):
                 self._cache.apply(MetadataDelta(quotas=outcome.changes))
             self._hosts.keep(hosts_of(self._cache.image.quotas))
         return outcome.results
+
+    async def alter_security(self, change: SecurityChange[Outcome]) -> Outcome:
+        async with self._changing:
+            delta, outcome = change.plan(self._cache.image.security)
+            if not delta.is_empty():
+                await self._call(self._store.alter_security, delta)
+                self._cache.apply(MetadataDelta(security=delta))
+        return outcome
 
     # Partitions
 

@@ -26,6 +26,7 @@ def stored_image(store: MetadataStore, config: BrokerConfig, node_id: int) -> Cl
         features=store.features(),
         configs=_configs(store, config),
         quotas=store.client_quotas(),
+        security=store.security(),
     )
 
 

@@ -30,6 +30,7 @@ def difference(old: ClusterImage, new: ClusterImage) -> MetadataDelta:
         features=new.features if new.features != old.features else None,
         configs=_changed(old.configs, new.configs),
         quotas=_changed(old.quotas, new.quotas),
+        security=old.security.difference(new.security),
     )
 
 

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kbroker.metadata.features import Features
+from kbroker.metadata.security_image import SecurityDelta, SecurityImage
 from kbroker.types import ZERO_UUID
 
 NO_LEADER = -1
@@ -116,7 +117,8 @@ class MetadataDelta:
     """What a new image adds, removes and changes.  A topic appears in at most one of the fields.
 
     `brokers` and `features` are whole when they change, else None; `configs` has all settings of each resource that
-    changes, none for one that has no settings any more, and `quotas` likewise all of each entity.
+    changes, none for one that has no settings any more, and `quotas` likewise all of each entity.  `security` is what
+    changes of ACLs, credentials and tokens.
     """
 
     created: tuple[TopicImage, ...] = ()
@@ -126,6 +128,7 @@ class MetadataDelta:
     features: Features | None = None
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    security: SecurityDelta = field(default_factory=SecurityDelta)
 
     def is_empty(self) -> bool:
         """Whether nothing differs."""
@@ -137,6 +140,7 @@ class MetadataDelta:
             or self.features is not None
             or self.configs
             or self.quotas
+            or not self.security.is_empty()
         )
 
 
@@ -171,6 +175,7 @@ class ClusterImage:
     features: Features = field(default_factory=Features)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    security: SecurityImage = field(default_factory=SecurityImage)
 
     @staticmethod
     def of(
@@ -182,6 +187,7 @@ class ClusterImage:
         features: Features | None = None,
         configs: Mapping[ConfigResource, Mapping[str, str]] | None = None,
         quotas: Mapping[QuotaEntity, Mapping[str, float]] | None = None,
+        security: SecurityImage | None = None,
     ) -> ClusterImage:
         """An image with the given parts, indexed."""
         by_name = {topic.name: topic for topic in topics}
@@ -195,6 +201,7 @@ class ClusterImage:
             features=features or Features(),
             configs=dict(configs or {}),
             quotas=dict(quotas or {}),
+            security=security or SecurityImage(),
         )
 
     def apply(self, delta: MetadataDelta) -> ClusterImage:
@@ -210,6 +217,8 @@ class ClusterImage:
         if delta.quotas:
             quotas = {**image.quotas, **delta.quotas}
             image = replace(image, quotas={entity: values for entity, values in quotas.items() if values})
+        if not delta.security.is_empty():
+            image = replace(image, security=image.security.apply(delta.security))
         return image
 
     def with_topics(self, delta: MetadataDelta) -> ClusterImage:

@@ -14,6 +14,8 @@ Tables (schema version 3, kept in `PRAGMA user_version`; `PRAGMA application_id`
                                               only what was set at run time; kind: 4 a broker ('' for all of them),
                                               16 client metrics, 32 a group
     client_quotas(entity, name, value)        see `quota_rows`
+    acls, scram_credentials, delegation_tokens
+                                              see `security_rows`
 
 Version 1 had no settings of brokers, version 2 no others and only the first seven columns of partitions; opening such a
 file brings it to this version.
@@ -36,9 +38,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from kbroker.metadata import quota_rows
+from kbroker.metadata import quota_rows, security_rows
 from kbroker.metadata.features import Features
 from kbroker.metadata.image import ConfigResource, PartitionImage, QuotaEntity, TopicImage
+from kbroker.metadata.security_image import SecurityDelta, SecurityImage
 from kbroker.metadata.spare_file import SpareFile
 from kbroker.metadata.store import (
     PRODUCER_ID_BLOCK_LENGTH,
@@ -107,6 +110,7 @@ class LocalStore:
                 connection.execute("PRAGMA foreign_keys = ON")
                 stored = _prepare(path, connection, cluster_id)
                 connection.execute(quota_rows.CREATE)
+                security_rows.create(connection)
             except BaseException:
                 connection.close()
                 raise
@@ -224,6 +228,19 @@ class LocalStore:
         """Replace all quotas of entities: all or none."""
         with self._transaction() as connection:
             quota_rows.write(connection, changes)
+
+    def security(self) -> SecurityImage:
+        """ACLs, SCRAM credentials and delegation tokens.  CorruptMetadataError for what is none."""
+        with _explained(self._path):
+            try:
+                return security_rows.read(self._connection)
+            except ValueError as error:
+                raise CorruptMetadataError(_damaged(self._path, str(error))) from error
+
+    def alter_security(self, delta: SecurityDelta) -> None:
+        """Add, replace and remove ACLs, credentials and tokens: all or none."""
+        with self._transaction() as connection:
+            security_rows.write(connection, delta)
 
     def features(self) -> Features:
         """The levels of features that were set, and their epoch.  Raises CorruptMetadataError."""

@@ -5,7 +5,7 @@
 Records are taken in their order, as many as count together: a batch, a metadata transaction, a snapshot.  Epochs are
 counted as the controllers do.  Each record that changes a partition raises its partition epoch.  A record that names a
 leader also raises the leader epoch, even if the leader stays the same; clearing an ELR raises only the partition epoch.
-Producer ids, ACLs, credentials and tokens are no part of images.
+Producer ids are no part of images.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kbroker.metadata.image import (
     TopicImage,
 )
 from kbroker.metadata.metadata_record import MetadataLogError
+from kbroker.metadata.security_records import SecurityDraft
 from kbroker.metadata.topic_names import is_internal
 from kbroker.schemas import wire
 
@@ -166,6 +167,7 @@ class _Draft:
         self._features: dict[str, int] | None = None
         self._configs: dict[ConfigResource, dict[str, str]] = {}
         self._quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self._security = SecurityDraft()
 
     def take(self, record: MetadataRecord) -> None:
         """Apply one record."""
@@ -189,7 +191,8 @@ class _Draft:
                     self._features = dict(self._image.features.chosen)
                 put(self._features, value.name, value.feature_level or None)
             case _:
-                self._take_of_brokers(record)
+                if not self._security.take(record.value):
+                    self._take_of_brokers(record)
 
     def delta(self) -> MetadataDelta:
         """What differs from the image."""
@@ -212,6 +215,7 @@ class _Draft:
             features,
             {each: values for each, values in self._configs.items() if values != image.configs.get(each, {})},
             {each: limits for each, limits in self._quotas.items() if limits != image.quotas.get(each, {})},
+            self._security.delta(image.security),
         )
 
     # Topics

@@ -14,6 +14,7 @@ from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 from kbroker.errors import KafkaStorageError
 from kbroker.metadata.features import Features
 from kbroker.metadata.image import ConfigResource, PartitionImage, QuotaEntity, TopicImage
+from kbroker.metadata.security_image import SecurityDelta, SecurityImage
 
 PRODUCER_ID_BLOCK_LENGTH = 1000
 
@@ -107,6 +108,12 @@ class MetadataStore(Protocol):
 
     def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """Replace all quotas of entities: all or none."""
+
+    def security(self) -> SecurityImage:
+        """ACLs, SCRAM credentials and delegation tokens."""
+
+    def alter_security(self, delta: SecurityDelta) -> None:
+        """Add, replace and remove them: all or none."""
 
     def begin_broker_epoch(self, node_id: int | None = None) -> tuple[int, int]:
         """The number of this start, larger than those of all before it, and that of the last one; -1 for none.

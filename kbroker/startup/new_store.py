@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kbroker.metadata.features import Features
 from kbroker.metadata.image import ConfigResource, QuotaEntity, TopicImage
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
+from kbroker.metadata.security_image import SecurityDelta
 from kbroker.metadata.spare_file import SUFFIX as SPARE_SUFFIX
 from kbroker.startup.metadata_at_start import has_content
 
@@ -35,6 +36,7 @@ class StoreContents:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     features: Features | None = None
+    security: SecurityDelta = field(default_factory=SecurityDelta)
 
 
 def check_no_store(files: FileSystem, directory: str) -> None:
@@ -65,6 +67,7 @@ def write_store(files: FileSystem, directory: str, cluster_id: str, contents: St
         store.create_topics(contents.topics)
         store.alter_configs(contents.configs)
         store.alter_client_quotas(contents.quotas)
+        store.alter_security(contents.security)
         if contents.features is not None:
             store.alter_features(contents.features)
         if contents.past_producer_id >= 0:

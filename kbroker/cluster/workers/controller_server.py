@@ -38,6 +38,7 @@ METHODS = frozenset(
         "delete_topics",
         "alter_configs",
         "alter_client_quotas",
+        "alter_security",
         "alter_partitions",
         "elect_leaders",
         "alter_reassignments",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.features import FeatureUpdate
     from kbroker.metadata.image import BrokerImage, ClusterImage, QuotaEntity, TopicImage
+    from kbroker.metadata.security_image import Outcome, SecurityChange
     from kbroker.metadata.store import ProducerIdBlock
     from kbroker.quotas.alteration import EntityAlteration
     from kbroker.quotas.mutation_quota import MutationQuota
@@ -96,6 +97,9 @@ class RemoteController(Controller):
     ) -> dict[QuotaEntity, KafkaError | None]:
         found = await self._link.call("alter_client_quotas", list(alterations), validate_only)
         return cast("dict[QuotaEntity, KafkaError | None]", found)
+
+    async def alter_security(self, change: SecurityChange[Outcome]) -> Outcome:
+        return cast("Outcome", await self._link.call("alter_security", change))
 
     # Partitions
 

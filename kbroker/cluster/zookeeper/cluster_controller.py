@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.features import FeatureUpdate
     from kbroker.metadata.image import BrokerImage, ClusterImage, QuotaEntity, TopicImage
+    from kbroker.metadata.security_image import Outcome, SecurityChange
     from kbroker.metadata.store import ProducerIdBlock
     from kbroker.quotas.host_names import HostNames
     from kbroker.quotas.mutation_quota import MutationQuota
@@ -224,6 +225,10 @@ class ClusterController(Controller):
                 await self._write_quota(entity, values)
         self._hosts.keep(hosts_of(self._cache.image.quotas))
         return outcome.results
+
+    async def alter_security(self, change: SecurityChange[Outcome]) -> Outcome:
+        """UnsupportedVersionError: ACLs, credentials and tokens are not written to ZooKeeper yet."""
+        raise UnsupportedVersionError("ACLs, credentials and tokens are not written to ZooKeeper yet")
 
     async def _write_quota(self, entity: QuotaEntity, values: Mapping[str, float]) -> None:
         """The znode's other content, such as SCRAM credentials, is kept."""

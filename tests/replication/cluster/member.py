@@ -57,6 +57,7 @@ class MemberController(Controller):
     delete_topics = _Refused()
     alter_configs = _Refused()
     alter_client_quotas = _Refused()
+    alter_security = _Refused()
     elect_leaders = _Refused()
     alter_reassignments = _Refused()
     report_replicas = _Refused()
