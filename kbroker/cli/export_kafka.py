@@ -88,6 +88,9 @@ def _json(report: ExportReport) -> JsonObject:
             {"name": topic.name, "id": uuid_to_text(topic.topic_id), "partitions": len(topic.partitions)}
             for topic in report.stored.topics
         ],
+        "acls": len(report.stored.security.acls),
+        "users": sorted({each.user for each in report.stored.security.scram}),
+        "delegation_tokens": len(report.stored.security.tokens),
         "features": dict(report.plan.levels),
         "groups": dict(report.names.groups),
         "transactional_ids": list(report.names.transactional_ids),
@@ -107,6 +110,10 @@ def _print(report: ExportReport, release: str) -> None:
     listed("groups", list(report.names.groups))
     listed("transactional ids", list(report.names.transactional_ids))
     listed("quotas", [str(dict(entity)) for entity in report.stored.quotas])
+    security = report.stored.security
+    listed("users with SCRAM credentials", sorted({each.user for each in security.scram}))
+    listed("principals with ACLs", sorted({each.principal for each in security.acls.values()}))
+    listed("delegation tokens", list(security.tokens))
     levels = ", ".join(f"{name} {level}" for name, level in report.plan.levels.items())
     click.echo(f"levels of features in Kafka {release}: {levels}")
     print_remarks(

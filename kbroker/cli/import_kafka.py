@@ -110,6 +110,9 @@ def _json(report: ImportReport) -> JsonObject:
             for resource, values in contents.configs.items()
         ],
         "quotas": [{"entity": dict(entity), "values": dict(values)} for entity, values in contents.quotas.items()],
+        "acls": len(contents.security.acls),
+        "users": sorted({each.user for each in contents.security.scram}),
+        "delegation_tokens": len(contents.security.tokens),
         "features": None if contents.features is None else dict(contents.features.chosen),
         "groups": dict(report.names.groups),
         "transactional_ids": list(report.names.transactional_ids),
@@ -172,6 +175,10 @@ def _print(report: ImportReport) -> None:
             for key, value in values.items()
         ],
     )
+    security = contents.security
+    listed("users with SCRAM credentials", sorted({each.user for each in security.scram}))
+    listed("principals with ACLs", sorted({each.principal for each in security.acls.values() if each is not None}))
+    listed("delegation tokens", list(security.tokens))
     if contents.features is not None:
         levels = ", ".join(f"{name} {level}" for name, level in contents.features.chosen.items())
         click.echo(f"levels of features stay as they were: {levels}")

@@ -1,7 +1,6 @@
 """What the metadata of an Apache Kafka cluster says that is to be imported: built record by record.
 
-Only what a cluster keeps: sessions and fencing of brokers are left out.  ACLs, SCRAM credentials and delegation tokens
-are kept as they are, to be counted, and to go back to a Kafka.
+Only what a cluster keeps: sessions and fencing of brokers are left out.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from kbroker.metadata.record_deltas import (
     quota_entity,
     unknown_topic,
 )
+from kbroker.metadata.security_image import SecurityImage
+from kbroker.metadata.security_records import SecurityDraft
 from kbroker.schemas import wire
-
-ACLS = "ACLs"
-CREDENTIALS = "SCRAM credentials"
-TOKENS = "delegation tokens"
 
 
 def has_all(partition: PartitionImage, node_id: int) -> bool:
@@ -42,21 +39,10 @@ class KafkaMetadata:
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
-    acls: dict[bytes, MetadataRecord] = field(default_factory=dict)
-    credentials: dict[tuple[str, int], MetadataRecord] = field(default_factory=dict)
-    tokens: dict[str, MetadataRecord] = field(default_factory=dict)
+    security: SecurityImage = field(default_factory=SecurityImage)
+    """ACLs, SCRAM credentials and delegation tokens."""
     elsewhere: Counter[str] = field(default_factory=Counter)
-    """How many of what is protected ZooKeeper has, by what they are called."""
-
-    def protected_counts(self) -> dict[str, int]:
-        """How many ACLs, SCRAM credentials and delegation tokens there are, without those of which there are none."""
-        counts = {ACLS: len(self.acls), CREDENTIALS: len(self.credentials), TOKENS: len(self.tokens)}
-        return {name: count + self.elsewhere[name] for name, count in counts.items() if count + self.elsewhere[name]}
-
-    @property
-    def protected(self) -> list[MetadataRecord]:
-        """ACLs, SCRAM credentials and delegation tokens."""
-        return [*self.acls.values(), *self.credentials.values(), *self.tokens.values()]
+    """How many of them ZooKeeper has, by what they are called."""
 
     def topic_configs(self, name: str) -> dict[str, str]:
         """What is set on a topic."""
@@ -64,8 +50,11 @@ class KafkaMetadata:
 
     def replay(self, records: Iterable[MetadataRecord]) -> None:
         """Takes in records, in order.  MetadataLogError for what contradicts those before."""
+        security = SecurityDraft()
         for record in records:
-            self._apply(record)
+            if not security.take(record.value):
+                self._apply(record)
+        self.security = self.security.apply(security.delta(self.security))
 
     def _apply(self, record: MetadataRecord) -> None:
         match record.value:
@@ -89,23 +78,6 @@ class KafkaMetadata:
                 self.features[value.name] = value.feature_level
             case wire.ProducerIdsRecord() as value:
                 self.next_producer_id = max(self.next_producer_id, value.next_producer_id)
-            case _:
-                self._protect(record)
-
-    def _protect(self, record: MetadataRecord) -> None:
-        match record.value:
-            case wire.AccessControlEntryRecord() as value:
-                self.acls[value.id] = record
-            case wire.RemoveAccessControlEntryRecord() as value:
-                self.acls.pop(value.id, None)
-            case wire.UserScramCredentialRecord() as value:
-                self.credentials[value.name, value.mechanism] = record
-            case wire.RemoveUserScramCredentialRecord() as value:
-                self.credentials.pop((value.name, value.mechanism), None)
-            case wire.DelegationTokenRecord() as value:
-                self.tokens[value.token_id] = record
-            case wire.RemoveDelegationTokenRecord() as value:
-                self.tokens.pop(value.token_id, None)
 
     def _topic(self, topic_id: bytes) -> RecordedTopic:
         topic = self.topics.get(topic_id)

@@ -4,7 +4,8 @@ Tables (schema version 3, kept in `PRAGMA user_version`; `PRAGMA application_id`
 
     cluster(key, value)                       cluster_id; next_producer_id; directory_ids: JSON, id by path;
                                               broker_epoch: the number of the broker's last start, broker_epoch.N that
-                                              of worker N's; features: JSON
+                                              of worker N's; features: JSON; keeps_security: 1, where ACLs
+                                              and users have been kept from the beginning
     topics(topic_id, name)                    topic_id: 16 bytes
     partitions(topic_id, partition, leader, leader_epoch, partition_epoch, replicas, isr,
                adding_replicas, removing_replicas, elr, last_known_elr)
@@ -62,6 +63,7 @@ SCHEMA_VERSION = 3
 DIRECTORIES = "directory_ids"
 BROKER_EPOCH = "broker_epoch"
 FEATURES = "features"
+KEEPS_SECURITY = "keeps_security"
 APPLICATION_ID = int.from_bytes(b"kbrk", "big")
 MAX_PRODUCER_ID = 2**63 - 1
 BUSY_TIMEOUT_S = 2.0
@@ -228,6 +230,12 @@ class LocalStore:
         """Replace all quotas of entities: all or none."""
         with self._transaction() as connection:
             quota_rows.write(connection, changes)
+
+    @property
+    def keeps_security(self) -> bool:
+        """Whether ACLs and users were kept from the store's beginning: an import by an older kbroker left them out."""
+        with _explained(self._path):
+            return _read_key(self._connection, KEEPS_SECURITY) is not None
 
     def security(self) -> SecurityImage:
         """ACLs, SCRAM credentials and delegation tokens.  CorruptMetadataError for what is none."""
@@ -479,6 +487,7 @@ def _create(path: Path, connection: sqlite3.Connection, cluster_id: str) -> str:
     with _write_transaction(connection):
         _bring_up(connection, 0)
         _write_key(connection, "cluster_id", cluster_id)
+        _write_key(connection, KEEPS_SECURITY, "1")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     logger.info("made the metadata store %s for cluster %s", path, cluster_id)
     return cluster_id

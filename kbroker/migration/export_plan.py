@@ -16,6 +16,8 @@ from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.metadata.features import FEATURES, METADATA_VERSION, Features
 from kbroker.metadata.image import NO_LEADER, ConfigResource, QuotaEntity, TopicImage
 from kbroker.metadata.metadata_record import MetadataRecord, metadata_record
+from kbroker.metadata.security_image import SecurityImage
+from kbroker.metadata.security_records import records_of
 from kbroker.schemas import wire
 from kbroker.types import ZERO_UUID, TopicPartition, random_uuid
 
@@ -72,6 +74,7 @@ class Stored(NamedTuple):
     quotas: Mapping[QuotaEntity, Mapping[str, float]]
     features: Features
     next_producer_id: int
+    security: SecurityImage = SecurityImage()
 
 
 class Node(NamedTuple):
@@ -105,12 +108,8 @@ def plan_export(
     node: Node,
     release: str,
     groups: Mapping[str, str],
-    protected: Sequence[MetadataRecord] = (),
 ) -> ExportPlan:
-    """The records of a snapshot.  `protected`: ACLs and the like of the Kafka that these directories came from.
-
-    UnknownReleaseError for a release without a table.
-    """
+    """The records of a snapshot.  UnknownReleaseError for a release without a table."""
     highest = levels_of(release)
     levels = {
         feature.name: min(stored.features.level(feature.name), highest.get(feature.name, 0)) for feature in FEATURES
@@ -136,7 +135,7 @@ def plan_export(
                 broker_id=node.node_id, broker_epoch=node.broker_epoch, next_producer_id=stored.next_producer_id
             )
         ),
-        *protected,
+        *map(metadata_record, records_of(stored.security)),
     )
     return ExportPlan(levels, records, tuple(left))
 

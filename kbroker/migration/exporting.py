@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
-from kbroker.metadata.metadata_record import MetadataRecord
+from kbroker.metadata.security_image import SecurityImage
 from kbroker.migration.copying import Copied, Copy, apart
 from kbroker.migration.export_plan import ExportPlan, Node, Stored, levels_of, plan_export
 from kbroker.migration.kafka_directories import locked
@@ -81,12 +81,12 @@ class ExportReport:
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """What a metadata log from a time with Kafka leaves: where it is, where it ends, and what only Kafka knows."""
+    """What a metadata log from a time with Kafka leaves: where it is, where it ends, and its ACLs and users."""
 
     directory: str
     end_offset: int
     epoch: int
-    protected: tuple[MetadataRecord, ...]
+    security: SecurityImage
 
 
 def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
@@ -101,15 +101,15 @@ def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
                 stack.callback(directory.release)
         _check_stopped(files, options.paths)
         metas = [_meta(files, path) for path in options.paths]
-        stored = _stored(files, options.paths[0])
+        earlier = _earlier(files, options.paths)
+        stored = _stored(files, options.paths[0], earlier.security)
         found = survey(files, options.paths)
         names = read_state_names(files, found.partitions)
-        earlier = _earlier(files, options.paths)
         epoch = max(read_broker_epoch(files, f"{options.paths[0]}/{CLEAN_SHUTDOWN_FILE}"), 0)
         partitions = _of_topics(stored, found.partitions)
         _check_all_here(stored, metas[0].node_id, found.partitions, partitions)
         node = Node(metas[0].node_id, epoch, _ids(options, metas), _places(options, metas, partitions))
-        plan = plan_export(stored, node, options.release, names.groups, earlier.protected)
+        plan = plan_export(stored, node, options.release, names.groups)
         taken = {each.path for each in partitions}
         aside = (*found.left_aside, *(each.path for each in found.partitions if each.path not in taken))
         report = ExportReport(stored, node.node_id, plan, names, aside)
@@ -165,14 +165,17 @@ def _meta(files: FileSystem, path: str) -> MetaProperties:
         raise LogDirError(f"{path} is no log directory: it has no {META_PROPERTIES}") from None
 
 
-def _stored(files: FileSystem, directory: str) -> Stored:
-    """What the store holds, read from a copy: opening it would change it."""
+def _stored(files: FileSystem, directory: str, earlier: SecurityImage) -> Stored:
+    """What the store holds, read from a copy: opening it would change it.
+
+    `earlier`: the ACLs and users of the Kafka before, for a store that was imported without them."""
     with tempfile.TemporaryDirectory(prefix="kbroker-export-") as scratch:
         for suffix in ("", "-wal"):
             if has_content(files, f"{directory}/{FILE_NAME}{suffix}"):
                 files.copy_file(f"{directory}/{FILE_NAME}{suffix}", f"{scratch}/{FILE_NAME}{suffix}")
         store = LocalStore.open(f"{scratch}/{FILE_NAME}")
         try:
+            security = store.security()
             return Stored(
                 store.cluster_id,
                 store.topics(),
@@ -180,6 +183,7 @@ def _stored(files: FileSystem, directory: str) -> Stored:
                 store.client_quotas(),
                 store.features(),
                 store.allocate_producer_id_block().first_id,
+                security if store.keeps_security else earlier.apply(SecurityImage().difference(security)),
             )
         finally:
             store.close()
@@ -193,8 +197,8 @@ def _earlier(files: FileSystem, paths: Sequence[str]) -> _Earlier:
             metadata = KafkaMetadata()
             metadata.replay(log.records())
             newest = max((each.end_offset for each in snapshots(files, directory)), default=0)
-            return _Earlier(path, max(log.end_offset, newest), log.epoch, tuple(metadata.protected))
-    return _Earlier(paths[0], 0, 0, ())
+            return _Earlier(path, max(log.end_offset, newest), log.epoch, metadata.security)
+    return _Earlier(paths[0], 0, 0, SecurityImage())
 
 
 def _of_topics(stored: Stored, found: Sequence[FoundPartition]) -> list[FoundPartition]:

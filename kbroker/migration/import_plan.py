@@ -16,7 +16,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.image import PartitionImage, TopicImage
-from kbroker.metadata.kafka_metadata import ACLS, CREDENTIALS, TOKENS, has_all
+from kbroker.metadata.kafka_metadata import has_all
+from kbroker.metadata.security_image import SecurityImage
 from kbroker.metadata.topic_names import is_internal
 from kbroker.migration.settings import client_quotas, feature_levels, resource_settings, topic_settings
 from kbroker.startup.metadata_rebuild import FoundPartition, RebuildError, RebuiltTopic
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from kbroker.metadata.record_deltas import RecordedTopic
 
 SHOWN = 10
-NO_SASL = "this broker has no SASL"
-REASONS = {ACLS: "this broker has no authorizer", CREDENTIALS: NO_SASL, TOKENS: NO_SASL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def plan_import(
         draft.add(topic, metadata.topic_configs(topic.name), here)
     configs, left_settings = resource_settings(metadata.configs, config)
     quotas, left_quotas = client_quotas(metadata.quotas)
-    protected = [f"{count} {name}: {REASONS[name]}" for name, count in metadata.protected_counts().items()]
+    elsewhere = [f"{count} {name} in ZooKeeper: not read" for name, count in metadata.elsewhere.items() if count]
     highest = max((each.producer_id for each in found), default=-1)
     contents = StoreContents(
         [topic.image for topic in draft.topics],
@@ -66,13 +65,14 @@ def plan_import(
         configs,
         quotas,
         feature_levels(metadata.features) if metadata.features else None,
+        SecurityImage().difference(metadata.security),
     )
     taken = {each.path for each in draft.partitions}
     return ImportPlan(
         tuple(draft.topics),
         tuple(draft.partitions),
         contents,
-        (*protected, *draft.left(), *left_settings, *left_quotas),
+        (*elsewhere, *draft.left(), *left_settings, *left_quotas),
         tuple(each.path for each in found if each.path not in taken),
         tuple(draft.blockers),
     )

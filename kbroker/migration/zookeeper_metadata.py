@@ -14,12 +14,7 @@ from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.znodes import decode_cluster_id, decode_config, decode_producer_id_block
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage, ConfigResource, PartitionImage, TopicImage
-from kbroker.metadata.kafka_metadata import (
-    ACLS,
-    CREDENTIALS,
-    TOKENS,
-    KafkaMetadata,
-)
+from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.metadata.record_deltas import TOPIC_RESOURCE, RecordedTopic
 from kbroker.types import ZERO_UUID, TopicPartition
 
@@ -29,6 +24,9 @@ if TYPE_CHECKING:
 ACL_ROOTS = ("/kafka-acl", "/kafka-acl-extended")
 TOKEN_ROOT = "/delegation_token/tokens"
 SCRAM = "SCRAM-"
+ACLS = "ACLs"
+CREDENTIALS = "SCRAM credentials"
+TOKENS = "delegation tokens"
 
 
 async def from_zookeeper(connect: str, cluster_id: str) -> KafkaMetadata:

@@ -5,6 +5,7 @@ Also of `kbroker.cli.export_kafka`, `kbroker.migration.state_topics`.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,13 +47,13 @@ def contents(metadata: KafkaMetadata) -> dict[str, Any]:
         "configs": metadata.configs,
         "quotas": metadata.quotas,
         "features": metadata.features,
-        "protected": sorted(map(repr, metadata.protected)),
+        "security": metadata.security,
     }
 
 
 @pytest.mark.parametrize(("version", "count"), [("4.3.1", 1), ("3.9.1", 2)])
 def test_what_kafka_had_it_gets_back(tmp_path: Path, version: str, count: int) -> None:
-    """Who goes back after a trial would miss topics, settings, quotas, or the ACLs that kbroker does not serve."""
+    """Who goes back after a trial would miss topics, settings, quotas, ACLs or users."""
     directories = imported(version, tmp_path)
     before, earlier = read(directories[0])
     epochs = {name: each.partitions[0].leader_epoch for name, each in before.topics.items()}
@@ -69,6 +70,20 @@ def test_what_kafka_had_it_gets_back(tmp_path: Path, version: str, count: int) -
     assert not (directories[0] / FILE_NAME).exists() and (directories[0] / f"{FILE_NAME}.exported").exists()
     run_import(FILES, options(*directories))
     assert (directories[0] / FILE_NAME).exists()
+
+
+def test_what_an_older_import_left_out_goes_back_to_kafka(tmp_path: Path) -> None:
+    """ACLs and users that kbroker did not know once would be gone, and a Kafka be open or closed to all."""
+    directories = imported("3.9.1", tmp_path)
+    before, _ = read(directories[0])
+    with sqlite3.connect(directories[0] / FILE_NAME) as connection:
+        connection.execute("DELETE FROM cluster WHERE key = 'keeps_security'")
+        for table in ("acls", "scram_credentials", "delegation_tokens"):
+            connection.execute(f"DELETE FROM {table}")
+    connection.close()
+    exported(directories, "3.9.1")
+    after, _ = read(directories[0])
+    assert after.security == before.security and after.security.acls and after.security.scram
 
 
 def test_a_copy_has_what_kafka_needs_and_the_original_stays(tmp_path: Path) -> None:

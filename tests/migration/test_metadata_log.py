@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kbroker.metadata.image import ConfigResource
 from kbroker.metadata.kafka_metadata import has_all
 from kbroker.metadata.metadata_record import MetadataLogError
+from kbroker.metadata.security_image import ScramKey
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.control import ControlType, encode_control_key
 from kbroker.schemas import message
@@ -39,7 +40,7 @@ def test_a_snapshot_and_the_records_behind_it_are_read(tmp_path: Path) -> None:
     }
     assert metadata.features["metadata.version"] == 30 and metadata.features["group.version"] == 1
     assert metadata.next_producer_id == 1000
-    assert metadata.protected_counts() == {"SCRAM credentials": 1}
+    assert list(metadata.security.scram) == [ScramKey("alice", 1)] and not metadata.security.acls
     (first, *_) = (each.partitions[0] for each in metadata.topics.values() if each.name == "orders")
     # Kafka has taken it out of the ISR at its stop, and keeps it as eligible.
     assert (first.replicas, first.isr, first.leader, first.leader_epoch) == ((1,), (), -1, 3) and has_all(first, 1)
@@ -56,7 +57,7 @@ def test_a_log_without_a_snapshot_is_read(tmp_path: Path) -> None:
         "__consumer_offsets",
     }
     assert log.voters == (1,) and metadata.features == {"metadata.version": 21}
-    assert metadata.protected_counts() == {"ACLs": 1, "SCRAM credentials": 1}
+    assert (len(metadata.security.acls), len(metadata.security.scram)) == (1, 1)
     assert metadata.quotas[("client-id", None), ("user", "alice")] == {"producer_byte_rate": 1e6}
 
 
