@@ -18,6 +18,7 @@ from kbroker.metadata.image import NO_LEADER, ClusterImage, PartitionImage
 from kbroker.types import NO_LEADER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kbroker.replication")
@@ -62,11 +63,14 @@ def report_at_start(
     return ReplicaReport(frozenset(offline), online, frozenset(unclean))
 
 
-def held_logs(image: ClusterImage, node_id: int, log_manager: LogManager) -> dict[TopicPartition, HeldLog]:
+async def held_logs(
+    image: ClusterImage, node_id: int, log_manager: LogManager, pace: Pace
+) -> dict[TopicPartition, HeldLog]:
     """The latest epochs and end offsets of this node's logs, for partitions that another replica could lead as well."""
     unclean_directories = {directory.path for directory in log_manager.online_directories() if not directory.clean}
     found: dict[TopicPartition, HeldLog] = {}
     for name, partition in _partitions(image, node_id):
+        await pace
         able = {*partition.isr, *partition.elr}
         log = log_manager.get_log(name)
         if log is not None and node_id in able and len(able) > 1:

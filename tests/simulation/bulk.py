@@ -24,7 +24,6 @@ Key = tuple[str, int] | str
 LATEST = -1
 TOPIC_RESOURCE = 2
 SIZES = (50, 300, 1500)
-LEAST_SIZE = 50
 PER_TOPIC = 100
 UNKNOWN = (
     frozenset(
@@ -267,8 +266,6 @@ class Bulk(Client):
                 await self.try_later()
                 continue
             kind, size = rng.choice(self.kinds), rng.choice(self.sizes)
-            if kind.make is _create and self.world.scale.nodes > 1:
-                size = min(size, LEAST_SIZE)  # What workers tell each other is encoded whole.
             if kind.by_name:
                 keys: list[Any] = [f"not-there-{number}" for number in range(size)]
             else:

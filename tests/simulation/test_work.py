@@ -15,10 +15,12 @@ from tests.simulation.loop import Process, SimulatedLoop
 from tests.simulation.sockets import Network
 from tests.simulation.surroundings import surroundings
 from tests.simulation.work import BYTES, CALLS, is_measured, measured
+from tests.simulation.workers import Workers
 from tests.simulation.world import World, play
 
 MEASURED = next(seed for seed in range(1, 1000) if is_measured(seed))
 STEPS = 2 * CALLS
+MANY = 1500
 
 
 def run(work: Any, *, serves: bool = True) -> list[str]:
@@ -77,15 +79,30 @@ class Asking(World):
         await self.start_all()
         for kind in KINDS:
             client = Bulk(self, "bulk", 1)
-            client.kinds, client.sizes = (kind,), (1500,)
+            client.kinds, client.sizes = (kind,), (MANY,)
             await client.run()
             await self.all_gone()
         await self.stop(1)
 
 
-def test_requests_for_much_give_way() -> None:
+class AskingWorkers(Workers):
+    """Workers, and one client that asks the second for much at once, all kinds after one another."""
+
+    async def run(self) -> None:
+        await self.start_all()
+        for kind in KINDS:
+            connection = await self.connect(2, "bulk", "bulk")
+            assert connection is not None
+            keys = [f"t{number}" if kind.by_name else ("t", number) for number in range(MANY)]
+            await connection.answer(kind.make(keys), kind.version)
+            connection.finish(self.rng)
+        await self.all_gone()
+
+
+@pytest.mark.parametrize("world", [Asking, AskingWorkers])
+def test_requests_for_much_give_way(world: type[World]) -> None:
     """One client that asks for hundreds of things, there or not, could hold up all others."""
-    assert play(MEASURED, kind=Asking).answers == len(KINDS)
+    assert play(MEASURED, kind=world).answers == len(KINDS)
 
 
 def test_an_answer_that_lacks_what_was_asked_for_is_seen() -> None:

@@ -19,7 +19,8 @@ from kbroker._fast.base.slices import Slices
 from kbroker.cluster.member import StartInterruptedError
 from kbroker.cluster.requests import BrokerEpoch, HeldLog, NewTopic, ReplicaReport
 from kbroker.cluster.stored_image import stored_image
-from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
+from kbroker.cluster.workers import log_reports, portions
+from kbroker.cluster.workers.controller_link import ControllerLink, Held, LinkState
 from kbroker.cluster.workers.controller_server import ControllerServer
 from kbroker.cluster.workers.host_controller import HostController
 from kbroker.cluster.workers.member import FollowingWorker
@@ -49,8 +50,8 @@ class Office:
         self._socket.bind("\0" + self.address[1:])
         self._socket.listen(16)
 
-    async def open(self) -> None:
-        """Be in office."""
+    async def open(self, awaited: set[int] | None = None) -> None:
+        """Be in office; the workers that are awaited are to say what they hold."""
         loop = asyncio.get_running_loop()
         self._store = LocalStore.open(self._file)
         self.cache = MetadataCache(stored_image(self._store, CONFIG, 1))
@@ -58,8 +59,10 @@ class Office:
             self.cache, self._store, BrokerSettings(CONFIG, self.cache, 1), 1, Slices(loop)
         )
         self.controller.is_stopping = lambda: False
-        self.server = ControllerServer(self.controller, self.cache, loop)
+        self.server = ControllerServer(self.controller, self.cache, loop, Slices(loop))
         await self.controller.enter(BrokerImage(1, {}), NOTHING)
+        if awaited is not None:
+            self.server.log_reports.open(awaited, 3600)
         await self.server.listen(socket.socket(fileno=self._socket.dup().detach()))
 
     async def close(self) -> None:
@@ -79,7 +82,8 @@ class Node:
     def __init__(self, office: Office, node_id: int) -> None:
         self.node_id = node_id
         self.stopping = asyncio.Event()
-        self.link = ControllerLink(office.address, node_id, asyncio.get_running_loop(), self.stopping)
+        loop = asyncio.get_running_loop()
+        self.link = ControllerLink(office.address, node_id, loop, self.stopping, Slices(loop))
 
     async def come(self) -> None:
         """Follow, and enter."""
@@ -108,6 +112,15 @@ def play(directory: Path, story: Callable[[Office, Node], Awaitable[None]]) -> N
             await asyncio.sleep(0)
 
     asyncio.run(run())
+
+
+def holding(held: dict[TopicPartition, HeldLog]) -> Held:
+    """Logs that go so far."""
+
+    async def found() -> dict[TopicPartition, HeldLog]:
+        return held
+
+    return found
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -279,7 +292,7 @@ def test_a_worker_knows_which_replicas_it_has_lost_before_the_controller_does(tm
         assert image.cluster_id == office.cache.image.cluster_id
         cache = MetadataCache(image)
         third.load(cache)
-        await third.report_logs(ReplicaReport(offline=frozenset({TopicPartition("t", 0)})), {})
+        await third.report_logs(ReplicaReport(offline=frozenset({TopicPartition("t", 0)})), holding({}))
         assert cache.image.topics["t"].partitions[0].offline_replicas == (3,)
         await third.close()
 
@@ -325,7 +338,8 @@ def test_a_worker_that_may_have_lost_records_waits_for_what_the_others_hold(tmp_
         leader = office.cache.image.topics["t"].partitions[0].leader
         other = 3 - leader
         office.server.log_reports.open({1, 2, 3}, 3600)
-        mine = asyncio.ensure_future(node.link.report_logs({first: HeldLog(0, 10 if leader == 2 else 20, True)}))
+        held = holding({first: HeldLog(0, 10 if leader == 2 else 20, True)})
+        mine = asyncio.ensure_future(node.link.report_logs(held))
         await office.server.log_reports.report_logs(3, {})
         own = {first: HeldLog(0, 10 if leader == 1 else 20, True)}
         await until(lambda: 2 not in office.server.log_reports._awaited)
@@ -338,6 +352,51 @@ def test_a_worker_that_may_have_lost_records_waits_for_what_the_others_hold(tmp_
     play(tmp_path, story)
 
 
+def test_a_worker_that_lives_on_says_how_far_its_logs_go_when_the_controller_starts(tmp_path: Path) -> None:
+    """Worker 1 would be in sync, and come to lead, with less than is acknowledged, where its disk has lost the rest."""
+
+    async def story(office: Office, node: Node) -> None:
+        first = TopicPartition("t", 0)
+        await node.controller.create_topics([NewTopic("t", 1, 2)])
+        held = {first: HeldLog(0, 20, True)}
+        await node.link.report_logs(holding(held))
+        await office.close()
+        await until(lambda: node.link.state is LinkState.AWAY)
+        held[first] = HeldLog(0, 30, True)
+        await office.open(awaited={1, 2})
+        await office.server.log_reports.report_logs(1, {first: HeldLog(0, 10, True)})
+        partition = office.cache.image.topics["t"].partitions[0]
+        assert (partition.leader, partition.isr) == (2, (2,))
+
+    play(tmp_path, story)
+
+
+def test_many_rows_of_a_call_and_of_its_answer_go_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One client that makes 1,500 topics would keep all others of two workers waiting."""
+    most: list[int] = []
+
+    def encoded(message: Any) -> bytes:
+        for value in getattr(message, "arguments", (getattr(message, "value", None), getattr(message, "items", None))):
+            if isinstance(value, (list, dict, tuple)):
+                most.append(len(value))
+        return encode(message)
+
+    monkeypatch.setattr(portions, "encode", encoded)
+
+    async def story(office: Office, node: Node) -> None:
+        count = 3 * portions.MOST_ITEMS + 1
+        names = [f"t{number}" for number in range(count)]
+        found = await node.controller.create_topics([NewTopic(name, 1, 1) for name in names], validate_only=True)
+        assert [each.name for each in found] == names
+        assert [each.error for each in found] == [None] * count
+        assert max(most) <= portions.MOST_ITEMS
+        assert sum(most) >= 2 * count
+        held = {TopicPartition(name, 0): HeldLog(0, 1, False) for name in names}
+        await node.link.report_logs(holding(held))
+
+    play(tmp_path, story)
+
+
 def test_a_worker_that_does_not_come_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     """One whose disk is broken would keep the whole host from serving."""
 
@@ -345,8 +404,34 @@ def test_a_worker_that_does_not_come_is_not_waited_for_for_ever(tmp_path: Path) 
         first = TopicPartition("t", 0)
         await node.controller.create_topics([NewTopic("t", 1, 2)])
         office.server.log_reports.open({1, 2, 3}, 0.05)
-        await node.link.report_logs({first: HeldLog(0, 10, True)})
+        await node.link.report_logs(holding({first: HeldLog(0, 10, True)}))
         assert office.server.log_reports.absent == {1, 3}
+
+    play(tmp_path, story)
+
+
+def test_a_worker_that_reads_its_logs_is_waited_for_until_it_is_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a power cut the first worker to be back would lead with less than the one that has more to read."""
+    monkeypatch.setattr(log_reports, "LOOK_SECONDS", 0.01)
+
+    async def story(office: Office, node: Node) -> None:
+        first, reports = TopicPartition("t", 0), office.server.log_reports
+        await node.controller.create_topics([NewTopic("t", 1, 2)])
+        looks: list[int] = []
+
+        def is_starting(node_id: int) -> bool:
+            looks.append(node_id)
+            return office.server.is_connected(node_id)
+
+        reports.open({1, 2}, 0.0, is_starting)
+        mine = asyncio.ensure_future(reports.report_logs(1, {first: HeldLog(0, 10, True)}))
+        await until(lambda: len(looks) > 2)
+        assert not mine.done()
+        await node.link.report_logs(holding({first: HeldLog(0, 20, True)}))
+        await mine
+        assert office.cache.image.topics["t"].partitions[0].leader == 2
 
     play(tmp_path, story)
 

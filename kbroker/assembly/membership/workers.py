@@ -64,7 +64,9 @@ class WorkersMembership(ReplicatedMembership):
         self._attach()
         replicas.fetchers = self._replication.fetchers
         report = report_at_start(cache.image, node_id, log_manager, all_on_one_host=True)
-        await self._worker.report_logs(report, held_logs(cache.image, node_id, log_manager))
+        await self._worker.report_logs(
+            report, lambda: held_logs(cache.image, node_id, log_manager, self._broker.slices.pace())
+        )
         # The controller may have deleted topics while the logs were loaded and while this worker waited for the others.
         for name in replicas_deleted(cache.image, log_manager.logs):
             replicas.drop(name, delete=True)

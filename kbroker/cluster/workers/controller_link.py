@@ -4,8 +4,8 @@
 
 While the controller is away the worker serves what it leads, on the image that it has.  Calls that were under way fail
 with NOT_CONTROLLER, as their outcome is not known; new ones wait for WAIT_SECONDS.  When the controller is back the
-worker replaces its image with the controller's, enters again with the broker epoch that it had, and reports its lost
-replicas.
+worker replaces its image with the controller's, says how far its logs go, enters again with the broker epoch that it
+had, and reports its lost replicas.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from itertools import count
@@ -22,7 +22,18 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.member import StartInterruptedError, unless_stopping
 from kbroker.cluster.requests import BrokerEpoch, HeldLog, ReplicaReport
 from kbroker.cluster.workers.controller_server import ENTER, REPORT_LOGS
-from kbroker.cluster.workers.messages import Answered, Call, Change, Hello, MessageError, Snapshot, encode, read
+from kbroker.cluster.workers.messages import (
+    Answered,
+    Call,
+    Change,
+    Hello,
+    MessageError,
+    Portion,
+    Snapshot,
+    encode,
+    read,
+)
+from kbroker.cluster.workers.portions import Portions, send
 from kbroker.cluster.workers.quota import ForwardedQuota
 from kbroker.errors import KafkaError, NotControllerError
 from kbroker.metadata.difference import difference
@@ -30,6 +41,7 @@ from kbroker.types import TopicPartition
 from kbroker.waiting import set_within
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Slices
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import BrokerImage, ClusterImage
     from kbroker.quotas.mutation_quota import MutationQuota
@@ -48,10 +60,25 @@ class LinkState(Enum):
     CLOSED = auto()
 
 
+Held = Callable[[], Awaitable[Mapping[TopicPartition, HeldLog]]]
+"""How far a worker's logs go by now."""
+
+
+async def _nothing() -> Mapping[TopicPartition, HeldLog]:
+    return {}
+
+
 class ControllerLink:
     """`address` is the supervisor's socket, an abstract name with its @."""
 
-    def __init__(self, address: str, node_id: int, loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> None:
+    def __init__(
+        self,
+        address: str,
+        node_id: int,
+        loop: asyncio.AbstractEventLoop,
+        stopping: asyncio.Event,
+        slices: Slices,
+    ) -> None:
         self._address = "\0" + address.removeprefix("@")
         self._node_id = node_id
         self._loop = loop
@@ -66,6 +93,8 @@ class ControllerLink:
         self._broker: BrokerImage | None = None
         self._again: asyncio.Task[None] | None = None
         self._lost: frozenset[TopicPartition] = frozenset()
+        self._slices = slices
+        self._held: Held = _nothing
         self.state = LinkState.AWAY
         self.epoch = -1
         self.failure: Callable[[str], None] = lambda _reason: None
@@ -137,12 +166,16 @@ class ControllerLink:
 
     async def _read(self) -> None:
         assert self._reader is not None and self._cache is not None
+        pace, portions = self._slices.pace(), Portions()
         while True:
             message = await read(self._reader)
+            await pace
             if isinstance(message, Change):
                 self._cache.apply(message.delta)
+            elif isinstance(message, Portion):
+                portions.put(message)
             elif isinstance(message, Answered):
-                self._answered(message)
+                self._answered(portions.completed(message))
 
     def _take(self, image: ClusterImage) -> None:
         assert self._cache is not None
@@ -185,24 +218,35 @@ class ControllerLink:
             raise NotControllerError("the controller is away")
         if self._writer is None:
             raise NotControllerError("the controller is away")
-        number = next(self._numbers)
+        writer, number = self._writer, next(self._numbers)
         future: asyncio.Future[object] = self._loop.create_future()
         self._calls[number] = future, quota
-        self._writer.write(encode(Call(number, method, arguments, None if quota is None else ForwardedQuota(quota))))
+        call = Call(number, method, arguments, None if quota is None else ForwardedQuota(quota))
+
+        def write(frame: bytes) -> None:
+            if self._writer is writer:
+                writer.write(frame)
+
+        await send(write, call, self._slices.pace())
         return await future
 
-    async def report_logs(self, held: Mapping[TopicPartition, HeldLog]) -> None:
-        """Say what this worker holds after its start; wait until it may lead.  StartInterruptedError."""
+    async def report_logs(self, held: Held) -> None:
+        """Say what this worker holds after its start, and again whenever the controller has started; wait until it may
+        lead.  StartInterruptedError."""
+        self._held = held
+        logs = await held()
         while True:
             try:
-                await unless_stopping(self._stopping, self.call(REPORT_LOGS, self._node_id, held))
+                await unless_stopping(self._stopping, self.call(REPORT_LOGS, self._node_id, logs))
                 return
             except NotControllerError:
                 logger.warning("the controller is away; this worker reports its logs when the controller is back")
 
-    async def enter(self, broker: BrokerImage, report: ReplicaReport) -> BrokerEpoch:
-        """Become a member; again after each time that the controller was away."""
-        entered = await self.call(ENTER, broker, report)
+    async def enter(
+        self, broker: BrokerImage, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog] | None = None
+    ) -> BrokerEpoch:
+        """Become a member; again after each time that the controller was away, with what this worker holds by then."""
+        entered = await self.call(ENTER, broker, report, held)
         assert isinstance(entered, BrokerEpoch)
         self.epoch = entered.epoch
         self._broker = replace(broker, epoch=entered.epoch)
@@ -210,8 +254,10 @@ class ControllerLink:
 
     async def _enter_again(self) -> None:
         assert self._broker is not None
+        # What this worker has it has not lost, whatever its directories were like at its own start.
+        held = {name: replace(log, is_unclean=False) for name, log in (await self._held()).items()}
         try:
-            await self.enter(self._broker, ReplicaReport(offline=self._lost))
+            await self.enter(self._broker, ReplicaReport(offline=self._lost), held)
             self._lost = frozenset()
         except NotControllerError:
             return  # It went away again.

@@ -12,18 +12,35 @@ import logging
 import os
 import socket
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from kbroker.cluster.requests import BrokerEpoch
 from kbroker.cluster.workers.log_reports import LogReports
-from kbroker.cluster.workers.messages import Answered, Call, Change, Gone, Hello, MessageError, Snapshot, encode, read
+from kbroker.cluster.workers.messages import (
+    Answered,
+    Call,
+    Change,
+    Gone,
+    Hello,
+    MessageError,
+    Portion,
+    Snapshot,
+    encode,
+    read,
+)
+from kbroker.cluster.workers.portions import Portions, send
 from kbroker.cluster.workers.quota import ForwardedQuota
 from kbroker.errors import KafkaError, NotControllerError
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Slices
+    from kbroker.cluster.requests import HeldLog
     from kbroker.cluster.workers.host_controller import HostController
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import ClusterImage, MetadataDelta
+    from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.cluster")
 
@@ -58,13 +75,18 @@ _CREDENTIALS = struct.Struct("=iii")
 class ControllerServer:
     """`controller` decides, `cache` has what it publishes."""
 
-    def __init__(self, controller: HostController, cache: MetadataCache, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, controller: HostController, cache: MetadataCache, loop: asyncio.AbstractEventLoop, slices: Slices
+    ) -> None:
         self._controller = controller
         self._cache = cache
         self._loop = loop
+        self._slices = slices
         self._server: asyncio.AbstractServer | None = None
         self._writers: dict[asyncio.StreamWriter, int] = {}
         """With the process ids of the workers."""
+        self._connected: dict[asyncio.StreamWriter, int] = {}
+        """With their node ids."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._come = asyncio.Event()
         self._entered: dict[int, asyncio.StreamWriter] = {}
@@ -76,6 +98,10 @@ class ControllerServer:
     def present(self) -> set[int]:
         """The workers that are there."""
         return set(self._entered)
+
+    def is_connected(self, node_id: int) -> bool:
+        """Whether a worker's process is there, which may have yet to read its logs."""
+        return node_id in self._connected.values()
 
     async def listen(self, sock: socket.socket) -> None:
         """Serve the workers that connect to a listening Unix socket."""
@@ -116,16 +142,24 @@ class ControllerServer:
             # In one turn of the loop: all that is published from here on comes behind it.
             writer.write(encode(Snapshot(self._cache.image)))
             self._writers[writer] = process_id
+            self._connected[writer] = node_id
+            pace, portions = self._slices.pace(), Portions()
             while True:
                 call = await read(reader)
+                await pace
+                if isinstance(call, Portion):
+                    portions.put(call)
+                    continue
                 if not isinstance(call, Call):
                     raise MessageError(f"{type(call).__name__} is no call")
+                call = portions.completed(call)
                 if call.method == ENTER:
-                    answer = await self._answer(call)
+                    *arguments, held = call.arguments
+                    answer = await self._answer(replace(call, arguments=tuple(arguments)))
                     if isinstance(answer.value, BrokerEpoch):
                         entered = answer.value
                         self._entered[node_id] = writer
-                        self.log_reports.arrived(node_id)
+                        self.log_reports.arrived(node_id, cast("Mapping[TopicPartition, HeldLog] | None", held))
                         self._come.set()
                     writer.write(encode(answer))
                 else:
@@ -138,6 +172,7 @@ class ControllerServer:
             logger.error("a connection of worker %d ends: %s", node_id, error)
         finally:
             self._writers.pop(writer, None)
+            self._connected.pop(writer, None)
             writer.close()
         if entered is not None:
             if self._entered.get(node_id) is writer:
@@ -158,8 +193,12 @@ class ControllerServer:
 
     async def _answer_later(self, call: Call, writer: asyncio.StreamWriter) -> None:
         answer = await self._answer(call)
-        if writer in self._writers:
-            writer.write(encode(answer))
+
+        def write(frame: bytes) -> None:
+            if writer in self._writers:
+                writer.write(frame)
+
+        await send(write, answer, self._slices.pace())
 
     async def _answer(self, call: Call) -> Answered:
         if call.method not in METHODS:

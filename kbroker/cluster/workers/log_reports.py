@@ -2,17 +2,18 @@
 
     CLOSED     there is no start to wait for
     OPEN       from the controller's start: workers say what they hold, as soon as their logs are open
-    SETTLED    all have said it or are there from before, or the time for it is over: who leads is decided
+    SETTLED    all have said it, or the time is over for those that are not there: who leads is decided
 
-A power cut loses the records that were not on disk yet, in some replicas more than in others.  A worker that was not
-stopped in order waits for the decision before it leads or follows anything.
+A power cut loses the records that were not on disk yet, in some replicas more than in others.  So does a disk whose
+fsync fails; and until worker 1 is back nobody takes it out of an ISR, so those that live on say what they hold, too.  A
+worker that was not stopped in order waits for the decision before it leads or follows anything.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.cluster")
+
+LOOK_SECONDS = 1.0
 
 
 class LogReports:
@@ -38,23 +41,32 @@ class LogReports:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def open(self, node_ids: set[int], seconds: float) -> None:
-        """Wait for these workers, for so long at most."""
+    def open(
+        self, node_ids: set[int], seconds: float, is_starting: Callable[[int], bool] = lambda _node_id: False
+    ) -> None:
+        """Wait for these workers, for so long at most, but for those that have connected until they have read their
+        logs: what they have may be all that is left of what was acknowledged."""
         self._awaited = set(node_ids)
         self._settled.clear()
-        self._timer = self._loop.call_later(seconds, self._settle)
+        self._timer = self._loop.call_later(seconds, self._time_is_over, is_starting)
 
-    def arrived(self, node_id: int) -> None:
-        """A worker is there; one that has said nothing has lived on, and has lost nothing."""
+    def _time_is_over(self, is_starting: Callable[[int], bool]) -> None:
+        if any(is_starting(node_id) for node_id in self._awaited):
+            self._timer = self._loop.call_later(LOOK_SECONDS, self._time_is_over, is_starting)
+        else:
+            self._settle()
+
+    def arrived(self, node_id: int, held: Mapping[TopicPartition, HeldLog] | None) -> None:
+        """A worker is there; one that has lived on says what it holds."""
+        if held is not None and self._task is None and not self._settled.is_set():
+            self._held[node_id] = held
         self._awaited.discard(node_id)
         if not self._awaited:
             self._settle()
 
     async def report_logs(self, node_id: int, held: Mapping[TopicPartition, HeldLog]) -> None:
         """What a worker that has just started holds; returns when it may lead and follow."""
-        if self._task is None and not self._settled.is_set():
-            self._held[node_id] = held
-            self.arrived(node_id)
+        self.arrived(node_id, held)
         if any(log.is_unclean for log in held.values()):
             await self._settled.wait()
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,9 @@ from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.member import StartInterruptedError, unless_stopping
 from kbroker.cluster.placement import to_balance
 from kbroker.cluster.replica_reports import unserved_delta
-from kbroker.cluster.requests import NO_BROKER_EPOCH, ElectionType, HeldLog, ReplicaReport
+from kbroker.cluster.requests import NO_BROKER_EPOCH, ElectionType, ReplicaReport
 from kbroker.cluster.stored_image import stored_image
-from kbroker.cluster.workers.controller_link import ControllerLink, LinkState
+from kbroker.cluster.workers.controller_link import ControllerLink, Held, LinkState
 from kbroker.cluster.workers.controller_server import ControllerServer
 from kbroker.cluster.workers.host_controller import HostController
 from kbroker.cluster.workers.remote_controller import RemoteController
@@ -82,8 +82,9 @@ class Worker(ABC):
         """From here on `cache` has what the controller publishes."""
 
     @abstractmethod
-    async def report_logs(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
-        """The logs are open: what the controller has to know of them.  Returns when this worker may lead and follow."""
+    async def report_logs(self, report: ReplicaReport, held: Held) -> None:
+        """The logs are open: what the controller has to know of them, by `held` also when it starts again.  Returns
+        when this worker may lead and follow."""
 
     @abstractmethod
     async def wait_for_workers(self) -> None:
@@ -144,10 +145,10 @@ class FirstWorker(Worker):
         self._cache = cache
         self._controller = HostController(cache, self._store, settings, node_id, self._slices, self._calls, hosts)
         self._controller.is_stopping = self._stopping.is_set
-        self._server = ControllerServer(self._controller, cache, self._loop)
+        self._server = ControllerServer(self._controller, cache, self._loop, self._slices)
         return self._controller
 
-    async def report_logs(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
+    async def report_logs(self, report: ReplicaReport, held: Held) -> None:
         """Become the controller: worker 1 is alive from here on, and the others may come."""
         node_id = self._config.node_id
         epoch, _ = await self._calls(self._store.begin_broker_epoch)
@@ -155,10 +156,10 @@ class FirstWorker(Worker):
         await self._controller.enter(BrokerImage(node_id, {}, epoch=epoch), report)
         sock = socket.socket(fileno=self.slot.descriptor)
         sock.setblocking(False)
-        self._server.log_reports.open({node_id, *self.slot.others(node_id)}, WAIT_SECONDS)
+        self._server.log_reports.open({node_id, *self.slot.others(node_id)}, WAIT_SECONDS, self._server.is_connected)
         await self._server.listen(sock)
         self._is_listening = True
-        await unless_stopping(self._stopping, self._server.log_reports.report_logs(node_id, held))
+        await unless_stopping(self._stopping, self._server.log_reports.report_logs(node_id, await held()))
         self.controller_stats.begin(self._partitions)
         self.controller_stats.state = "active"
 
@@ -242,7 +243,7 @@ class FollowingWorker(Worker):
         failed: Callable[[str], None],
     ) -> None:
         super().__init__(slot, config, loop, slices)
-        self._link = ControllerLink(slot.address, config.node_id, loop, stopping)
+        self._link = ControllerLink(slot.address, config.node_id, loop, stopping, slices)
         self._link.failure = failed
         self._report = ReplicaReport()
 
@@ -260,7 +261,7 @@ class FollowingWorker(Worker):
     def controller(self, cache: MetadataCache, settings: BrokerSettings, hosts: HostNames) -> Controller:
         return RemoteController(self._link, cache)
 
-    async def report_logs(self, report: ReplicaReport, held: Mapping[TopicPartition, HeldLog]) -> None:
+    async def report_logs(self, report: ReplicaReport, held: Held) -> None:
         """The controller gets the report when this worker enters; until then its images still show this worker's lost
         replicas as online."""
         self._report = report

@@ -3,6 +3,8 @@
     frame    length, 4 bytes big-endian; a pickled message
     order    Hello → Snapshot → Change and Answered as they come; Call at any time after Hello
              Gone, of the supervisor, alone
+    Portion  of a long list or mapping of a Call or an Answered comes before it, so that no turn of the loop encodes or
+             decodes all of it (`portions`)
 
 Pickle is between processes of one user that one supervisor has started, over a Unix socket that no other user's process
 may speak on (`controller_server`).  Even so only kbroker's own classes can be loaded: `_Unpickler` refuses all other
@@ -80,7 +82,23 @@ class Answered:
     charged: tuple[int, ...] = ()
 
 
-Message = Hello | Gone | Snapshot | Change | Call | Answered
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Some of the items that the Call or Answered of this number has `Ahead` of it."""
+
+    number: int
+    items: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """In the place of a list or mapping, of which this many items, or pairs, have come in portions."""
+
+    count: int
+    is_mapping: bool
+
+
+Message = Hello | Gone | Snapshot | Change | Call | Answered | Portion
 
 
 class MessageError(ValueError):
