@@ -4,6 +4,7 @@ of those that were deleted nothing is left on any disk."""
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ SETTLE_SECONDS = 60.0
 LOOK_SECONDS = 0.5
 METADATA_VERSION = 12
 TOPIC = 2
+DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<number>\d+)(\.\w+-(?P<mark>\w+))?")
+"""Of a partition, or of what is to become of it or to go."""
 
 
 async def settle(world: World, topics: Sequence[ChangingTopic]) -> None:
@@ -114,17 +117,16 @@ def expected(life: Life) -> dict[str, int]:
 
 
 def _left(folders: Sequence[str], topics: Sequence[ChangingTopic]) -> str | None:
-    """What a disk has of topics that are not there any more."""
+    """What a disk has of topics, partitions or copies that are not there any more."""
+    lives = {topic.name: topic.life for topic in topics}
     for folder in map(Path, folders):
         for each in sorted(folder.iterdir()):
-            name, _, number = each.name.rpartition("-")
-            topic = next((topic for topic in topics if name.partition(".")[0] == topic.name), None)
-            if topic is None or not each.is_dir():
+            found = DIRECTORY.fullmatch(each.name)
+            if found is None or found["topic"] not in lives or not each.is_dir():
                 continue
-            life = topic.life
-            if life is None or life.deletion_asked_at < FOREVER or number == "delete":
-                return each.name
-            if not number.isdigit() or int(number) >= life.partitions:
+            life = lives[found["topic"]]
+            is_there = life is not None and life.deletion_asked_at == FOREVER
+            if not is_there or found["mark"] or int(found["number"]) >= life.partitions:  # type: ignore[union-attr]
                 return each.name
     return None
 
