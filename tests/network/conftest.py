@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import ssl
+
 import pytest
 
 from tests.network import socket_kinds
 
 
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> socket_kinds.Certificate:
+    """One of this run's own."""
+    return socket_kinds.make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
 @pytest.fixture(scope="module")
-def encrypted(tmp_path_factory: pytest.TempPathFactory) -> socket_kinds.SocketKind:
-    """Sockets under TLS, with a certificate of their own."""
-    return socket_kinds.encrypted(tmp_path_factory.mktemp("certificate"))
+def encrypted(certificate: socket_kinds.Certificate) -> socket_kinds.SocketKind:
+    """The small and slow socket part of tests."""
+    return socket_kinds.encrypted(certificate)
+
+
+@pytest.fixture(scope="module")
+def tls(certificate: socket_kinds.Certificate) -> socket_kinds.SocketKind:
+    """Sockets under TLS 1.3."""
+    return socket_kinds.tls(certificate)
+
+
+@pytest.fixture(scope="module")
+def tls12(certificate: socket_kinds.Certificate) -> socket_kinds.SocketKind:
+    """Sockets under TLS 1.2, with no thread to help."""
+    return socket_kinds.tls(certificate, ssl.TLSVersion.TLSv1_2, threads=0)

@@ -294,9 +294,8 @@ cdef class AnswerQueue:
             self.warm_until = position + <off_t> left
         if position + <off_t> left > self.warm_until:
             left = self.warm_until - position
-        if may_lend and left >= self.endpoint.send_threads.least_bytes and not self.keep:
-            if self.endpoint.send_threads.take(self.connection, self.socket.fd, region, position, left):
-                return LENT
+        if may_lend and not self.keep and self.socket.lend(self.endpoint.send_threads, region, position, left):
+            return LENT
         self.keep = False
         sent = self.socket.write_region(region, position, left)
         if sent == -1 and errno == EIO:

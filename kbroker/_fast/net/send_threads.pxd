@@ -5,6 +5,9 @@ from kbroker._fast.files.file_region cimport FileRegion
 
 cdef struct Pool
 
+# What a thread does with what it was given beside a range of a file; how much of that it took.
+ctypedef ssize_t (*Work)(void* what, int out_fd, int fd, off_t position, size_t size) noexcept nogil
+
 
 cdef class SendThreads:
     cdef Pool* pool
@@ -18,8 +21,12 @@ cdef class SendThreads:
     cdef readonly unsigned long long lent_count
     cdef void* last_user
     cdef uint64_t last_ns
+    cdef size_t stack_bytes
 
-    cdef bint take(self, object user, int out_fd, FileRegion region, off_t position, size_t size) except -1
+    cdef bint take(self, object user, int out_fd, FileRegion region, off_t position, size_t size, Work call,
+                   void* what) except -1
+    cdef bint give(self, object user, int out_fd, FileRegion region, off_t position, size_t size, Work call,
+                   void* what) except -1
     cdef bint _start(self) except -1
     cdef bint _add_thread(self) except -1
     cdef void _stop(self)

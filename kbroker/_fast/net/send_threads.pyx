@@ -52,7 +52,6 @@ cdef enum:
     MOST_JOBS = 64
     # Ranges from this size on are worth a thread's waking up.
     LEND_BYTES = 262144
-    STACK_BYTES = 65536
     # Another connection that sent a large range no longer ago than this is one to be served beside.
     RECENT_NS = 2000000
 
@@ -62,6 +61,9 @@ cdef struct Job:
     off_t position
     size_t size
     ssize_t sent
+    # NULL: `sendfile`.
+    Work call
+    void* what
 
 cdef struct Pool:
     pthread_mutex_t lock
@@ -88,9 +90,12 @@ cdef void do_job(Pool* pool) noexcept nogil:
     pool.waiting_head = (pool.waiting_head + 1) % MOST_JOBS
     pool.waiting_count -= 1
     pthread_mutex_unlock(&pool.lock)
-    sent = socket_calls.sendfile(job.out_fd, job.fd, &position, job.size)
-    while sent < 0 and errno == EINTR:
+    if job.call != NULL:
+        sent = job.call(job.what, job.out_fd, job.fd, position, job.size)
+    else:
         sent = socket_calls.sendfile(job.out_fd, job.fd, &position, job.size)
+        while sent < 0 and errno == EINTR:
+            sent = socket_calls.sendfile(job.out_fd, job.fd, &position, job.size)
     job.sent = sent
     pthread_mutex_lock(&pool.lock)
     pool.done[pool.done_count] = number
@@ -120,7 +125,8 @@ cdef class SendThreads:
     The user of what is lent is called when it is done: `user.helped(sent)` with the bytes that the socket took, or
     less than 0 where the call failed, which the loop's own attempt will find out about.
 
-    Ranges below `least_bytes` are not lent: waking a thread costs more than sending them.  With a `runner` there are no
+    Ranges below `least_bytes` are not lent: waking a thread costs more than sending them.  Sockets that encrypt have
+    their own call made in the place of `sendfile`, with what it needs (`give`).  With a `runner` there are no
     threads: it is notified of each job and calls `do_next`, as a loop on virtual time does.  None: threads do the jobs.
     """
 
@@ -128,8 +134,9 @@ cdef class SendThreads:
         self.pool = NULL
         self.least_bytes = LEND_BYTES
 
-    def __init__(self, loop, int limit):
+    def __init__(self, loop, int limit, size_t stack_bytes=65536):
         self.loop = loop
+        self.stack_bytes = stack_bytes
         self.owners = [None] * MOST_JOBS
         self.change(limit)
 
@@ -142,32 +149,41 @@ cdef class SendThreads:
             raise ValueError(f"{limit} threads")
         self.limit = min(limit, MOST_THREADS)
 
-    cdef bint take(self, object user, int out_fd, FileRegion region, off_t position, size_t size) except -1:
+    cdef bint take(self, object user, int out_fd, FileRegion region, off_t position, size_t size, Work call,
+                   void* what) except -1:
         """Whether a thread sends this range.  `region` and a descriptor of its own of the socket are kept open."""
         cdef uint64_t now = now_ns()
         cdef bint beside = self.last_user != <void*> user and now - self.last_ns < RECENT_NS
-        cdef Job* job
-        cdef int number, own_fd
         if self.limit == 0:
             return False
         self.last_user = <void*> user
         self.last_ns = now
-        if not beside or self.outstanding >= MOST_JOBS:
+        return beside and self.give(user, out_fd, region, position, size, call, what)
+
+    cdef bint give(self, object user, int out_fd, FileRegion region, off_t position, size_t size, Work call,
+                   void* what) except -1:
+        """Whether a thread does this, even though no other connection sends; without a region it is the call alone."""
+        cdef Job* job
+        cdef int number, own_fd = -1
+        if self.outstanding >= MOST_JOBS:
             return False
         # One may wait for each thread, so that it need not wait itself.
         if (self.running == 0 or self.pool.waiting_count >= self.running) and not self._add_thread():
             return False
-        own_fd = fcntl(out_fd, F_DUPFD_CLOEXEC, 3)
-        if own_fd < 0:
-            return False
+        if region is not None:
+            own_fd = fcntl(out_fd, F_DUPFD_CLOEXEC, 3)
+            if own_fd < 0:
+                return False
         for number in range(MOST_JOBS):
             if self.owners[number] is None:
                 break
         job = &self.pool.jobs[number]
         job.out_fd = own_fd
-        job.fd = region.fd
+        job.fd = -1 if region is None else region.fd
         job.position = position
         job.size = size
+        job.call = call
+        job.what = what
         self.owners[number] = (user, region)
         self.outstanding += 1
         self.lent_count += 1
@@ -202,7 +218,7 @@ cdef class SendThreads:
         if self.runner is not None:
             self.running += 1
             return True
-        started = start_thread(&self.pool.threads[self.running], work, self.pool, STACK_BYTES)
+        started = start_thread(&self.pool.threads[self.running], work, self.pool, self.stack_bytes)
         self.running += started
         return started
 
@@ -232,7 +248,8 @@ cdef class SendThreads:
         pthread_mutex_unlock(&self.pool.lock)
         for index in range(count):
             number = done[index]
-            c_close(self.pool.jobs[number].out_fd)
+            if self.pool.jobs[number].out_fd >= 0:
+                c_close(self.pool.jobs[number].out_fd)
             finished.append((self.owners[number][0], self.pool.jobs[number].sent))
             self.owners[number] = None
             self.outstanding -= 1
@@ -260,7 +277,7 @@ cdef class SendThreads:
         end_threads(&pool.lock, &pool.ready, &pool.stopping, pool.threads, threads)
         self.running = 0
         for index in range(MOST_JOBS):
-            if self.owners is not None and self.owners[index] is not None:
+            if self.owners is not None and self.owners[index] is not None and pool.jobs[index].out_fd >= 0:
                 c_close(pool.jobs[index].out_fd)
         c_close(pool.event_fd)
         free(pool)

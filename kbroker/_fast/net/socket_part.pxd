@@ -3,6 +3,7 @@ from posix.types cimport off_t
 from kbroker._fast.files.file_read cimport iovec
 from kbroker._fast.files.file_region cimport FileRegion
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
+from kbroker._fast.net.send_threads cimport SendThreads
 
 cdef enum:
     NO_ROOM = -2
@@ -20,6 +21,7 @@ cdef class SocketPart:
     cdef ssize_t look(self, char* data, size_t size) except? -3
     cdef ssize_t write(self, iovec* pieces, int count, bint more) except? -3
     cdef ssize_t write_region(self, FileRegion region, off_t position, size_t size) except? -3
+    cdef bint lend(self, SendThreads threads, FileRegion region, off_t position, size_t size) except -1
     cdef bint drain(self) except -1
     cdef int pause_reading(self) except -1
     cdef int resume_reading(self) except -1

@@ -16,6 +16,7 @@ from posix.types cimport off_t
 from kbroker._fast.files.file_read cimport iovec
 from kbroker._fast.files.file_region cimport FileRegion
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
+from kbroker._fast.net.send_threads cimport SendThreads
 from kbroker._fast.net.socket_calls cimport msghdr, socket_calls
 
 cdef extern from "<sys/socket.h>" nogil:
@@ -33,8 +34,8 @@ cdef tuple UNKNOWN = ("unknown", 0)
 cdef class SocketPart:
     """See the module.
 
-    `fd`: the transport's socket, open until the connection is lost, to wait for room in.  `lends`: whether a thread may
-    send to `fd` what `write_region` would.
+    `fd`: the transport's socket, open until the connection is lost, to wait for room in.  `lends`: whether `lend` may
+    have a thread send what `write_region` would.
     """
 
     def __cinit__(self, *arguments):
@@ -82,6 +83,10 @@ cdef class SocketPart:
         0 when the file ends before it; EIO when the disk fails.
         """
         raise NotImplementedError
+
+    cdef bint lend(self, SendThreads threads, FileRegion region, off_t position, size_t size) except -1:
+        """Whether a thread does what `write_region` would; the connection is `helped` when it has."""
+        return False
 
     cdef bint drain(self) except -1:
         """Whether all that was taken is with the kernel now; False: when there is room in the socket, again."""
@@ -147,6 +152,10 @@ cdef class PlainSocket(SocketPart):
         message.msg_iov = pieces
         message.msg_iovlen = count
         return socket_calls.sendmsg(self.fd, &message, flags)
+
+    cdef bint lend(self, SendThreads threads, FileRegion region, off_t position, size_t size) except -1:
+        return size >= threads.least_bytes and threads.take(
+            self.connection, self.fd, region, position, size, NULL, NULL)
 
     cdef ssize_t write_region(self, FileRegion region, off_t position, size_t size) except? -3:
         cdef int fd = region.fd

@@ -1,0 +1,5 @@
+from collections.abc import Mapping
+
+NAMES: tuple[str, ...]
+
+def load(addresses: Mapping[str, int]) -> None: ...

@@ -1,0 +1,182 @@
+"""What the TLS sockets of one loop share: memory to receive and to encrypt in, and threads that make handshakes."""
+
+from collections import deque
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.errno cimport errno
+from libc.stdlib cimport free, malloc
+from posix.types cimport off_t
+
+from kbroker._fast.base.checked cimport CHECKED
+from kbroker._fast.files.file_read cimport iovec
+from kbroker._fast.files.file_region cimport FileRegion
+from kbroker._fast.net.send_threads cimport SendThreads
+from kbroker._fast.net.socket_part cimport SocketPart
+from kbroker._fast.net.tls_stream cimport (
+    GOES_ON,
+    SendRoom,
+    TlsStream,
+    end_stream,
+    send_held,
+    send_pieces,
+    send_range,
+    shake_hands,
+)
+
+cdef enum:
+    # Above this other threads may run while it is encrypted.
+    RELEASE_GIL_BYTES = 65536
+    # A thread's waking up is worth it from here on: encryption takes longer than a plain send.
+    LEND_BYTES = 65536
+    STACK_BYTES = 524288
+
+
+cdef ssize_t shake_work(void* what, int out_fd, int fd, off_t position, size_t size) noexcept nogil:
+    shake_hands(<TlsStream*> what)
+    return 0
+
+
+cdef ssize_t range_work(void* what, int out_fd, int fd, off_t position, size_t size) noexcept nogil:
+    cdef Loan* loan = <Loan*> what
+    return send_range(loan.stream, out_fd, loan.room, fd, position, size)
+
+
+cdef class TlsShared:
+    """For the sockets of one loop: memory to receive and to encrypt in, and `threads` that make handshakes.
+
+    A handshake that is not through within `deadline_seconds` is over.  The loop reads into this object.
+    """
+
+    def __cinit__(self, *arguments, **named):
+        self.incoming = NULL
+        self.own = NULL
+
+    def __init__(self, loop, int threads, double deadline_seconds=30.0):
+        self.loop = loop
+        self.threads = SendThreads(loop, threads, STACK_BYTES)
+        self.deadline_seconds = deadline_seconds
+        self.waiting = deque()
+        self.incoming = <char*> malloc(INCOMING_BYTES)
+        self.own = <SendRoom*> malloc(sizeof(SendRoom))
+        if self.incoming == NULL or self.own == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        cdef int index
+        free(self.incoming)
+        free(self.own)
+        for index in range(self.spare_count):
+            free(self.spare[index])
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, self.incoming, INCOMING_BYTES, 0, flags)
+
+    cdef SendRoom* take_room(self) noexcept:
+        if self.spare_count > 0:
+            self.spare_count -= 1
+            return self.spare[self.spare_count]
+        return <SendRoom*> malloc(sizeof(SendRoom))
+
+    cdef void give_back(self, SendRoom* room) noexcept:
+        if self.spare_count < SPARE_ROOMS:
+            self.spare[self.spare_count] = room
+            self.spare_count += 1
+        else:
+            free(room)
+
+    cdef int shake(self, StreamSocket socket) except -1:
+        """Have a thread go on with a handshake, as soon as one is free."""
+        if self.waiting or not self.threads.give(socket, -1, None, 0, 0, shake_work, &socket.stream):
+            self.waiting.append(socket)
+            if self.threads.outstanding == 0:
+                # There are no threads.
+                self.loop.call_soon(self._do_one)
+        return 0
+
+    def _do_one(self) -> None:
+        cdef StreamSocket socket
+        if self.waiting and self.threads.outstanding == 0:
+            socket = self.waiting.popleft()
+            with nogil:
+                shake_hands(&socket.stream)
+            socket.helped(0)
+
+    cdef int next(self) except -1:
+        """A thread is free."""
+        cdef StreamSocket socket
+        while self.waiting:
+            socket = self.waiting[0]
+            if not self.threads.give(socket, -1, None, 0, 0, shake_work, &socket.stream):
+                if self.threads.outstanding == 0:
+                    self.loop.call_soon(self._do_one)
+                break
+            self.waiting.popleft()
+        return 0
+
+    def close(self) -> None:
+        """End the threads, after the last connection was closed."""
+        self.threads.close()
+        self.waiting.clear()
+
+
+cdef class StreamSocket(SocketPart):
+    """The writing half of a socket part under TLS.  `helped` is called when a thread is through with the session."""
+
+    def __cinit__(self, *arguments):
+        self.lends = True
+
+    def __dealloc__(self):
+        end_stream(&self.stream)
+        free(self.loan.room)
+
+    cdef ssize_t write(self, iovec* pieces, int count, bint more) except? -3:
+        cdef ssize_t taken
+        cdef size_t size = 0
+        cdef int index
+        if CHECKED:
+            assert not self.with_thread, "a thread has the session"
+        for index in range(count):
+            size += pieces[index].iov_len
+        if size > RELEASE_GIL_BYTES:
+            with nogil:
+                taken = send_pieces(&self.stream, self.fd, self.shared.own, pieces, count, more)
+        else:
+            taken = send_pieces(&self.stream, self.fd, self.shared.own, pieces, count, more)
+        self.held_bytes = self.stream.held.end - self.stream.held.start
+        return taken
+
+    cdef ssize_t write_region(self, FileRegion region, off_t position, size_t size) except? -3:
+        cdef int fd = region.fd
+        cdef ssize_t taken
+        if CHECKED:
+            assert not self.with_thread, "a thread has the session"
+        if size > RELEASE_GIL_BYTES:
+            with nogil:
+                taken = send_range(&self.stream, self.fd, self.shared.own, fd, position, size)
+        else:
+            taken = send_range(&self.stream, self.fd, self.shared.own, fd, position, size)
+        self.held_bytes = self.stream.held.end - self.stream.held.start
+        return taken
+
+    cdef bint lend(self, SendThreads threads, FileRegion region, off_t position, size_t size) except -1:
+        if size < LEND_BYTES or size < threads.least_bytes // 4 or self.stream.progress != GOES_ON:
+            return False
+        self.loan.stream = &self.stream
+        self.loan.room = self.shared.take_room()
+        if self.loan.room == NULL:
+            return False
+        if threads.take(self, self.fd, region, position, size, range_work, &self.loan):
+            self.with_thread = True
+            return True
+        self._end_loan()
+        return False
+
+    cdef void _end_loan(self) noexcept:
+        self.shared.give_back(self.loan.room)
+        self.loan.room = NULL
+
+    cdef bint drain(self) except -1:
+        if not send_held(&self.stream, self.fd):
+            raise OSError(errno, "send failed")
+        self.held_bytes = self.stream.held.end - self.stream.held.start
+        return self.held_bytes == 0

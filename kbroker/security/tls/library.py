@@ -1,0 +1,78 @@
+"""OpenSSL, as the package `cryptography` carries it: its functions for C, and what Python asks of a session."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Protocol, SupportsInt
+
+from kbroker._fast.net import tls_library
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from OpenSSL.SSL import Context
+
+
+class _Library(Protocol):
+    """The functions that are called from here."""
+
+    OPENSSL_VERSION_TEXT: object
+
+    def SSL_get_peer_certificate(self, session: object) -> object: ...  # noqa: N802
+    def BIO_s_mem(self) -> object: ...  # noqa: N802
+    def BIO_new(self, kind: object) -> object: ...  # noqa: N802
+    def BIO_free(self, memory: object) -> int: ...  # noqa: N802
+    def BIO_get_mem_data(self, memory: object, start: object) -> int: ...  # noqa: N802
+    def i2d_X509_bio(self, memory: object, certificate: object) -> int: ...  # noqa: N802
+    def X509_free(self, certificate: object) -> None: ...  # noqa: N802
+
+
+class _Interface(Protocol):
+    """cffi's."""
+
+    NULL: object
+
+    def cast(self, kind: str, value: object) -> SupportsInt: ...
+    def addressof(self, library: _Library, name: str) -> object: ...
+    def new(self, kind: str) -> Sequence[object]: ...
+    def buffer(self, start: object, size: int) -> bytearray: ...
+    def string(self, start: object) -> bytes: ...
+
+
+@cache
+def load() -> tuple[_Library, _Interface]:
+    """Load the library, and give its functions to `_fast/net/tls_socket`."""
+    from cryptography.hazmat.bindings._rust import _openssl
+
+    lib, ffi = _openssl.lib, _openssl.ffi
+    tls_library.load({name: int(ffi.cast("uintptr_t", ffi.addressof(lib, name))) for name in tls_library.NAMES})
+    return lib, ffi
+
+
+def version() -> str:
+    """The version of OpenSSL, as it says it."""
+    lib, ffi = load()
+    return ffi.string(lib.OPENSSL_VERSION_TEXT).decode("ascii")
+
+
+def address_of(context: Context) -> int:
+    """Where C finds the SSL_CTX.  It is there as long as the context, and as the sessions made of it."""
+    _, ffi = load()
+    return int(ffi.cast("uintptr_t", context._context))
+
+
+def certificate_of(session: int) -> bytes | None:
+    """The certificate, in DER, that the other side of a session has shown; None where it has shown none."""
+    lib, ffi = load()
+    certificate = lib.SSL_get_peer_certificate(ffi.cast("SSL *", session))
+    if certificate == ffi.NULL:
+        return None
+    memory = lib.BIO_new(lib.BIO_s_mem())
+    try:
+        lib.i2d_X509_bio(memory, certificate)
+        start = ffi.new("char **")
+        size = lib.BIO_get_mem_data(memory, start)
+        return bytes(ffi.buffer(start[0], size))
+    finally:
+        lib.BIO_free(memory)
+        lib.X509_free(certificate)
