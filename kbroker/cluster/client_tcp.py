@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
+    import ssl
+
     from typing_extensions import Buffer
 
     from kbroker.cluster.client import Channel
@@ -121,11 +123,17 @@ class _TcpChannel:
 
 class TcpTransport:
     """The machine's network.  `receive_buffer_bytes`: `replica.socket.receive.buffer.bytes` and the like, -1: the
-    system's choice."""
+    system's choice.  `tls`: makes the context of each connection that is encrypted; None: none is."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, receive_buffer_bytes: int = -1) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        receive_buffer_bytes: int = -1,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
         self._loop = loop
         self._receive_buffer_bytes = receive_buffer_bytes
+        self._tls = tls
 
     async def connect(
         self,
@@ -135,9 +143,12 @@ class TcpTransport:
         lost: Callable[[Exception | None], None],
         max_frame_bytes: int,
     ) -> Channel:
-        """See `Transport`."""
+        """See `Transport`.  The other side's certificate has to be for `host`, where the context says so."""
         transport, protocol = await self._loop.create_connection(
-            lambda: _FrameProtocol(received, lost, max_frame_bytes), host, port
+            lambda: _FrameProtocol(received, lost, max_frame_bytes),
+            host,
+            port,
+            ssl=None if self._tls is None else self._tls(),
         )
         connection = transport.get_extra_info("socket")
         if connection is not None:
