@@ -44,9 +44,10 @@ from kbroker.metadata.group_configs import GroupConfigs
 from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.store import StoreCalls
 from kbroker.metrics.http_guard import names_of
-from kbroker.metrics.http_server import MetricsServer, start_metrics_server
+from kbroker.metrics.http_server import MetricsServer
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
+from kbroker.metrics.start import start_metrics_server
 from kbroker.network.limits import raise_descriptor_limit
 from kbroker.periodic import PeriodicTasks
 from kbroker.protocol.api import ApiKey
@@ -55,6 +56,7 @@ from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
 from kbroker.replication.replica_manager import ReplicaManager
+from kbroker.security.http_access import http_access
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.manager.directory_problems import directory_problems
 from kbroker.storage.manager.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
@@ -241,8 +243,19 @@ class Broker:
         self.loop_delay.start(self.loop)
         cluster_id = self.cache.image.cluster_id
         sources = self.figures.sources(self.config.node_id, cluster_id, self.stats, self.loop_delay)
+        access = http_access(
+            self.config,
+            lambda: self.cache.image.security.scram,
+            self.authorizer,
+        )
         console = Console(
-            self.config, sources, self.readiness, lambda: self.services, self.listeners.all, self.authorizer
+            self.config,
+            sources,
+            self.readiness,
+            lambda: self.services,
+            self.listeners.all,
+            self.authorizer,
+            knows_viewers=access is not None,
         )
         self.metrics = await start_metrics_server(
             membership.metrics_listener or self.config.get("metrics.listener"),
@@ -251,6 +264,7 @@ class Broker:
             pages={"logs": LogPages(self.log_manager, self.clock)},
             sites=console.sites() if membership.has_console else None,
             hosts=names_of(self.config),
+            access=access,
         )
 
     async def _load_logs(self, image: ClusterImage | None) -> None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kbroker.metrics.http_guard import names_of
-from kbroker.metrics.http_server import parse_listener
+from kbroker.metrics.listener_address import parse_listener
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -34,6 +34,8 @@ class Console:
         services: Callable[[], Services],
         listeners: Sequence[Listener],
         authorizer: Authorizer | None,
+        *,
+        knows_viewers: bool = False,
     ) -> None:
         self._config = config
         self._sources = sources
@@ -41,6 +43,7 @@ class Console:
         self._services = services
         self._listeners = listeners
         self._authorizer = authorizer
+        self._knows_viewers = knows_viewers
         self._site: ConsoleSite | None = None
 
     def sites(self) -> Sites:
@@ -64,7 +67,10 @@ class Console:
         address = parse_listener(config.get("metrics.listener"))
         assert address is not None, "a request came by it"
         why_no_messages = guard.why_no_messages(
-            config.get("kbroker.console.messages"), address[0], has_authorizer=self._authorizer is not None
+            config.get("kbroker.console.messages"),
+            address[0],
+            has_authorizer=self._authorizer is not None,
+            knows_viewers=self._knows_viewers,
         )
         parts = Parts(self._sources, self._readiness, self._services, self._listeners, why_no_messages)
         return ConsoleSite(SITE, parts, names_of(config))

@@ -14,6 +14,8 @@ Get = Callable[[str], Any]
 MIB = 1 << 20
 UNLIMITED = -1
 AS_A_WHOLE = -2
+METHODS = ("basic", "bearer", "none")
+"""Of `kbroker.metrics.authentication`."""
 
 _AT_LEAST = (("log.roll.ms", 1), ("log.roll.jitter.ms", 0))
 
@@ -51,6 +53,22 @@ def contradiction(get: Get) -> tuple[str, str] | None:
             "max.connections.per.ip",
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
         )
+    return _viewers(get)
+
+
+def _viewers(get: Get) -> tuple[str, str] | None:
+    """How those who look at the metrics listener prove who they are."""
+    name, methods = "kbroker.metrics.authentication", get("kbroker.metrics.authentication")
+    for method in methods:
+        if method not in METHODS:
+            return name, f"{method} is none of {', '.join(METHODS)}"
+    if "none" in methods and len(methods) > 1:
+        return name, "none does not go with others"
+    if "bearer" in methods and not get("kbroker.metrics.bearer.token"):
+        return name, "bearer takes kbroker.metrics.bearer.token"
+    kind, colon, user = get("kbroker.metrics.bearer.principal").partition(":")
+    if not (kind and colon and user):
+        return "kbroker.metrics.bearer.principal", "must be a kind and a name, such as User:metrics"
     return None
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.console.connection_lines import ConnectionLine
 from kbroker.console.parameters import PageOf, page_of, view_of
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Key, Parameters, View
@@ -55,6 +56,7 @@ _KEYS: Mapping[str, Key[ConnectionLine]] = {
 async def clients(parts: Parts, parameters: Parameters) -> Value:
     """GET /console/api/clients?q=&sort=&start=&count="""
     view = view_of(parameters, _KEYS)
+    parts.require_cluster(Operation.DESCRIBE)
     lines = await parts.connections.get()
     totals = parts.sources.connections()
     now_ms = int(time.time() * 1000)

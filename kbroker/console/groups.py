@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -14,8 +14,10 @@ from kbroker.console.group_members import Member, members_of
 from kbroker.console.parameters import NotThereError, page_of, view_of
 from kbroker.coordinator.modern.group import ModernGroup
 from kbroker.coordinator.share.group import ShareGroup
+from kbroker.coordinator.streams.group import StreamsGroup
 from kbroker.errors import KafkaError
 from kbroker.handlers.share_offsets import UNKNOWN_LAG, share_position
+from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -41,7 +43,9 @@ _GROUP_KEYS: Mapping[str, Key[GroupLine]] = {
 async def groups(parts: Parts, parameters: Parameters) -> Value:
     """GET /console/api/groups?q=&sort=&start=&count="""
     view = view_of(parameters, _GROUP_KEYS)
-    return partial(page_of, await parts.group_lines.get(), view, _GROUP_KEYS, attrgetter("group_id"))
+    name_of = attrgetter("group_id")
+    lines = await parts.shown(await parts.group_lines.get(), ResourceKind.GROUP, name_of)
+    return partial(page_of, lines, view, _GROUP_KEYS, name_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +96,11 @@ async def group(parts: Parts, parameters: Parameters) -> Value:
     start = parameters.number("start", 0, 0, 1 << 31)
     services = parts.services
     found = services.group_coordinator.registry.find(group_id)
-    if found is None:
+    if found is None or not parts.may(Operation.DESCRIBE, ResourceKind.GROUP, group_id):
         raise NotThereError(f"there is no group {group_id}")
-    members = list(islice(members_of(found, services.metadata_cache), MOST_MEMBERS))
+    members = [
+        _seen(parts, each, found.kind) for each in islice(members_of(found, services.metadata_cache), MOST_MEMBERS)
+    ]
     owners = {
         (each.topic, index): member.client_id or member.member_id
         for member in members
@@ -130,6 +136,19 @@ async def group(parts: Parts, parameters: Parameters) -> Value:
     )
 
 
+def _seen(parts: Parts, member: Member, kind: GroupKind | None) -> Member:
+    """A member without topics that the viewer may not describe."""
+    return replace(
+        member,
+        subscribed=[each for each in member.subscribed if parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, each)],
+        assigned=[
+            each
+            for each in member.assigned
+            if isinstance(kind, StreamsGroup) or parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, each.topic)
+        ],
+    )
+
+
 async def _offsets(
     parts: Parts, found: AnyGroup, start: int, owners: Mapping[tuple[str, int], str]
 ) -> tuple[int, int, list[OffsetLine]]:
@@ -139,6 +158,8 @@ async def _offsets(
     keys, lag = [], 0
     for topic, index, committed in list(found.offsets):
         await pace
+        if not parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, topic):
+            continue
         end = ends.get((topic, index))
         lag += 0 if end is None else max(0, end - committed.offset)
         keys.append((topic, index))
@@ -168,7 +189,7 @@ async def _offsets(
 
 async def _share_offsets(parts: Parts, kind: ShareGroup, start: int) -> tuple[int, int | None, list[OffsetLine]]:
     services = parts.services
-    keys = sorted(_share_keys(kind))
+    keys = sorted(key for key in _share_keys(kind) if parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, key[0]))
     lines = []
     for topic, index in keys[start : start + MOST_OFFSETS]:
         image = services.metadata_cache.topic(topic)

@@ -1,6 +1,6 @@
 """Decides which requests the console answers: those of its own pages in a browser, and of programs other than browsers.
 
-The listener has no authentication, so another web page, open in the browser of a person who can reach the listener,
+Where viewers do not prove who they are, another web page, open in the browser of a person who can reach the listener,
 must not be able to make requests as the console:
 
 - a page whose name was made to lead to the broker's address (DNS rebinding) says that name in `Host`
@@ -38,10 +38,15 @@ def foreign(request: Request) -> bool:
     return bool(request.origin) and urlsplit(request.origin).netloc.lower() != request.host.lower()
 
 
-def why_no_messages(policy: str, listener_host: str, *, has_authorizer: bool) -> str:
-    """Why records are not shown, as a sentence; empty where they are.  `policy`: `kbroker.console.messages`."""
+def why_no_messages(policy: str, listener_host: str, *, has_authorizer: bool, knows_viewers: bool = False) -> str:
+    """Why records are not shown, as a sentence; empty where they are, or where it depends on the viewer.
+
+    `policy`: `kbroker.console.messages`; `knows_viewers`: whether viewers prove who they are.
+    """
     if policy == "never":
         return "Records are not shown: kbroker.console.messages is never."
+    if knows_viewers:
+        return ""
     if has_authorizer:
         return "Records are not shown: the broker has an authorizer, which the console could not ask."
     if policy == "loopback" and not is_loopback(listener_host):

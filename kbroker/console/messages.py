@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError
 from kbroker.console.record_rows import Found, RecordRow, Wanted
 from kbroker.errors import KafkaError
+from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp
 from kbroker.storage.log.log_values import FetchIsolation
 
@@ -82,8 +83,10 @@ def _topic(parts: Parts, parameters: Parameters) -> TopicImage:
         raise NotShownError(parts.why_no_messages)
     topic = parameters.text("topic")
     image = parts.services.metadata_cache.topic(topic)
-    if image is None:
+    if image is None or not parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, topic):
         raise NotThereError(f"there is no topic {topic}")
+    if not parts.shows_messages_of(topic):
+        raise NotShownError(f"This takes READ on the topic {topic}.")
     return image
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.metrics.sources import STARTED_AT
 from kbroker.protocol.api import ApiKey
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Parameters
@@ -119,6 +120,7 @@ class Overview:
 
 async def overview(parts: Parts, _: Parameters) -> Value:
     """GET /console/api/overview."""
+    parts.require_cluster(Operation.DESCRIBE)
     logs = await parts.logs.get()
     groups = await parts.groups.get()
     return partial(_value, logs, groups, _moment(parts, logs))

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.console.connection_lines import ConnectionLine, connection_lines
 from kbroker.console.group_lines import GroupLine, group_lines
-from kbroker.console.parameters import Parameters
+from kbroker.console.parameters import NotShownError, Parameters
 from kbroker.console.reader import Reader
 from kbroker.console.shared_values import SharedValue
 from kbroker.console.topic_lines import TopicLine, topic_lines
 from kbroker.metrics.snapshot import GroupRow, LagRow, LogRows, group_rows, log_rows
+from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
 
 if TYPE_CHECKING:
     from kbroker.handlers.services import Services
+    from kbroker.metrics.http_messages import Viewer
     from kbroker.metrics.readiness import Readiness
     from kbroker.metrics.sources import Sources
     from kbroker.network.listener import Listener
+
+
+Line = TypeVar("Line")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,7 @@ class Parts:
         self.readiness = readiness
         self.listeners = listeners
         self.why_no_messages = why_no_messages
+        self._viewer: Viewer | None = None
         self._services = services
         self.reader = Reader()
         self.logs = SharedValue(self._gather_logs)
@@ -52,6 +59,37 @@ class Parts:
         self.connections = SharedValue(self._gather_connections)
         self.topics = SharedValue(self._gather_topics)
         self.group_lines = SharedValue(self._gather_group_lines)
+
+    def seen_by(self, viewer: Viewer | None) -> Parts:
+        """The same for one viewer: what is shared stays shared, `may` and `shown` look at the viewer's rights."""
+        parts = copy.copy(self)
+        parts._viewer = viewer
+        return parts
+
+    def shows_messages_of(self, topic: str) -> bool:
+        """Whether the viewer may read a topic's records here."""
+        return not self.why_no_messages and self.may(Operation.READ, ResourceKind.TOPIC, topic)
+
+    def may(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
+        """Whether the viewer may do that to a resource."""
+        return self._viewer is None or self._viewer.may(operation, kind, name)
+
+    def require_cluster(self, operation: Operation) -> None:
+        """NotShownError where the viewer may not do that to the cluster."""
+        if not self.may(operation, ResourceKind.CLUSTER, CLUSTER_NAME):
+            raise NotShownError(f"This takes {operation.name} on the cluster.")
+
+    async def shown(self, lines: Sequence[Line], kind: ResourceKind, name_of: Callable[[Line], str]) -> Sequence[Line]:
+        """Those lines whose resource the viewer may describe."""
+        if self._viewer is None:
+            return lines
+        pace = self.sources.slices.pace()
+        found = []
+        for line in lines:
+            await pace
+            if self._viewer.may(Operation.DESCRIBE, kind, name_of(line)):
+                found.append(line)
+        return found
 
     @property
     def services(self) -> Services:

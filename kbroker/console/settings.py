@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kbroker.config.origin import origin_in
 from kbroker.console.parameters import PageOf, page_of, view_of
 from kbroker.handlers.config_entries import ConfigSource, broker_entries
+from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Key, Parameters, View
@@ -52,6 +53,7 @@ async def settings(parts: Parts, parameters: Parameters) -> Value:
     """GET /console/api/settings?q=&show=&sort=&start=&count="""
     view = view_of(parameters, _KEYS)
     only_changed = parameters.choice("show", SHOWN) == "changed"
+    parts.require_cluster(Operation.DESCRIBE_CONFIGS)
     services = parts.services
     return partial(_page, broker_entries(services.config, services.node_id), only_changed, view)
 

@@ -64,7 +64,7 @@ class ConsoleSite:
         if path.startswith("/api/"):
             if guard.foreign(request):
                 return _error(403, "a page of another origin may not ask")
-            return await self._api(path.removeprefix("/api/"), request.query)
+            return await self._api(path.removeprefix("/api/"), request)
         return await self._file(path.removeprefix("/") or START, request.known_tag)
 
     async def _file(self, name: str, known_tag: str) -> Answer:
@@ -78,14 +78,14 @@ class ConsoleSite:
             return Answer(304, b"", file.content_type, headers)
         return Answer(200, file.body, file.content_type, headers, file.gzipped)
 
-    async def _api(self, name: str, query: str) -> Answer:
+    async def _api(self, name: str, request: Request) -> Answer:
         endpoint = ENDPOINTS.get(name)
         if endpoint is None:
             return _error(404, f"the console has no {name}; there are {', '.join(ENDPOINTS)}")
         if not self._parts.readiness.ready:
             return _error(503, f"the broker is {self._parts.readiness.text}")
         try:
-            value = await endpoint(self._parts, Parameters(query))
+            value = await endpoint(self._parts.seen_by(request.viewer), Parameters(request.query))
             body = await asyncio.get_running_loop().run_in_executor(None, lambda: to_json(value()))
         except BadParameterError as error:
             return _error(400, str(error))

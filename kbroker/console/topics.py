@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kbroker.console.parameters import NotThereError, page_of, view_of
 from kbroker.console.topic_lines import TopicLine
 from kbroker.handlers.config_entries import topic_entries
+from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.storage.reports.log_description import description, summary
 from kbroker.types import TopicPartition, uuid_to_text
 
@@ -41,7 +42,9 @@ _TOPIC_KEYS: Mapping[str, Key[TopicLine]] = {
 async def topics(parts: Parts, parameters: Parameters) -> Value:
     """GET /console/api/topics?q=&sort=&start=&count="""
     view = view_of(parameters, _TOPIC_KEYS)
-    return partial(page_of, await parts.topics.get(), view, _TOPIC_KEYS, attrgetter("topic"))
+    name_of = attrgetter("topic")
+    lines = await parts.shown(await parts.topics.get(), ResourceKind.TOPIC, name_of)
+    return partial(page_of, lines, view, _TOPIC_KEYS, name_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +108,19 @@ async def topic(parts: Parts, parameters: Parameters) -> Value:
         image.replication_factor,
         sum(row.size_bytes for row in own),
         sum(row.high_watermark - row.log_start_offset for row in own),
-        [_setting(entry, image) for entry in topic_entries(services.config, image.configs, read=True)],
+        [_setting(entry, image) for entry in topic_entries(services.config, image.configs, read=True)]
+        if parts.may(Operation.DESCRIBE_CONFIGS, ResourceKind.TOPIC, image.name)
+        else [],
         start,
         lines,
-        not parts.why_no_messages,
+        parts.shows_messages_of(image.name),
     )
 
 
 def _topic_image(parts: Parts, parameters: Parameters) -> TopicImage:
     name = parameters.text("name")
     image = parts.services.metadata_cache.topic(name)
-    if image is None:
+    if image is None or not parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, name):
         raise NotThereError(f"there is no topic {name}")
     return image
 
@@ -168,5 +173,5 @@ async def partition(parts: Parts, parameters: Parameters) -> Value:
         each.replicas,
         each.isr,
         found,
-        not parts.why_no_messages,
+        parts.shows_messages_of(image.name),
     )

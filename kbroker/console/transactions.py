@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.console.parameters import PageOf, page_of, view_of
 from kbroker.coordinator.transactions.transaction_records import by_topic
+from kbroker.security.authorizer import Operation, ResourceKind
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Key, Parameters, View
@@ -85,11 +86,14 @@ async def transactions(parts: Parts, parameters: Parameters) -> Value:
     known = []
     for metadata in services.transaction_coordinator.all_transactions():
         await pace
-        known.append(metadata)
+        if parts.may(Operation.DESCRIBE, ResourceKind.TRANSACTIONAL_ID, metadata.transactional_id):
+            known.append(metadata)
     holders = []
     for row in islice(parts.sources.stable_offset_holders(), MOST_HOLDERS):
         await pace
-        holders.append(Holder(*row))
+        holder = Holder(*row)
+        if parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, holder.topic):
+            holders.append(holder)
     totals = parts.sources.transactions()
     return partial(_value, services.clock.now_ms(), dict(totals.states), totals.timed_out, holders, known, view)
 

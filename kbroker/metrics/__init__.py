@@ -8,10 +8,11 @@ so that a big answer never stalls the loop.  The Prometheus client library is im
 
 from __future__ import annotations
 
-from kbroker.metrics.http_server import MetricsServer, start_metrics_server
+from kbroker.metrics.http_server import MetricsServer
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
 from kbroker.metrics.sources import ConnectionTotals, GroupSummary, LogView, Sources
+from kbroker.metrics.start import start_metrics_server
 
 __all__ = [
     "ConnectionTotals",

@@ -1,8 +1,8 @@
 """The host names under which requests to the metrics listener are answered.
 
-The listener has no authentication.  A web page whose name was made to resolve to the broker's address (DNS rebinding),
-open in the browser of a person who can reach the listener, could read names of topics, groups and clients.  Its
-requests carry that name in `Host`, so a request is answered only if its `Host` is
+Where viewers prove nothing, a web page whose name was made to resolve to the broker's address (DNS rebinding), open in
+the browser of a person who can reach the listener, could read names of topics, groups and clients.  Its requests carry
+that name in `Host`, so a request is answered only if its `Host` is
 
 - an address: nobody can make an address lead elsewhere, and Prometheus often asks by it;
 - `localhost`, or a name without a dot, as containers and hosts of one network have: no stranger owns one;

@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 PLAIN = "text/plain; charset=utf-8"
 JSON = "application/json"
+VIEWER = "/viewer"
+"""The page by which a supervisor asks its worker about a viewer."""
+DESCRIBE_CLUSTER = (8, 4, "kafka-cluster")
+"""The operation, the kind of resource and its name, as Kafka has them (`security.authorizer`)."""
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+class Viewer(Protocol):
+    """The person or program that has proved who it is."""
+
+    def may(self, operation: int, kind: int, name: str) -> bool:
+        """Whether it may do that to a resource; numbers are Kafka's."""
+
+
+class Access(Protocol):
+    """Who may look at what the metrics listener shows, besides the probes."""
+
+    challenge: str
+    """How to prove who one is, as WWW-Authenticate says it; empty where nothing helps."""
+    refusal: str
+    """The sentence for a request that proves nothing."""
+
+    async def viewer(self, authorization: str, host: str) -> Viewer | None:
+        """The viewer that the header Authorization proves, at an address; None where it proves nothing."""
 
 
 class Request(NamedTuple):
@@ -27,6 +50,12 @@ class Request(NamedTuple):
     """Sec-Fetch-Site: where a browser's request comes from, `same-origin`, `same-site`, `cross-site` or `none`."""
     known_tag: str = ""
     """If-None-Match."""
+    authorization: str = ""
+    viewer: Viewer | None = None
+    """None where the listener takes no proofs."""
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.path})"  # `authorization` is a secret.
 
     @property
     def is_read(self) -> bool:
@@ -43,6 +72,15 @@ class Answer(NamedTuple):
     headers: Mapping[str, str] = _NO_HEADERS
     gzipped: bytes | None = None
     """The body compressed, where it is at hand."""
+
+
+NOT_ALLOWED = Answer(403, b"this takes DESCRIBE on the cluster\n")
+
+
+def unproved(access: Access) -> Answer:
+    """The answer to a request without a proof."""
+    headers = {"WWW-Authenticate": access.challenge} if access.challenge else {}
+    return Answer(401, f"{access.refusal}\n".encode(), headers=headers)
 
 
 Page = Callable[[Sequence[str]], Awaitable[tuple[int, object]]]

@@ -4,6 +4,9 @@ A page is a coroutine function that is given the parts of the path after its nam
 which a thread turns into JSON.  Pages are there when the broker is ready.  A site answers everything under its name by
 itself (`http_messages`); the first one is where `/` leads.
 
+With an `access`, all but /healthz and /readyz is shown to those alone who prove who they are; /metrics and the pages
+take that they may describe the cluster.
+
 GET and HEAD only, HTTP/1.1 with keep-alive and pipelining.  States of a connection: reading a head, answering it
 (reading is paused meanwhile, so answers keep the order of the requests), closed.
 
@@ -24,19 +27,33 @@ from collections import deque
 from collections.abc import Collection
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from kbroker.metrics.http_guard import refusal
-from kbroker.metrics.http_messages import JSON, Answer, Page, Pages, Request, Sites
+from kbroker.metrics.http_messages import (
+    DESCRIBE_CLUSTER,
+    JSON,
+    NOT_ALLOWED,
+    VIEWER,
+    Access,
+    Answer,
+    Page,
+    Pages,
+    Request,
+    Sites,
+    unproved,
+)
+from kbroker.metrics.listener_address import is_own
 from kbroker.metrics.readiness import Readiness
 from kbroker.metrics.sources import Sources
 
 if TYPE_CHECKING:
+    import ssl
+
     import httptools
 
 log = logging.getLogger("kbroker.metrics")
 
-DEFAULT_PORT = 9644
 MAX_TARGET_BYTES = 4096
 MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 128
@@ -47,13 +64,16 @@ PATIENCE_SECONDS = 1.0
 EXTRA_SECONDS = 2.0
 PROBES = ("/healthz", "/readyz")
 _COMPRESS_FROM_BYTES = 4096
-_READ_HEADERS = frozenset((b"accept", b"accept-encoding", b"host", b"origin", b"sec-fetch-site", b"if-none-match"))
+_READ_HEADERS = frozenset(
+    (b"accept", b"accept-encoding", b"authorization", b"host", b"origin", b"sec-fetch-site", b"if-none-match")
+)
 
 _REASONS = {
     200: "OK",
     302: "Found",
     304: "Not Modified",
     400: "Bad Request",
+    401: "Unauthorized",
     403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
@@ -85,8 +105,11 @@ class MetricsServer:
         pages: Pages | None = None,
         sites: Sites | None = None,
         hosts: Collection[str] = (),
+        access: Access | None = None,
     ) -> None:
-        """`hosts`: the names under which it is asked for, besides those that `http_guard` allows anyway."""
+        """`hosts`: the names under which it is asked for, besides those that `http_guard` allows anyway; `access`: who
+        may look, None: everybody."""
+        self.access = access
         self.sources = sources
         self.hosts = hosts
         self.is_guarded = True
@@ -106,10 +129,11 @@ class MetricsServer:
             return 0
         return int(self._server.sockets[0].getsockname()[1])
 
-    async def listen(self, host: str, port: int) -> None:
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Begin to accept.  OSError when the address can't be had.
 
-        A host that begins with @ is a name in the abstract namespace of Unix sockets, without a port.
+        A host that begins with @ is a name in the abstract namespace of Unix sockets, without a port, for processes of
+        this user alone.
         """
         loop = asyncio.get_running_loop()
         if host.startswith("@"):
@@ -118,7 +142,7 @@ class MetricsServer:
             sock.bind("\0" + host[1:])
             self._server = await loop.create_unix_server(lambda: _Connection(self, loop), sock=sock)
         else:
-            self._server = await loop.create_server(lambda: _Connection(self, loop), host, port)
+            self._server = await loop.create_server(lambda: _Connection(self, loop), host, port, ssl=tls)
 
     async def look(self) -> tuple[bool, str]:
         """What `/readyz` answers; see `Readiness.look`."""
@@ -199,47 +223,6 @@ def _render(snapshot: Any, accept: str) -> tuple[bytes, str]:
     return render(snapshot, accept)
 
 
-def parse_listener(text: str) -> tuple[str, int] | None:
-    """Host and port of a `metrics.listener` value, None for `none`.  ValueError when it is neither.
-
-    A worker has `unix:@name` from its supervisor.
-    """
-    if text.strip().lower() in ("", "none"):
-        return None
-    if text.startswith("unix:@"):
-        return text.removeprefix("unix:"), 0
-    parts = urlsplit(text if "//" in text else f"http://{text}")
-    if parts.scheme != "http" or not parts.hostname or parts.path not in ("", "/"):
-        raise ValueError(f"metrics.listener={text!r}: must be none or http://host:port")
-    return parts.hostname, DEFAULT_PORT if parts.port is None else parts.port
-
-
-async def start_metrics_server(
-    listener: str,
-    sources: Sources,
-    readiness: Readiness,
-    executor: Executor | None = None,
-    pages: Pages | None = None,
-    sites: Sites | None = None,
-    hosts: Collection[str] = (),
-) -> MetricsServer | None:
-    """Serve on `listener`.  None when it is `none`, or when the address can't be had: metrics never stop a broker."""
-    address = parse_listener(listener)
-    if address is None:
-        return None
-    server = MetricsServer(sources, readiness, executor, pages, sites, hosts)
-    try:
-        await server.listen(*address)
-    except OSError as error:
-        log.warning(
-            "no metrics: %s:%d can't be listened on (%s); set metrics.listener to a free address, or to none",
-            *address,
-            error.strerror or error,
-        )
-        return None
-    return server
-
-
 class _Connection(asyncio.Protocol):
     """One HTTP connection; httptools calls the `on_*` methods while it parses."""
 
@@ -265,6 +248,9 @@ class _Connection(asyncio.Protocol):
         import httptools
 
         self._transport = cast(asyncio.Transport, transport)
+        if not self._server.is_guarded and not is_own(self._transport.get_extra_info("socket")):
+            self._transport.abort()
+            return
         # Logged for an answer that the client does not read.
         self._transport.set_write_buffer_limits(high=0)
         server = self._server
@@ -282,6 +268,12 @@ class _Connection(asyncio.Protocol):
         self._transport = None
         if self._task is not None:
             self._task.cancel()
+
+    @property
+    def _host(self) -> str:
+        """The client's address."""
+        peer = None if self._transport is None else self._transport.get_extra_info("peername")
+        return str(peer[0]) if isinstance(peer, tuple) else ""
 
     def drop(self) -> None:
         """Close at once."""
@@ -350,6 +342,7 @@ class _Connection(asyncio.Protocol):
                 said(b"origin", ""),
                 said(b"sec-fetch-site", ""),
                 said(b"if-none-match", ""),
+                said(b"authorization", ""),
             )
         )
 
@@ -409,14 +402,27 @@ class _Connection(asyncio.Protocol):
                 return Answer(421, f"{refused}\n".encode())
         if request.path == "/" and server.sites:
             return Answer(302, b"", headers={"Location": f"/{next(iter(server.sites))}/"})
+        if request.path == VIEWER and not server.is_guarded:
+            return await self._look_at_viewer(request)
         page, site = server.pages.get(name), server.sites.get(name)
         if page is None and site is None and request.path not in ("/metrics", "/healthz", "/readyz"):
             known = ["/metrics", "/healthz", *(f"/{each}" for each in (*server.pages, *server.sites)), "/readyz"]
             return Answer(404, f"not found; there are {', '.join(known[:-1])} and {known[-1]}\n".encode())
         if not request.is_read:
             return Answer(405, b"GET or HEAD only\n")
+        if server.access is not None and request.path not in PROBES and server.is_guarded:
+            viewer = await server.access.viewer(request.authorization, self._host)
+            if viewer is None:
+                return unproved(server.access)
+            if site is None and not viewer.may(*DESCRIBE_CLUSTER):
+                return NOT_ALLOWED
+            request = request._replace(viewer=viewer)
         if site is not None:
             return await site(request)
+        return await self._show(request, page, parts)
+
+    async def _show(self, request: Request, page: Page | None, parts: list[str]) -> Answer:
+        server = self._server
         if page is not None:
             status, body = await server.page(page, parts)
             return Answer(status, body, JSON)
@@ -427,6 +433,16 @@ class _Connection(asyncio.Protocol):
             return Answer(200 if is_serving else 503, f"{text}\n".encode())
         body, content_type = await server.shared_scrape(request.accept)
         return Answer(200, body, content_type)
+
+    async def _look_at_viewer(self, request: Request) -> Answer:
+        """What a supervisor asks of its worker: whether a viewer may look, whose address is the query."""
+        access = self._server.access
+        if access is None:
+            return Answer(200, b"everybody may look\n")
+        viewer = await access.viewer(request.authorization, unquote(request.query))
+        if viewer is None:
+            return unproved(access)
+        return Answer(200, b"ok\n") if viewer.may(*DESCRIBE_CLUSTER) else NOT_ALLOWED
 
     def _write(self, answer: Answer, *, keep_alive: bool, head: bool = False) -> None:
         if self._transport is None or self._transport.is_closing():

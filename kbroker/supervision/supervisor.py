@@ -30,6 +30,7 @@ from kbroker.host.service_manager import EXTENSION_US, service_manager
 from kbroker.host.stop_signals import StopSignals
 from kbroker.metrics.http_guard import names_of
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
+from kbroker.security.http_access import http_access
 from kbroker.supervision.silence import Silence
 from kbroker.supervision.worker_life import WorkerLife, WorkerState
 from kbroker.supervision.worker_pages import WorkerPages, start_pages
@@ -84,7 +85,12 @@ class Supervisor:
         if manager is not None:
             manager.follow(self.readiness, self._loop)
         self._pages = await start_pages(
-            self._config.get("metrics.listener"), self._slots, self._lives, self.readiness, names_of(self._config)
+            self._config.get("metrics.listener"),
+            self._slots,
+            self._lives,
+            self.readiness,
+            names_of(self._config),
+            http_access(self._config, dict, None),
         )
         for number, slot in self._slots.items():
             self._notify[number] = self._listen_to(number, slot)

@@ -12,16 +12,19 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from kbroker.metrics.http_messages import Answer, Request
-from kbroker.metrics.http_server import MetricsServer, parse_listener
+from kbroker.metrics.http_messages import DESCRIBE_CLUSTER, VIEWER, Access, Answer, Request
+from kbroker.metrics.http_server import MetricsServer
+from kbroker.metrics.listener_address import is_encrypted, parse_listener
 from kbroker.supervision.metrics_text import END, merged
 from kbroker.supervision.worker_life import WorkerLife, WorkerState
 
 if TYPE_CHECKING:
+    import ssl
+
     from kbroker.cluster.workers.worker_slot import WorkerSlot
     from kbroker.metrics.readiness import Readiness
 
@@ -39,8 +42,9 @@ class Fetched(NamedTuple):
     body: bytes
 
 
-async def fetch(address: str, path: str, accept: str = "") -> Fetched:
+async def fetch(address: str, path: str, accept: str = "", authorization: str = "") -> Fetched:
     """One GET over an abstract Unix socket.  OSError, TimeoutError, ValueError."""
+    proof = f"Authorization: {authorization}\r\n" if authorization else ""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     try:
@@ -52,7 +56,7 @@ async def fetch(address: str, path: str, accept: str = "") -> Fetched:
     try:
         async with asyncio.timeout(FETCH_SECONDS):
             writer.write(
-                f"GET {path} HTTP/1.1\r\nHost: worker\r\nAccept: {accept}\r\nConnection: close\r\n\r\n".encode()
+                f"GET {path} HTTP/1.1\r\nHost: worker\r\nAccept: {accept}\r\n{proof}Connection: close\r\n\r\n".encode()
             )
             head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
     finally:
@@ -60,6 +64,39 @@ async def fetch(address: str, path: str, accept: str = "") -> Fetched:
     first, *fields = head.decode("latin-1").split("\r\n")
     named = dict(field.split(": ", 1) for field in fields)
     return Fetched(int(first.split()[1]), named.get("Content-Type", ""), body)
+
+
+class ClusterViewer:
+    """A viewer of the whole host, as a worker judges it: all that is asked here is DESCRIBE on the cluster."""
+
+    def __init__(self, *, is_allowed: bool) -> None:
+        self._is_allowed = is_allowed
+
+    def may(self, operation: int, kind: int, name: str) -> bool:
+        """See `Viewer`."""
+        return self._is_allowed and (operation, kind, name) == DESCRIBE_CLUSTER
+
+
+class WorkersAccess:
+    """Who may look, asked of the first worker that is ready: it knows the cluster's users and ACLs.
+
+    `own` has the words for those who may not.
+    """
+
+    def __init__(self, own: Access, sockets: Callable[[], Sequence[str]]) -> None:
+        self.challenge, self.refusal = own.challenge, own.refusal
+        self._sockets = sockets
+
+    async def viewer(self, authorization: str, host: str) -> ClusterViewer | None:
+        """See `Access`.  Nobody may look while no worker answers."""
+        for address in self._sockets():
+            try:
+                answer = await fetch(address, f"{VIEWER}?{quote(host, safe='')}", authorization=authorization)
+            except (OSError, TimeoutError, ValueError) as error:
+                logger.warning("a worker does not say whether a viewer may look: %s", error)
+                continue
+            return None if answer.status == 401 else ClusterViewer(is_allowed=answer.status == 200)
+        return None
 
 
 NO_CONSOLE = """The console is about one broker, and this host serves with several workers, so there is none here.
@@ -83,10 +120,21 @@ class WorkerPages(MetricsServer):
         lives: Mapping[int, WorkerLife],
         readiness: Readiness,
         hosts: Collection[str] = (),
+        access: Access | None = None,
     ) -> None:
-        super().__init__(None, readiness, pages={"logs": self._logs}, sites={"console": no_console}, hosts=hosts)
+        workers = None if access is None else WorkersAccess(access, self._ready_sockets)
+        super().__init__(
+            None, readiness, pages={"logs": self._logs}, sites={"console": no_console}, hosts=hosts, access=workers
+        )
         self._slots = slots
         self._lives = lives
+
+    def _ready_sockets(self) -> list[str]:
+        return [
+            self._slots[number].metrics_socket
+            for number, life in self._lives.items()
+            if life.state is WorkerState.READY
+        ]
 
     async def _ask_all(self, path: str, accept: str = "") -> dict[int, Fetched | None]:
         """The answers of the workers that are ready, by number; None for a worker that does not answer."""
@@ -181,14 +229,16 @@ async def start_pages(
     lives: Mapping[int, WorkerLife],
     readiness: Readiness,
     hosts: Collection[str] = (),
+    access: Access | None = None,
+    tls: Callable[[], ssl.SSLContext] | None = None,
 ) -> WorkerPages | None:
     """Serve on `metrics.listener`; None where it is `none` or cannot be had."""
     address = parse_listener(listener)
     if address is None:
         return None
-    server = WorkerPages(slots, lives, readiness, hosts)
+    server = WorkerPages(slots, lives, readiness, hosts, access)
     try:
-        await server.listen(*address)
+        await server.listen(*address, tls() if tls is not None and is_encrypted(listener) else None)
     except OSError as error:
         logger.warning("no metrics: %s:%d can't be listened on (%s)", *address, error.strerror or error)
         return None

@@ -1,6 +1,6 @@
 """The metrics server over real sockets, its text read back by the client library's own parser.
 
-Also of `kbroker.metrics.sources`.
+Also of `kbroker.metrics.sources`, `kbroker.metrics.start`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from kbroker.metrics import (
     Sources,
     start_metrics_server,
 )
-from kbroker.metrics.http_server import MAX_CONNECTIONS, parse_listener
+from kbroker.metrics.http_server import MAX_CONNECTIONS
+from kbroker.metrics.listener_address import parse_listener
 from kbroker.types import TopicPartition
 from tests.metrics.http_exchange import Log, exchange, get, sources
 
@@ -233,7 +234,8 @@ def test_listener_values() -> None:
     assert parse_listener("http://[::1]:1234") == ("::1", 1234)
     assert parse_listener("127.0.0.1:99") == ("127.0.0.1", 99)
     assert parse_listener("http://localhost") == ("localhost", 9644)
-    for wrong in ("https://x:1", "http://", "http://x:y", "http://x:1/path"):
+    assert parse_listener("https://localhost:99") == ("localhost", 99)
+    for wrong in ("ftp://x:1", "http://", "http://x:y", "http://x:1/path"):
         with pytest.raises(ValueError):
             parse_listener(wrong)
 

@@ -1,0 +1,51 @@
+"""The start of the metrics server at its listener."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from kbroker.metrics.http_server import MetricsServer
+from kbroker.metrics.listener_address import is_encrypted, parse_listener
+
+if TYPE_CHECKING:
+    import ssl
+    from concurrent.futures import Executor
+
+    from kbroker.metrics.http_messages import Access, Pages, Sites
+    from kbroker.metrics.readiness import Readiness
+    from kbroker.metrics.sources import Sources
+
+log = logging.getLogger("kbroker.metrics")
+
+
+async def start_metrics_server(
+    listener: str,
+    sources: Sources,
+    readiness: Readiness,
+    executor: Executor | None = None,
+    pages: Pages | None = None,
+    sites: Sites | None = None,
+    hosts: Collection[str] = (),
+    access: Access | None = None,
+    tls: Callable[[], ssl.SSLContext] | None = None,
+) -> MetricsServer | None:
+    """Serve on `listener`, with the context that `tls` makes where it asks for one.
+
+    None when it is `none`, or when the address can't be had: metrics never stop a broker.
+    """
+    address = parse_listener(listener)
+    if address is None:
+        return None
+    server = MetricsServer(sources, readiness, executor, pages, sites, hosts, access)
+    try:
+        await server.listen(*address, tls() if tls is not None and is_encrypted(listener) else None)
+    except OSError as error:
+        log.warning(
+            "no metrics: %s:%d can't be listened on (%s); set metrics.listener to a free address, or to none",
+            *address,
+            error.strerror or error,
+        )
+        return None
+    return server
