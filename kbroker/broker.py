@@ -56,6 +56,7 @@ from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
 from kbroker.replication.replica_manager import ReplicaManager
+from kbroker.security.acl.standard_authorizer import authorizer_of
 from kbroker.security.http_access import http_access
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.manager.directory_problems import directory_problems
@@ -153,6 +154,7 @@ class Broker:
         dirs = self.log_manager.open_dirs(first_has_metadata=membership.keeps_metadata)
         cache = self.cache = MetadataCache(await membership.join(dirs))
         node_id = self.config.node_id  # The cluster may have given it.
+        self.authorizer = self.authorizer or authorizer_of(self.config, cache)
         settings = self.settings = BrokerSettings(self.config, cache, node_id)
         self.log_manager.follow(settings.config)
         self.hosts = HostNames(StoreCalls(self.listeners.cold_reads))
@@ -214,6 +216,7 @@ class Broker:
             coordinators_elsewhere=basis.elsewhere,
             zookeeper_offsets=membership.zookeeper_offsets,
             telemetry=TelemetryClients(ClientMetricsOverrides(cache), self.clock.monotonic),
+            authorizer=self.authorizer,
         )
         self.quotas = QuotaEnforcement(settings.config, self.clock, cache, self.hosts, self.authorizer)
         self.figures.quotas = self.quotas

@@ -9,6 +9,7 @@
     nonempty       a text that is not empty            replicas      `*` or a list of partition:broker pairs
     metrics listener   `none` or http://host:port                        address counts  a list of address:number
     workers            `auto` or 1 to 256
+    authorizer class   one that kbroker has, or none   principals    principalType:principalName between semicolons
     message format     a Kafka release: 0.9.0, 0.10.2-IV0, 2.8.1, 3.0-IV1
 
 Reasons are Kafka's words where Kafka has the check.
@@ -17,8 +18,10 @@ Reasons are Kafka's words where Kafka has the check.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
+from kbroker.config.authorizer import CLASSES, principals_of
 from kbroker.config.value import InvalidValueError, UnacceptableListError
 
 _REPLICAS = r"([0-9]+:[0-9]+)?"
@@ -27,8 +30,16 @@ _MESSAGE_FORMAT = (
     r"0\.(8|9)\.[0-2]|0\.10(\.[0-2](-IV[0-9])?)?|0\.11\.0(-IV[0-9])?"
     r"|(1\.[01]|2\.[0-8]|3\.[0-9]|4\.[0-3])(-IV[0-9])?"
 )
-_WORKERS = r"[1-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
+_WORKERS = r"auto|[1-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
 _METRICS_LISTENER = r"none|http://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?"
+_WHOLE: Mapping[str, tuple[str, str]] = {
+    "metrics listener": (_METRICS_LISTENER, "Value must be none or http://host:port"),
+    "workers": (_WORKERS, "Value must be auto or a number from 1 to 256"),
+    "authorizer class": (
+        "|".join(["", *map(re.escape, CLASSES)]),
+        f"kbroker runs no Java; its own authorizer is known by {', '.join(CLASSES)}",
+    ),
+}
 
 
 def check_value(key: str, check: str, value: Any) -> None:
@@ -69,7 +80,16 @@ def _check_range(key: str, check: str, value: float) -> None:
 
 
 def _check_shape(key: str, check: str, value: Any) -> None:
-    if check == "nonempty":
+    if check in _WHOLE:
+        pattern, reason = _WHOLE[check]
+        if re.fullmatch(pattern, value) is None:
+            raise InvalidValueError(key, value, reason)
+    elif check == "principals":
+        try:
+            principals_of(value)
+        except ValueError as error:
+            raise InvalidValueError(key, value, str(error)) from error
+    elif check == "nonempty":
         if not value:
             raise InvalidValueError(key, value, "String must be non-empty")
     elif check == "address counts":
@@ -80,12 +100,6 @@ def _check_shape(key: str, check: str, value: Any) -> None:
         parts = value.split(".")
         if re.fullmatch(_MESSAGE_FORMAT, ".".join(parts[: 3 if parts[0] == "0" else 2])) is None:
             raise InvalidValueError(key, value, f"Version `{value}` is not a valid version")
-    elif check == "metrics listener":
-        if re.fullmatch(_METRICS_LISTENER, value) is None:
-            raise InvalidValueError(key, value, "Value must be none or http://host:port")
-    elif check == "workers":
-        if value != "auto" and re.fullmatch(_WORKERS, value) is None:
-            raise InvalidValueError(key, value, "Value must be auto or a number from 1 to 256")
     elif check == "replicas":
         if value != ["*"] and not all(re.fullmatch(_REPLICAS, item) for item in value):
             wanted = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
@@ -132,6 +146,8 @@ def describe_check(check: str) -> str:
         "message format": "a Kafka release, such as 0.9.0 or 0.10.2",
         "metrics listener": "none or http://host:port",
         "workers": "auto, 1 to 256",
+        "authorizer class": f"nothing, {', '.join(CLASSES)}",
+        "principals": "principalType:principalName;…",
     }
     if check in described:
         return described[check]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from kbroker.config.judgement import Verdict, judge
+from kbroker.config.judgement import judge
 
 PREFIX = "KAFKA_"
 _OF_KUBERNETES = re.compile(r"KAFKA_(.*_)?(SERVICE_(HOST|PORT(_.*)?)|PORT(_[0-9]+_(TCP|UDP).*)?)")
@@ -40,8 +40,8 @@ def unread_variables(environ: Mapping[str, str]) -> Iterator[str]:
     protection = [name for name in names if _asks_for_protection(name, environ)]
     if protection:
         raise UnprotectedError(
-            f"environment {', '.join(protection)}: asks for protection (TLS, SASL or an authorizer) that kbroker does "
-            f"not implement yet, and kbroker reads no {PREFIX} variables; it refuses to start unprotected, remove "
+            f"environment {', '.join(protection)}: asks for protection (TLS, SASL or an authorizer), and kbroker "
+            f"reads no {PREFIX} variables; it refuses to start unprotected, remove "
             f"{'it' if len(protection) == 1 else 'them'} to go on without"
         )
     if names:
@@ -71,9 +71,10 @@ def _asks_for_protection(name: str, environ: Mapping[str, str]) -> bool:
         # The default names protocols that no listener needs to use.
         return any(protocol not in (_PLAIN, listener) for listener, protocol in _protocols(value).items())
     judged = judge(key, value)
+    protects = _PROTECTION.fullmatch(name.removeprefix(PREFIX)) is not None
     if judged.row is not None:
-        return judged.verdict is Verdict.REFUSED and judged.row.security
-    return _LOGIN in value or _PROTECTION.fullmatch(name.removeprefix(PREFIX)) is not None
+        return (judged.row.security or protects) and judged.value != judged.row.default
+    return _LOGIN in value or protects
 
 
 def _protocols(text: str) -> dict[str, str]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 SECURITY = "security"
 
 REASONS: Mapping[str, str] = {
-    SECURITY: "kbroker has no TLS, no SASL and no authorizer yet",
+    SECURITY: "kbroker has no TLS and no SASL yet",
+    "authorizer": "kbroker's authorizer has all ACLs before any listener is opened",
     "buffers": "kbroker gives the memory of a write back when it is done and keeps none for the next",
     "connect": "kbroker gives up connecting to another broker after 10 seconds, and tries again soon",
     "control": "kbroker takes a controller's requests on the listener between brokers",

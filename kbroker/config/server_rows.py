@@ -90,8 +90,12 @@ num.replica.alter.log.dirs.threads|INT|null|||+|
     partitions that are moved between directories at a time; unset: one for each directory
 background.threads|INT|10|cluster|>=1|- threads|misc background pool
 config.providers|LIST||cluster|distinct|x java|external config providers (file, env, dir)
-authorizer.class.name|STRING||||!|ACL plugin (StandardAuthorizer in KRaft)
-early.start.listeners|LIST|null||distinct|!|listeners opened before authorizer is ready
+authorizer.class.name|STRING|||authorizer class|+|
+    the authorizer that looks at ACLs: org.apache.kafka.metadata.authorizer.StandardAuthorizer, or its names of Kafka
+    with ZooKeeper; without one everybody may do everything
+super.users|STRING|||principals|+|whom the authorizer lets do everything: User:alice;User:bob
+allow.everyone.if.no.acl.found|BOOLEAN|false|||+|whether everybody may do everything to what no ACL is about
+early.start.listeners|LIST|null||distinct|- authorizer|listeners opened before the authorizer is ready
 broker.rack|STRING|null|||+|where this broker stands; replicas are spread over racks, and consumers may read nearby
 delete.topic.enable|BOOLEAN|true|||+|whether topics may be deleted
 max.incremental.fetch.session.cache.slots|INT|1000||>=0|+|

@@ -3,6 +3,7 @@
 from typing import Literal
 
 BoolSetting = Literal[
+    "allow.everyone.if.no.acl.found",
     "auto.create.topics.enable",
     "auto.leader.rebalance.enable",
     "broker.id.generation.enable",
@@ -427,6 +428,7 @@ StrSetting = Literal[
     "ssl.protocol",
     "ssl.trustmanager.algorithm",
     "ssl.truststore.type",
+    "super.users",
     "zookeeper.ssl.endpoint.identification.algorithm",
     "zookeeper.ssl.protocol",
 ]

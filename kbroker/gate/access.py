@@ -11,19 +11,21 @@ if TYPE_CHECKING:
     from kbroker._fast.net.pending import Request
 
 
-def may(ctx: Request, operation: Operation, kind: ResourceKind, name: str) -> bool:
-    """Whether the request's client may do that; one comparison where there is no gate."""
-    return ctx.gate is None or ctx.gate.is_authorized(operation, kind, name)
+def may(ctx: Request, operation: Operation, kind: ResourceKind, name: str, *, quietly: bool = False) -> bool:
+    """Whether the request's client may do that; one comparison where there is no gate.
+
+    `quietly`: the client has not asked for that resource, so that a denial is nothing to be noted."""
+    return ctx.gate is None or ctx.gate.allows(ctx, operation, kind, name, quietly)
 
 
-def may_cluster(ctx: Request, operation: Operation) -> bool:
+def may_cluster(ctx: Request, operation: Operation, *, quietly: bool = False) -> bool:
     """The same of the cluster."""
-    return may(ctx, operation, ResourceKind.CLUSTER, CLUSTER_NAME)
+    return may(ctx, operation, ResourceKind.CLUSTER, CLUSTER_NAME, quietly=quietly)
 
 
-def may_topic(ctx: Request, operation: Operation, name: str) -> bool:
+def may_topic(ctx: Request, operation: Operation, name: str, *, quietly: bool = False) -> bool:
     """The same of a topic."""
-    return may(ctx, operation, ResourceKind.TOPIC, name)
+    return may(ctx, operation, ResourceKind.TOPIC, name, quietly=quietly)
 
 
 def may_group(ctx: Request, operation: Operation, group_id: str) -> bool:

@@ -6,12 +6,13 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kbroker._fast.net.gate import Gate
+from kbroker._fast.net.gate import Gate, Gatekeeper
 from kbroker.protocol.api import ApiKey, response_header_version
 from kbroker.quotas.meters import QuotaKind, QuotaMeters
 from kbroker.quotas.mutation_quota import MutationQuota
 from kbroker.quotas.rules import Limit
 from kbroker.schemas import schema, wire
+from kbroker.security.acl import audit
 from kbroker.security.authorizer import CachedAuthorizer, Operation, ResourceKind
 from kbroker.security.principal import Session
 
@@ -26,7 +27,8 @@ _NS_PER_PERCENT = 10_000_000
 
 
 class ClientGate(Gate):
-    """`limits` has the quotas that apply; `now_ms` a clock that does not go back.
+    """`limits` has the quotas that apply; `now_ms` a clock that does not go back; `judge` is the gatekeeper, which
+    tells of changes of the authorizer's rules.
 
     Counted are (KIP-13, KIP-124) the request bytes of Produce, the answer bytes of Fetch and ShareFetch, and the loop's
     time spent on each request.  An answer is counted before it is sent.  An answer above a quota names the throttle
@@ -42,12 +44,14 @@ class ClientGate(Gate):
         limits: Mapping[QuotaKind, Limit],
         meters: QuotaMeters,
         now_ms: Callable[[], int],
-        generation: int = 0,
+        judge: Gatekeeper | None = None,
     ) -> None:
-        # With an authorizer, requests must go through the handlers, which authorize each topic; its rules may change
-        # with each generation.
+        # An authorizer's rules may change with each generation of its gatekeeper.  Where all that is allowed is noted,
+        # requests go through the handlers, which ask for each resource.
+        generation = 0 if judge is None else judge.generation
         view = None if authorizer is None else (session.principal, session.host, generation)
-        super().__init__(view, authorizer is None)
+        self._notes_all = authorizer is not None and audit.notes_all()
+        super().__init__(view, not self._notes_all, judge if authorizer is not None else None)
         self.session = session
         self._authorizer = authorizer
         self._limits = limits
@@ -55,11 +59,40 @@ class ClientGate(Gate):
         self._now_ms = now_ms
         self._mutations: MutationQuota | None = None
 
+    def client(self) -> str:
+        """The client's principal, as rules name it."""
+        return str(self.session.principal)
+
     def is_authorized(self, operation: int, kind: int, name: str) -> bool:
         """Whether the client may do that."""
         return self._authorizer is None or self._authorizer.is_authorized(
             self.session.principal, self.session.host, Operation(operation), ResourceKind(kind), name
         )
+
+    def allows(self, ctx: RequestContext, operation: int, kind: int, name: str, quietly: bool) -> bool:
+        """The same for a request; see `security.acl.audit` for what is noted."""
+        allowed = self.is_authorized(operation, kind, name)
+        if self._authorizer is not None and (not allowed or self._notes_all):
+            self._note(ctx, Operation(operation), ResourceKind(kind), name, allowed, quietly)
+        return allowed
+
+    def _note(
+        self, ctx: RequestContext, operation: Operation, kind: ResourceKind, name: str, allowed: bool, quietly: bool
+    ) -> None:
+        authorizer, session = self._authorizer, self.session
+        if authorizer is not None and audit.is_noted(allowed=allowed, quietly=quietly):
+            rule = authorizer.explain(session.principal, session.host, operation, kind, name)
+            audit.note(
+                session.principal,
+                session.host,
+                ctx.api_key,
+                operation,
+                kind,
+                name,
+                allowed=allowed,
+                rule=rule,
+                quietly=quietly,
+            )
 
     def is_authorized_for_any(self, operation: int, kind: int) -> bool:
         """Whether the client may do that to at least one resource of that kind."""

@@ -72,7 +72,7 @@ class BrokerGatekeeper(Gatekeeper):
                 limits[kind] = limit
         if not limits and self._authorizer is None and session.is_authenticated:
             return None
-        return ClientGate(session, self._authorizer, limits, self.meters, self.now_ms, self.generation)
+        return ClientGate(session, self._authorizer, limits, self.meters, self.now_ms, self)
 
 
 def meters_of(config: BrokerConfig) -> QuotaMeters:

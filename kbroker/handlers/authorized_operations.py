@@ -69,10 +69,10 @@ def cluster_operations(ctx: RequestContext) -> int:
     """What the client may do to the cluster; 0 where it may not describe it."""
     if ctx.gate is None:
         return CLUSTER_OPERATIONS
-    if not may_cluster(ctx, Operation.DESCRIBE):
+    if not may_cluster(ctx, Operation.DESCRIBE, quietly=True):
         return 0
     return _allowed(ctx, _OF_CLUSTERS, ResourceKind.CLUSTER, CLUSTER_NAME)
 
 
 def _allowed(ctx: RequestContext, operations: Iterable[Operation], kind: ResourceKind, name: str) -> int:
-    return _bits(operation for operation in operations if may(ctx, operation, kind, name))
+    return _bits(operation for operation in operations if may(ctx, operation, kind, name, quietly=True))

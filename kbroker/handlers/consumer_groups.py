@@ -94,7 +94,7 @@ def _read(ctx: RequestContext, request: wire.ConsumerGroupHeartbeatRequest) -> H
         None if owned is None else {row.topic_id: frozenset(row.partitions) for row in owned},
         ctx.client_id or "",
         f"/{ctx.connection.peer_host}",
-        None if ctx.gate is None else partial(may_topic, ctx, Operation.DESCRIBE),
+        None if ctx.gate is None else partial(may_topic, ctx, Operation.DESCRIBE, quietly=True),
     )
 
 

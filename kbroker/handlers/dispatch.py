@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kbroker._fast.net.route import Route
 from kbroker.handlers import (
+    acls,
     alter_configs,
     api_versions,
     client_quotas,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from kbroker.protocol.messages import Message
 
 FAMILIES = (
+    acls,
     alter_configs,
     api_versions,
     client_quotas,

@@ -171,6 +171,7 @@ def _read(ctx: RequestContext, request: wire.FetchRequest, plan: FetchPlan) -> T
         plan.session,
         plan.incremental,
         _reader(ctx, request),
+        ctx.gate,
     )
 
 

@@ -138,6 +138,9 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> wire.Fin
 def _check_key_type(ctx: RequestContext, key_type: int) -> None:
     if key_type in (_GROUP_KEY, _TRANSACTION_KEY) or (key_type == _SHARE_KEY and ctx.api_version >= _SHARE_KEY_FROM):
         return
+    if key_type == _SHARE_KEY:
+        # Kafka has no words for it.
+        raise KafkaError.of(ErrorCode.INVALID_REQUEST, "")
     raise KafkaError.of(ErrorCode.INVALID_REQUEST, f"Coordinator key type {key_type} is not known.")
 
 

@@ -69,7 +69,7 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
     failed: list[tuple[str, ErrorCode]] = []
     if names is None:
         topics_of_all = ctx.services.metadata_cache.image.topics.values()
-        found.extend(topic for topic in topics_of_all if may_describe(ctx, topic.name))
+        found.extend(topic for topic in topics_of_all if may_topic(ctx, Operation.DESCRIBE, topic.name, quietly=True))
     else:
         await _look_up(ctx, names, request.allow_auto_topic_creation, found, failed, pace)
     # After the creations: they made a new image.

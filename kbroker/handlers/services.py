@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kbroker.replication.share.share_partitions import SharePartitions
     from kbroker.replication.state_log import PartitionStateLog
     from kbroker.replication.transaction_markers import MarkerWriter
+    from kbroker.security.authorizer import Authorizer
     from kbroker.storage.manager.log_manager import LogManager
     from kbroker.telemetry.clients import TelemetryClients
 
@@ -86,6 +87,7 @@ class Services:
     zookeeper_offsets: ZooKeeperOffsets | None = None
     conversions: Conversions = field(default_factory=Conversions)
     telemetry: TelemetryClients = _ABSENT
+    authorizer: Authorizer | None = None
 
     @property
     def config(self) -> BrokerConfig:

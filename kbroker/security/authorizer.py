@@ -1,6 +1,6 @@
 """Whether a principal may do something to a resource: the interface of authorizers, and the memory in front of one.
 
-kbroker ships no authorizer yet; without one everything is allowed.
+Without an authorizer everything is allowed.  `acl.standard_authorizer` has the one that goes by ACLs.
 """
 
 from __future__ import annotations
@@ -58,6 +58,9 @@ class Authorizer(Protocol):
     def is_authorized_for_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind) -> bool:
         """Whether the principal may do that to at least one resource of that kind (`authorizeByResourceType`)."""
 
+    def explain(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind, name: str) -> str:
+        """By which rule that is decided, for the audit log."""
+
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call `changed` after every change of what is allowed."""
 
@@ -93,6 +96,10 @@ class CachedAuthorizer:
             decision = self._authorizer.is_authorized_for_any(principal, host, operation, kind)
             self._decisions[key] = decision
         return decision
+
+    def explain(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind, name: str) -> str:
+        """By which rule the authorizer decides that."""
+        return self._authorizer.explain(principal, host, operation, kind, name)
 
     def _make_room(self) -> None:
         if len(self._decisions) >= MOST_DECISIONS:

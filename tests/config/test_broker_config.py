@@ -148,7 +148,6 @@ def test_bad_values_stop_the_start_and_say_what_is_allowed(override: str, told: 
     [
         "ssl.client.auth=required",
         "sasl.enabled.mechanisms=PLAIN",
-        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "security.inter.broker.protocol=SASL_SSL",
         "listener.name.external.ssl.keystore.location=/k",
         "listener.name.external.plain.sasl.jaas.config=secret",
@@ -160,6 +159,20 @@ def test_protection_that_is_not_there_is_refused(override: str) -> None:
     with pytest.raises(ConfigError, match="refuses to start unprotected") as caught:
         load("", override)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("authorizer.class.name=com.example.Mine", "kbroker runs no Java; its own authorizer is known by org.apache"),
+        ("super.users=User:alice,bob;carol", "in format principalType:principalName but got carol"),
+        ("allow.everyone.if.no.acl.found=maybe", "Expected value to be either true or false"),
+    ],
+)
+def test_an_authorizer_that_is_not_there_or_makes_no_sense_is_refused(override: str, words: str) -> None:
+    """Rules would be judged otherwise than the owner believes, or not at all."""
+    with pytest.raises(ConfigError, match=words):
+        load("", override)
 
 
 def test_security_settings_at_their_defaults_are_accepted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t
 
 from kbroker._fast.base.helper_pool cimport HelperPool
+from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.direct cimport MOST_REQUESTS, DirectAnswers, DirectRequest
 
 
@@ -14,7 +15,7 @@ def ask(DirectAnswers direct not None, services, int version, int correlation_id
     cdef Py_buffer view
     PyObject_GetBuffer(request, &view, PyBUF_WRITABLE)
     try:
-        return direct.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len)
+        return direct.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len, None)
     finally:
         PyBuffer_Release(&view)
 
@@ -33,6 +34,7 @@ def answer_together(DirectAnswers direct not None, services, requests, HelperPoo
             PyObject_GetBuffer(request, &views[held], PyBUF_WRITABLE)
             asked[held].data = <uint8_t*> views[held].buf
             asked[held].size = views[held].len
+            asked[held].gate = <void*> None
             held += 1
             asked[held - 1].version = version
             asked[held - 1].correlation_id = correlation_id
@@ -54,7 +56,8 @@ cdef class EchoesTogether(DirectAnswers):
     cdef bint may_wait(self, const DirectRequest* asked) noexcept:
         return True
 
-    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
+    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size,
+                       Gate gate):
         return struct.pack(">ii", 4 + size, correlation_id) + data[:size]
 
     cdef list answer_all(self, object services, const DirectRequest* asked, int count, HelperPool helper_pool):

@@ -55,6 +55,9 @@ class Ruled:
     def is_authorized_for_any(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind) -> bool:
         return self.rule(host, operation, kind, "any")
 
+    def explain(self, principal: Principal, host: str, operation: Operation, kind: ResourceKind, name: str) -> str:
+        return "a rule of the test"
+
     def subscribe(self, changed: Callable[[], None]) -> None:
         self._changed.append(changed)
 
@@ -66,16 +69,16 @@ class Ruled:
 
 
 class GuardedBroker:
-    """See the module."""
+    """See the module.  `by_settings`: its authorizer is the one that its settings ask for."""
 
-    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str], *, by_settings: bool = False) -> None:
         self.port = free_port()
         self.rules = Ruled()
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         own = {"log.dirs": str(folder), "listeners": f"PLAINTEXT://127.0.0.1:{self.port}", "metrics.listener": "none"}
         config = BrokerConfig.from_mapping({**own, **settings})
-        self._broker = Broker(config, self._loop, authorizer=self.rules)
+        self._broker = Broker(config, self._loop, authorizer=None if by_settings else self.rules)
 
     def start(self) -> None:
         """Start it, and wait until it serves."""

@@ -11,11 +11,21 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.compat.waiting import wait_for
-from tests.gate.refused_requests import BLIND, OPEN, ROWS, SECRET, SHOWN, WITHOUT_RIGHTS
+from tests.gate.refused_requests import (
+    BLIND,
+    OPEN,
+    ROWS,
+    SECRET,
+    SHOWN,
+    WITHOUT_RIGHTS,
+    Row,
+)
+from tests.gate.refused_versions import OF_SECURITY, in_all_versions
 from tests.scenarios.batches import Batch
 from tests.scenarios.session import Session
 from tests.scenarios.wire import Wire
@@ -35,6 +45,7 @@ SETTINGS = {
 }
 Ids = dict[str, bytes]
 JAVA_REQUEST = re.compile(r"Request Request\(.*\) needs")
+HUNG_UP = "connection closed"
 DENY, ALLOW, LITERAL, PREFIXED = 2, 3, 3, 4
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 ALL, CREATE, CLUSTER_ACTION, DESCRIBE_CONFIGS = 2, 5, 9, 10
@@ -113,7 +124,7 @@ def _transactions(session: Session) -> None:
 
 
 def restrict(session: Session) -> None:
-    """Have Kafka refuse what is not the client's."""
+    """Have the broker refuse what is not the client's."""
     kinds = (TOPIC, GROUP, TRANSACTIONAL_ID)
     allow = {"permission_type": ALLOW, "host": ADDRESS, "resource_pattern_type": LITERAL}
     rules = [{**allow, "resource_type": kind, "resource_name": "*", "operation": ALL} for kind in kinds]
@@ -128,14 +139,26 @@ def restrict(session: Session) -> None:
     wait_for(lambda: session.quietly("DescribeQuorum", 2, topics=[]).error_code == 31, "the rules to be in force")
 
 
-def ask(session: Session, ids: Ids) -> dict[str, Any]:
-    """The answers to both clients, by the names of the rows."""
-    for row in ROWS:
-        session.ask(row.name, row.api, row.version, **_with_ids(row.values, ids))
-    session.wire.close()
-    session.wire = Wire(session.port, source=OTHER_ADDRESS)
-    for row in WITHOUT_RIGHTS:
-        session.ask(f"{row.name}, without rights", row.api, row.version, **_with_ids(row.values, ids))
+def questions() -> Iterator[tuple[str, Row, bool]]:
+    """Name and row of each question, and whether the second client asks it."""
+    for row in in_all_versions((*ROWS, *OF_SECURITY)):
+        yield row.name, row, False
+    for row in in_all_versions((*WITHOUT_RIGHTS, *OF_SECURITY)):
+        yield f"{row.name}, without rights", row, True
+
+
+def ask(session: Session, ids: Ids, names: Container[str] | None = None) -> dict[str, Any]:
+    """The answers to both clients, by the names of the questions.  `names`: of those that are asked."""
+    source = ADDRESS
+    for name, row, is_second in questions():
+        if names is not None and name not in names:
+            continue
+        hung_up = session.answers and next(reversed(session.answers.values())) == HUNG_UP
+        if hung_up or (is_second and source == ADDRESS):
+            source = OTHER_ADDRESS if is_second else ADDRESS
+            session.wire.close()
+            session.wire = Wire(session.port, source=source)
+        session.ask(name, row.api, row.version, **_with_ids(row.values, ids))
     return {name: _tidy(answer) for name, answer in session.answers.items()}
 
 
@@ -156,13 +179,14 @@ def _with_ids(value: Any, ids: Ids) -> Any:
     return ids[value[4:]] if isinstance(value, str) and value.startswith("$id:") else value
 
 
-def answers_of_kafka(port: int) -> dict[str, Any]:
-    """What Kafka answers, which must have nothing yet."""
+def answers_of(port: int, names: Container[str] | None = None) -> dict[str, Any]:
+    """What a broker answers, which must have nothing yet.  `names`: of the questions that it is asked."""
     session = Session(port)
     try:
         ids = make(session)
         restrict(session)
-        return ask(session, ids)
+        # Of versions that it does not serve any more there is nothing to tell.
+        return {name: answer for name, answer in ask(session, ids, names).items() if answer != HUNG_UP}
     finally:
         session.close()
 
@@ -174,4 +198,4 @@ def save(answers: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    save(answers_of_kafka(int(sys.argv[1])))
+    save(answers_of(int(sys.argv[1])))

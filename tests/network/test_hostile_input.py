@@ -96,7 +96,7 @@ def test_a_flood_of_bad_frames_is_one_log_line(victim: BrokerProcess) -> None:
 def test_every_kind_of_refused_request_is_in_the_log(kbroker_process: Callable[..., BrokerProcess]) -> None:
     """Of four APIs that clients miss an operator would see one."""
     broker = kbroker_process()
-    refused = [(29, 1), (29, 2), (30, 1), (52, 0), (raw.METADATA, 99)]
+    refused = [(53, 0), (53, 1), (54, 0), (52, 0), (raw.METADATA, 99)]
     malformed = [(raw.METADATA, 1), (raw.METADATA, 8)]
     frames = [raw.framed(struct.pack(">hhih", api, version, 1, -1)) for api, version in (*refused, *malformed)]
     for frame in 3 * (*frames, *(data for data, _ in FOREIGN.values())):

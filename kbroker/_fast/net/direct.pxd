@@ -4,6 +4,7 @@ from libc.string cimport memcpy
 from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.base.cursor cimport Cursor, cursor_int16, cursor_int32, cursor_take, cursor_uvarint
 from kbroker._fast.base.put cimport put16, put32, put_uvarint
+from kbroker._fast.net.gate cimport Gate
 
 cdef enum:
     ID_BYTES = 16
@@ -24,6 +25,7 @@ cdef struct DirectRequest:
     int correlation_id
     uint8_t* data               # the bytes behind the request's header, untrusted, which an append may write into
     Py_ssize_t size
+    void* gate                  # the `Gate` that the request has passed and holds, or None
 
 
 cdef class PartialAppend:
@@ -36,7 +38,8 @@ cdef class DirectAnswers:
     cdef Py_ssize_t name_bytes
     cdef char[NAME_BYTES] name_utf8
 
-    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size)
+    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size,
+                       Gate gate)
     cdef bint may_wait(self, const DirectRequest* asked) noexcept
     cdef list answer_all(self, object services, const DirectRequest* asked, int count, HelperPool helper_pool)
     cdef object topic_name(self, const Topic* topic, object manager)

@@ -8,6 +8,8 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t
 from libc.string cimport memcmp, memcpy
 
+from kbroker._fast.net.gate cimport Gate
+
 
 cdef class PartialAppend:
     """A request of which some batches were appended: `finish(ctx, request, appended)` does the rest, and answers.
@@ -25,11 +27,13 @@ cdef class PartialAppend:
 
 
 cdef class DirectAnswers:
-    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
+    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size,
+                       Gate gate):
         """The answer's frame, as `encode_response` gives it, a `Pending`, or a `PartialAppend`; None, and nothing is
         changed, where the handler decides.
 
-        `data`: the `size` bytes behind the request's header, untrusted, which an append may write into.
+        `data`: the `size` bytes behind the request's header, untrusted, which an append may write into.  `gate`:
+        what the request has passed, which knows what the client may read and write.
         """
         return None
 
@@ -42,7 +46,7 @@ cdef class DirectAnswers:
         cdef int index
         return [
             self.answer(services, asked[index].version, asked[index].correlation_id,
-                        asked[index].data, asked[index].size)
+                        asked[index].data, asked[index].size, <Gate> asked[index].gate)
             for index in range(count)
         ]
 

@@ -148,7 +148,7 @@ cdef class RequestServer:
             if self._defer(ctx, position, end):
                 return 0
             response = route.direct.answer(ctx.services, ctx.api_version, ctx.correlation_id,
-                                           <uint8_t*> self.frames.buffer.data + position, end - position)
+                                           <uint8_t*> self.frames.buffer.data + position, end - position, ctx.gate)
             if isinstance(response, Pending):
                 return self._wait(ctx, <Pending> response)
             if type(response) is PartialAppend:
@@ -226,6 +226,7 @@ cdef class RequestServer:
         asked.correlation_id = ctx.correlation_id
         asked.data = <uint8_t*> self.frames.buffer.data + position
         asked.size = end - position
+        asked.gate = <void*> ctx.gate
         if not self.endpoint.flush_batch.add_request(self.connection, ctx.route.direct, &asked):
             return False
         self._next(DEFERRED)

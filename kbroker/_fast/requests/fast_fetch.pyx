@@ -14,6 +14,7 @@ from kbroker._fast.base.monotonic cimport now_ns
 from kbroker._fast.log.fetch_target cimport FetchTarget, is_plain_read
 from kbroker._fast.log.log_fields cimport PartitionFields, led_partition
 from kbroker._fast.net.direct cimport DirectAnswers, Topic
+from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.pending cimport DelayedFetch
 from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
 from kbroker._fast.requests.fetch_rows cimport (
@@ -50,7 +51,8 @@ cdef class FastFetch(DirectAnswers):
     def __init__(self, FetchRules rules not None):
         self.rules = rules
 
-    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
+    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size,
+                       Gate gate):
         """The answer; a `Pending` while there is too little."""
         cdef FetchRows rows
         if not self.rules.layout.first <= version <= self.rules.layout.last:
@@ -60,15 +62,15 @@ cdef class FastFetch(DirectAnswers):
         if not begin_fetch(&rows, &self.rules.layout, version, data, size):
             return None
         if rows.head.session_id == NO_SESSION and rows.head.session_epoch == FINAL_EPOCH:
-            return self._answer_rows(services, correlation_id, data, size, &rows)
-        return self._answer_session(services, correlation_id, &rows)
+            return self._answer_rows(services, correlation_id, data, size, &rows, gate)
+        return self._answer_session(services, correlation_id, &rows, gate)
 
     # Without a session
 
     cdef object _answer_rows(self, object services, int correlation_id, const uint8_t* data, Py_ssize_t size,
-                             FetchRows* rows):
+                             FetchRows* rows, Gate gate):
         cdef DelayedRows fetch
-        cdef FetchAnswer answer = self.read_rows(services, correlation_id, rows, None)
+        cdef FetchAnswer answer = self.read_rows(services, correlation_id, rows, None, gate)
         if answer is None:
             return None
         if answer.has_enough(rows.head.max_wait_ms, False):
@@ -94,8 +96,9 @@ cdef class FastFetch(DirectAnswers):
                 names.append(self.topic_name(&rows.topic, manager))
         return names
 
-    cdef FetchAnswer read_rows(self, object services, int correlation_id, FetchRows* rows, list names):
-        """The answer to the rows, but for its end; None for a request that is not plain.
+    cdef FetchAnswer read_rows(self, object services, int correlation_id, FetchRows* rows, list names, Gate gate):
+        """The answer to the rows, but for its end; None for a request that is not plain, or asks for a topic that the
+        client may not read.
 
         `names`: of the topics, where they are known already.
         """
@@ -132,6 +135,8 @@ cdef class FastFetch(DirectAnswers):
                         return None     # no text
                     if names is not None:
                         name = names[topics - rows.topics - 1]
+                if gate is not None and not gate.may_read(name):
+                    return None
                 if not self._begin_topic(answer, rows, name, topics == 1):
                     return None
             if not self._read_partition(answer, &rows.topic, name, led, &rows.row):
@@ -185,7 +190,7 @@ cdef class FastFetch(DirectAnswers):
 
     # In a session
 
-    cdef object _answer_session(self, object services, int correlation_id, FetchRows* rows):
+    cdef object _answer_session(self, object services, int correlation_id, FetchRows* rows, Gate gate):
         cdef object session
         cdef list targets = []      # that the request names, as often as it does
         cdef FetchRows again = rows[0]
@@ -200,6 +205,10 @@ cdef class FastFetch(DirectAnswers):
             return None
         if not self._find_targets(services.replica_manager, rows, session.targets, targets):
             return None
+        if gate is not None and gate.judge is not None and not self._may_read_all(
+            services.replica_manager.names, session.targets, gate
+        ):
+            return None
         self._update_targets(&again, targets)
         session.advance(services.clock.now_ms())
         read = TargetsRead.__new__(TargetsRead)
@@ -213,8 +222,18 @@ cdef class FastFetch(DirectAnswers):
         read.session = session
         read.incremental = True
         read.by_id = rows.version >= self.rules.layout.topic_ids
+        read.pass_gate(gate)
         frame = read.attempt(False)
         return read.delayed() if frame is None else frame
+
+    cdef bint _may_read_all(self, dict names, dict targets, Gate gate) except -1:
+        """Whether the client may read all that its session has; what it was refused before is not."""
+        cdef FetchTarget target
+        for target in targets.values():
+            if not gate.may_read(names.get(target.topic_id) if target.topic is None else target.topic):
+                return False
+            target.refusal = 0
+        return True
 
     cdef bint _find_targets(self, object manager, FetchRows* rows, dict known, list targets) except -1:
         """Reads the request to its last byte; False where it is not plain, or names what the session does not have."""
@@ -264,7 +283,7 @@ cdef class DelayedRows(DelayedFetch):
         cdef FetchAnswer answer
         begin_fetch(&rows, &self.path.rules.layout, self.version, <const uint8_t*> PyBytes_AS_STRING(self.request),
                     PyBytes_GET_SIZE(self.request))
-        answer = self.path.read_rows(self.ctx.services, self.correlation_id, &rows, self.names)
+        answer = self.path.read_rows(self.ctx.services, self.correlation_id, &rows, self.names, self.ctx.gate)
         if answer is None:
             self._hand_over(force)
         elif answer.has_enough(rows.head.max_wait_ms, force):

@@ -24,8 +24,9 @@ from kbroker._fast.log.log_fields cimport PartitionFields, acknowledges, after_a
 from kbroker._fast.base.monotonic cimport now_ns, wall_ms
 from kbroker._fast.base.slices cimport SLICE_NS
 from kbroker._fast.log.fast_append cimport append_at
+from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.pending cimport Pending
-from kbroker._fast.requests.produce_rows cimport ProduceLayout, ProduceRows, begin_rows, next_row
+from kbroker._fast.requests.produce_rows cimport ProduceLayout, ProduceRows, begin_rows, needs_handler, next_row
 from kbroker._fast.base.put cimport put8, put16, put32, put64
 
 from kbroker._fast.net.route import NO_RESPONSE
@@ -71,7 +72,8 @@ cdef class FastProduce(DirectAnswers):
         self.finish = finish
         self.groups = []
 
-    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size):
+    cdef object answer(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size,
+                       Gate gate):
         """The answer; a `Pending` while it may not be given yet; a `PartialAppend` where the handler has rows left.
 
         The services give the partitions that are led (`replica_manager.topics`, `.names`), the time and the loop.
@@ -81,9 +83,11 @@ cdef class FastProduce(DirectAnswers):
         if count == 0:
             return None
         begin_rows(&rows, &self.layout, version, data, size)
+        if needs_handler(&rows, gate):
+            return None
         if count == 1:
-            return self._answer_one(services, version, correlation_id, &rows)
-        return self._answer_many(services, version, correlation_id, data, size, &rows)
+            return self._answer_one(services, version, correlation_id, &rows, gate)
+        return self._answer_many(services, version, correlation_id, data, size, &rows, gate)
 
     cdef int _count(self, int version, const uint8_t* data, Py_ssize_t size, ProduceRows* rows) noexcept:
         """How many rows a plain request has; 0 for any other."""
@@ -101,11 +105,11 @@ cdef class FastProduce(DirectAnswers):
             if count > MOST_ROWS:
                 return 0
 
-    cdef object _answer_one(self, object services, int version, int correlation_id, ProduceRows* rows):
+    cdef object _answer_one(self, object services, int version, int correlation_id, ProduceRows* rows, Gate gate):
         cdef PartitionFields partition
         cdef int64_t first, last
         next_row(rows)
-        partition = self._partition_of(services.replica_manager, version, rows)
+        partition = self._partition_of(services.replica_manager, version, rows, gate)
         if partition is None:
             return None
         first = append_at(partition.log_, rows.records, rows.size, partition.leader_epoch, self._now_ms(services),
@@ -117,7 +121,7 @@ cdef class FastProduce(DirectAnswers):
         return self._acknowledge(version, correlation_id, rows, partition, first, last)
 
     cdef object _answer_many(self, object services, int version, int correlation_id, uint8_t* data, Py_ssize_t size,
-                             ProduceRows* rows):
+                             ProduceRows* rows, Gate gate):
         cdef object manager = services.replica_manager
         cdef int64_t now_ms = self._now_ms(services)
         cdef PartitionFields partition
@@ -130,7 +134,7 @@ cdef class FastProduce(DirectAnswers):
         if not self._are_names(version, data, size, rows):
             return None
         while next_row(rows) > 0:
-            partition = self._partition_of(manager, version, rows)
+            partition = self._partition_of(manager, version, rows, gate)
             first = -1
             late = late or now_ns() >= slice_end
             if partition is not None and not late and partition not in left:
@@ -200,11 +204,12 @@ cdef class FastProduce(DirectAnswers):
         cdef PartitionFields partition
         cdef AppendGroup group
         cdef int number
-        if self._count(asked.version, asked.data, asked.size, rows) != 1 or rows.acks == 0:
+        if (self._count(asked.version, asked.data, asked.size, rows) != 1 or rows.acks == 0
+                or needs_handler(rows, <Gate> asked.gate)):
             return 0
         begin_rows(rows, &self.layout, asked.version, asked.data, asked.size)
         next_row(rows)
-        partition = self._partition_of(manager, asked.version, rows)
+        partition = self._partition_of(manager, asked.version, rows, <Gate> asked.gate)
         if partition is None:
             return 0
         for number in range(len(partitions)):
@@ -248,13 +253,13 @@ cdef class FastProduce(DirectAnswers):
         return 0
 
     @cython.nonecheck(True)
-    cdef PartitionFields _partition_of(self, object manager, int version, const ProduceRows* rows):
-        """The partition that the row's batch goes to; None where the handler has to judge the row, as for an error or
-        an internal topic."""
+    cdef PartitionFields _partition_of(self, object manager, int version, const ProduceRows* rows, Gate gate):
+        """The partition that the row's batch goes to; None where the handler has to judge the row, as for an error, an
+        internal topic, or one that the client may not write to."""
         cdef PartitionFields partition
         cdef object name = self.topic_name(&rows.topic, manager)
         cdef object led = manager.topics.get(name)
-        if led is None or name in self.internal:
+        if led is None or name in self.internal or (gate is not None and not gate.may_write(name)):
             return None
         partition = (<dict?> led).get(rows.index)
         if partition is None or (rows.acks < 0 and not has_min_isr(partition)):

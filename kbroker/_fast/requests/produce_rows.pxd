@@ -16,6 +16,7 @@ from kbroker._fast.base.cursor cimport (
     cursor_uvarint,
 )
 from kbroker._fast.net.direct cimport Topic, read_size, read_text_size, read_topic
+from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.requests.fetch_rows cimport is_ascii
 
 
@@ -67,6 +68,11 @@ cdef inline bint begin_rows(ProduceRows* self, const ProduceLayout* layout, int 
     self.timeout_ms = cursor_int32(&self.cursor)
     self.topics = read_size(&self.cursor, self.flexible)
     return not self.cursor.fault and 0 < self.topics and -1 <= self.acks <= 1
+
+
+cdef inline bint needs_handler(const ProduceRows* self, Gate gate) noexcept:
+    """Whether a right to the transactional id has to be asked for."""
+    return self.transactional and gate is not None and gate.judge is not None
 
 
 cdef inline bint no_tags(ProduceRows* self) noexcept nogil:

@@ -2,6 +2,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from kbroker._fast.log.fetch_target cimport FetchTarget
 from kbroker._fast.log.log_fields cimport FileFields, PartitionFields, SegmentFields
+from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.pending cimport DelayedFetch
 from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
 from kbroker._fast.requests.fetch_rows cimport FetchHead, Found
@@ -27,6 +28,8 @@ cdef class TargetsRead:
     cdef object session
     cdef bint incremental
     cdef bint by_id
+    cdef Gate gate
+    cdef long judged_in         # the generation of the gate's judge when the targets were judged
     # Of one attempt:
     cdef FetchAnswer answer
     cdef dict topics            # LookedAt of each topic, by its key
@@ -39,6 +42,8 @@ cdef class TargetsRead:
     cdef double now             # as ISRs count it
 
     cdef object attempt(self, bint force)
+    cdef int pass_gate(self, Gate gate) except -1
+    cdef int _judge(self) except -1
     cdef int _look_at(self, FetchTarget target) except -1
     cdef PartitionFields _quiet(self, FetchTarget target)
     cdef int _add(self, FetchTarget target, const Found* found, object data) except -1

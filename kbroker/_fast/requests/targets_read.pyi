@@ -2,6 +2,7 @@ from typing import Any
 
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.log.fetch_target import FetchTarget
+from kbroker._fast.net.gate import Gate
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.requests.fetch_answer import FetchRules
 
@@ -21,6 +22,7 @@ class TargetsRead:
         session: Any,
         incremental: bool,
         reader: Any = None,
+        gate: Gate | None = None,
     ) -> None: ...
     def start(self) -> Pending: ...
     def delayed(self) -> Pending: ...

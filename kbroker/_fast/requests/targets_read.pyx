@@ -12,9 +12,13 @@ from kbroker._fast.log.fetch_target cimport FetchTarget, partition_to_read
 from kbroker._fast.log.log_fields cimport LogFields, PartitionFields, led_partition
 from kbroker._fast.log.replica_fields cimport FollowerFields
 from kbroker._fast.net.direct cimport Topic
+from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.pending cimport DelayedFetch, Pending
 from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
 from kbroker._fast.requests.fetch_rows cimport NO_SESSION, FetchHead, Found
+
+cdef enum:
+    TOPIC_AUTHORIZATION_FAILED = 29
 
 cdef extern from *:
     const char* text_of "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t* size) except NULL
@@ -26,7 +30,7 @@ cdef class LookedAt:
 
 cdef class TargetsRead:
     """`targets` are read in their order.  `reader`: see `FetchRules`; where there is one, Python reads each partition.
-     `session` remembers what its client was answered, None: there is none.
+     `session` remembers what its client was answered, None: there is none.  `gate`: what the request has passed.
 
     `start` gives the answer; or `begin`, `look` until it says True, `is_enough`, and then `write` until it gives the
     frame, for what takes long.
@@ -34,7 +38,7 @@ cdef class TargetsRead:
 
     def __init__(self, FetchRules rules not None, services, int version, int correlation_id, int32_t replica_id,
                  bint committed, int32_t max_wait_ms, int32_t min_bytes, int32_t max_bytes, list targets not None,
-                 session, bint incremental, reader=None):
+                 session, bint incremental, reader=None, Gate gate=None):
         self.rules = rules
         self.services = services
         self.version = version
@@ -46,6 +50,26 @@ cdef class TargetsRead:
         self.session = session
         self.incremental = incremental
         self.by_id = version >= rules.layout.topic_ids
+        self.pass_gate(gate)
+
+    cdef int pass_gate(self, Gate gate) except -1:
+        """Takes what the request has passed; the targets have been judged by it."""
+        self.gate = gate
+        if gate is not None and gate.judge is not None:
+            self.judged_in = gate.judge.generation
+        return 0
+
+    cdef int _judge(self) except -1:
+        """What the client may read has changed while its fetch waited."""
+        cdef FetchTarget target
+        cdef bint allowed = self.replica_id >= 0 and self.gate.may_replicate()
+        self.judged_in = self.gate.judge.generation
+        for target in self.targets:
+            if self.replica_id < 0:
+                name = self.names.get(target.topic_id, target.topic) if self.by_id else target.topic
+                allowed = self.gate.may_read(name)
+            target.refusal = 0 if allowed else TOPIC_AUTHORIZATION_FAILED
+        return 0
 
     def start(self):
         """What answers the request: at once, or when there is enough."""
@@ -94,6 +118,8 @@ cdef class TargetsRead:
         changes = manager.isr_changes if self.replica_id >= 0 and self.incremental else None
         self.replica = None if changes is None else self.replica_id
         self.now = 0.0 if changes is None else changes.now()
+        if self.gate is not None and self.gate.judge is not None and self.judged_in != self.gate.judge.generation:
+            self._judge()
 
     def look(self, Py_ssize_t count) -> bool:
         """Looks at so many targets more; whether that was the last one."""

@@ -1,0 +1,1 @@
+"""Access control lists, as Apache Kafka's authorizers have them."""

@@ -1,0 +1,49 @@
+"""Decisions over random rules, against what Kafka's own authorizer decided.
+
+Also of `kbroker.security.acl.index`, `kbroker.security.acl.standard_authorizer`, `kbroker.security.acl.settings`.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.security.acl.decisions import FILE, answers_of_kafka, answers_of_kbroker, java, random_case
+
+RECORDED: list[str] = json.loads(FILE.read_text())
+MANY = 100_000
+AT_A_TIME = 20_000
+
+
+def test_decisions_are_those_of_kafkas_authorizer() -> None:
+    """A client would be let in where Kafka's rules keep it out, or the other way round."""
+    for seed, recorded in enumerate(RECORDED):
+        assert answers_of_kbroker(random_case(seed)) == recorded, seed
+    assert len(RECORDED) == 4_000
+
+
+def test_the_cases_have_denials_and_permissions_of_every_kind() -> None:
+    """Equal answers would prove little."""
+    letters = "".join(RECORDED)
+    assert 0.1 < letters.count("a") / len(letters) < 0.9
+    cases = [random_case(seed) for seed in range(len(RECORDED))]
+    kinds = [
+        lambda case: case.allow_everyone,
+        lambda case: case.super_users,
+        lambda case: any(each[4] is None for each in case.questions),
+        lambda case: any(acl.pattern_type == 4 and acl.permission_type == 2 for acl in case.acls),
+    ]
+    assert all(sum(1 for case in cases if kind(case)) > 100 for kind in kinds)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_kafkas_authorizer_and_kbrokers_decide_alike_a_hundred_thousand_times() -> None:
+    """The recorded cases may miss a combination of rules."""
+    for first in range(0, MANY, AT_A_TIME):
+        cases = [random_case(seed) for seed in range(first, first + AT_A_TIME)]
+        answers = answers_of_kafka(cases, java())
+        assert len(answers) == len(cases)
+        for seed, (case, answer) in enumerate(zip(cases, answers, strict=True), first):
+            assert answers_of_kbroker(case) == answer, seed
