@@ -1,7 +1,8 @@
 """The levels of this process's loggers, as settings of resources of type BROKER_LOGGER (KIP-412).
 
 `root`, `kbroker` and its areas (`kbroker.storage`, ...).  A level is changed by SET and given back to the logger above
-by DELETE; it lasts until the process ends.  Names of levels are Kafka's: WARNING is WARN, CRITICAL is FATAL,
+by DELETE; it lasts until the process ends.  The audit log is `kbroker.authorizer`, and `kafka.authorizer.logger` as
+people know it of Kafka, which no list shows.  Names of levels are Kafka's: WARNING is WARN, CRITICAL is FATAL,
 and TRACE shows no more than DEBUG does.
 """
 
@@ -12,11 +13,13 @@ from collections.abc import Iterable, Iterator
 
 from kbroker.errors import InvalidConfigError, InvalidRequestError
 from kbroker.handlers.config_entries import ConfigEntry, ConfigSource
+from kbroker.security.acl import audit
 
 ROOT = "root"
 OWN = "kbroker"
 LEVELS = {"DEBUG": 10, "ERROR": 40, "FATAL": 50, "INFO": 20, "TRACE": 5, "WARN": 30}
 UNKNOWN_TYPE = 0
+_OWN_NAMES = {audit.KAFKAS_NAME: audit.logger.name}
 
 logger = logging.getLogger("kbroker.handlers")
 
@@ -44,7 +47,7 @@ def change(settings: Iterable[tuple[str, str | None]], validate_only: bool) -> N
     """Set levels; None gives a logger back to the one above.  All or, with an error, none.
 
     Raises InvalidConfigError, InvalidRequestError."""
-    wanted = dict(settings)
+    wanted = {_OWN_NAMES.get(name, name): level for name, level in settings}
     known = set(names())
     for name, level in wanted.items():
         if name not in known:

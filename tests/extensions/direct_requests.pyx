@@ -10,17 +10,17 @@ from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.direct cimport MOST_REQUESTS, DirectAnswers, DirectRequest
 
 
-def ask(DirectAnswers direct not None, services, int version, int correlation_id, request):
+def ask(DirectAnswers direct not None, services, int version, int correlation_id, request, Gate gate=None):
     """The answer as `DirectAnswers.answer` gives it; `request` is a writable buffer."""
     cdef Py_buffer view
     PyObject_GetBuffer(request, &view, PyBUF_WRITABLE)
     try:
-        return direct.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len, None)
+        return direct.answer(services, version, correlation_id, <uint8_t*> view.buf, view.len, gate)
     finally:
         PyBuffer_Release(&view)
 
 
-def answer_together(DirectAnswers direct not None, services, requests, HelperPool helper_pool=None):
+def answer_together(DirectAnswers direct not None, services, requests, HelperPool helper_pool=None, Gate gate=None):
     """The answers, and None for what the handler has to answer: `requests` are (version, correlation_id, writable
     buffer)."""
     cdef DirectRequest[MOST_REQUESTS] asked
@@ -34,7 +34,7 @@ def answer_together(DirectAnswers direct not None, services, requests, HelperPoo
             PyObject_GetBuffer(request, &views[held], PyBUF_WRITABLE)
             asked[held].data = <uint8_t*> views[held].buf
             asked[held].size = views[held].len
-            asked[held].gate = <void*> None
+            asked[held].gate = <void*> gate
             held += 1
             asked[held - 1].version = version
             asked[held - 1].correlation_id = correlation_id

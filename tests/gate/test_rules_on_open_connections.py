@@ -1,0 +1,152 @@
+"""ACLs that change while clients are connected: what they may do from then on, also in a fetch that waits.
+
+Two clients, told apart by their addresses: the first does what it likes, the second what rules allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gate.guarded_broker import GuardedBroker
+from tests.gate.refused_world import OTHER_ADDRESS
+from tests.scenarios.batches import Batch
+from tests.scenarios.session import Session
+from tests.scenarios.wire import Wire
+from tests.security.acl.acl_requests import EVERYTHING, rule
+
+SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "offsets.topic.num.partitions": "1",
+}
+REFUSED = 29
+WAIT_MS = 20_000
+
+
+class World:
+    """A broker, the first client's session and the second one's connection."""
+
+    def __init__(self, folder: Path) -> None:
+        self.broker = GuardedBroker(folder, SETTINGS, by_settings=True)
+        self.broker.start()
+        self.first = Session(self.broker.port)
+        self.topic_id = self.first.create("t")
+        own = {"principal": "User:ANONYMOUS", "host": "127.0.0.1", "operation": 2}
+        for kind, name in ((2, "*"), (3, "*"), (4, "kafka-cluster"), (5, "*")):
+            self.allow(**own, resource_type=kind, resource_name=name)
+        self.second = Wire(self.broker.port, source=OTHER_ADDRESS)
+
+    def allow(self, **values: Any) -> None:
+        made = self.first.quietly("CreateAcls", 3, creations=[rule(**values)])
+        assert [each.error_code for each in made.results] == [0]
+
+    def let(self, operation: int) -> None:
+        """Allow the second client something of the topic."""
+        self.allow(principal="User:ANONYMOUS", host=OTHER_ADDRESS, operation=operation)
+
+    def withdraw(self) -> None:
+        """Take back all that the second client was allowed."""
+        self.first.quietly("DeleteAcls", 3, filters=[{**EVERYTHING, "host_filter": OTHER_ADDRESS}])
+
+    def close(self) -> None:
+        self.first.close()
+        self.second.close()
+        self.broker.stop()
+
+
+@pytest.fixture(scope="module", name="world")
+def _world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    world = World(tmp_path_factory.mktemp("rules"))
+    yield world
+    world.close()
+
+
+def produced(wire: Wire) -> int:
+    rows = [{"index": 0, "records": Batch().encoded()}]
+    asked = {"acks": -1, "timeout_ms": 5000, "topic_data": [{"name": "t", "partition_data": rows}]}
+    code = wire.ask("Produce", 9, asked).responses[0].partition_responses[0].error_code
+    return int(code)
+
+
+def fetch(world: World, version: int, wait_ms: int, **values: Any) -> dict[str, Any]:
+    end = world.first.quietly(
+        "ListOffsets", 7, replica_id=-1, topics=[{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+    )
+    row = {"partition": 0, "fetch_offset": end.topics[0].partitions[0].offset, "partition_max_bytes": 100_000}
+    topic = {"topic": "t"} if version < 13 else {"topic_id": world.topic_id}
+    return {
+        "max_wait_ms": wait_ms,
+        "min_bytes": 1,
+        "max_bytes": 100_000,
+        "topics": [{**topic, "partitions": [row]}],
+        **values,
+    }
+
+
+def test_what_a_rule_gives_and_takes_counts_for_the_next_request(world: World) -> None:
+    """A client whose right is gone would go on for as long as it stays connected."""
+    for _ in range(3):
+        assert produced(world.second) == REFUSED
+        world.let(4)
+        assert [produced(world.second) for _ in range(3)] == [0, 0, 0]
+        world.withdraw()
+    assert produced(world.second) == REFUSED
+    assert produced(world.first.wire) == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "values"),
+    [
+        (4, {}),
+        (12, {"session_epoch": -1}),
+        (12, {"session_epoch": 0}),
+        (16, {"session_epoch": 0}),
+        (16, {"session_epoch": -1}),
+        # Not plain: its handler reads it.
+        (12, {"session_epoch": -1, "forgotten_topics_data": [{"topic": "x", "partitions": [0]}]}),
+    ],
+)
+def test_a_fetch_that_waits_gives_nothing_when_its_right_is_gone(
+    world: World, version: int, values: dict[str, Any]
+) -> None:
+    """Records that were written after a right was taken away would reach its client."""
+    world.let(3)
+    try:
+        world.second.send("Fetch", version, fetch(world, version, WAIT_MS, **values))
+        # The broker has begun with the fetch when it answers another request of its turn.
+        other = Wire(world.broker.port, source=OTHER_ADDRESS)
+        other.ask("ApiVersions", 3, {})
+        other.close()
+        world.withdraw()
+        assert produced(world.first.wire) == 0
+        (partition,) = world.second.answer("Fetch", version).responses[0].partitions
+        assert (partition.error_code, bytes(partition.records or b"")) == (REFUSED, b"")
+    finally:
+        world.withdraw()
+
+
+def test_a_session_that_waits_gives_nothing_when_its_right_is_gone(world: World) -> None:
+    """The same of a consumer's later fetches, which name no topics."""
+    world.let(3)
+    try:
+        begun = world.second.ask("Fetch", 16, fetch(world, 16, 0, session_epoch=0))
+        assert begun.session_id
+        again = {"max_wait_ms": WAIT_MS, "min_bytes": 1, "max_bytes": 100_000, "topics": []}
+        world.second.send("Fetch", 16, {**again, "session_id": begun.session_id, "session_epoch": 1})
+        other = Wire(world.broker.port, source=OTHER_ADDRESS)
+        other.ask("ApiVersions", 3, {})
+        other.close()
+        world.withdraw()
+        assert produced(world.first.wire) == 0
+        (partition,) = world.second.answer("Fetch", 16).responses[0].partitions
+        assert (partition.error_code, bytes(partition.records or b"")) == (REFUSED, b"")
+        world.let(3)
+        read = world.second.ask("Fetch", 16, {**again, "session_id": begun.session_id, "session_epoch": 2})
+        assert read.responses[0].partitions[0].error_code == 0
+        assert bytes(read.responses[0].partitions[0].records)
+    finally:
+        world.withdraw()
