@@ -19,18 +19,15 @@ from urllib.parse import quote, unquote
 
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.cluster.zookeeper import paths
+from kbroker.cluster.zookeeper.notifications import Notifications
 from kbroker.cluster.zookeeper.reader import ZnodeReader
 from kbroker.cluster.zookeeper.session import (
     Check,
-    ConnectionLossError,
     MultiError,
-    NodeExistsError,
     NoNodeError,
-    SessionState,
     Set,
     ZooKeeper,
     ZooKeeperError,
-    ensure_path,
     set_or_create,
 )
 from kbroker.cluster.zookeeper.znodes import decode_config, decode_config_change, encode_config, encode_config_change
@@ -52,8 +49,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 DEFAULT = "<default>"
-KEPT_MS = 15 * 60 * 1000
-RETRY_SECONDS = 1.0
 _KINDS = (("users", USER), ("clients", CLIENT_ID), ("ips", IP))
 _FRACTIONAL = frozenset({REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
 TopicConfigs = Mapping[str, Mapping[str, str]]
@@ -113,10 +108,10 @@ class EntityConfigs:
         self._reader = ZnodeReader(zookeeper)
         self._cache: MetadataCache | None = None
         self._topics: dict[str, dict[str, str]] = {}
-        self._changed = asyncio.Event()
-        self._seen = ""
+        self._notifications = Notifications(
+            zookeeper, self._reader, paths.CONFIG_CHANGES, decode_config_change, self._reload, "settings"
+        )
         self._listeners: list[Callable[[TopicConfigs], None]] = []
-        zookeeper.subscribe(self._on_session)
 
     def on_topics(self, listener: Callable[[TopicConfigs], None]) -> None:
         """Call `listener` with settings of topics that have changed."""
@@ -181,6 +176,7 @@ class EntityConfigs:
 
     async def load(self) -> None:
         """Read everything; may be done again."""
+        await self._notifications.mark()
         names = await self._reader.children("/config/topics")
         await self.topics(names)
         await self._load_others()
@@ -231,51 +227,9 @@ class EntityConfigs:
 
     # Following changes
 
-    def _on_session(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:
-            self._changed.set()
-
     async def run(self) -> None:
         """Follow notifications; after a lost connection those that came meanwhile, too."""
-        while True:
-            self._changed.clear()
-            try:
-                await self._look()
-            except ConnectionLossError:
-                await self._zookeeper.connected()
-                continue
-            except ZooKeeperError as error:
-                logger.error("changes of settings can't be followed: %s", error)
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            await self._changed.wait()
-
-    async def _look(self) -> None:
-        names = await self._zookeeper.children(paths.CONFIG_CHANGES, self._changed.set)
-        is_first = not self._seen
-        entities: dict[str, None] = {}
-        made: dict[str, int] = {}
-        for name in names:
-            path = f"{paths.CONFIG_CHANGES}/{name}"
-            found = await self._reader.read(path, decode_config_change) if name > self._seen or is_first else None
-            if found is not None and not is_first:
-                entities[found[0]] = None
-            stat = found[1] if found is not None else await self._zookeeper.exists(path)
-            if stat is not None:
-                made[path] = stat.ctime_ms
-        # By ZooKeeper's clock alone: a broker's may be a day ahead, and others have not seen the newest ones yet.
-        newest = max(made.values(), default=0)
-        for path in [path for path, ctime_ms in made.items() if 0 < ctime_ms < newest - KEPT_MS]:
-            await self._purge(path)
-        self._seen = max([*names, self._seen, " "])
-        for entity in entities:
-            await self._reload(entity)
-
-    async def _purge(self, path: str) -> None:
-        try:
-            await self._zookeeper.delete(path)
-        except NoNodeError:
-            return
+        await self._notifications.run()
 
     # Writing
 
@@ -296,9 +250,5 @@ class EntityConfigs:
             if error.index != 1 or not isinstance(error.cause, NoNodeError):
                 raise error.cause from error
             await set_or_create(self._zookeeper, target, content)
-        try:
-            await ensure_path(self._zookeeper, paths.CONFIG_CHANGES)
-        except NodeExistsError:
-            pass
-        await self._zookeeper.create(paths.CONFIG_CHANGE_PREFIX, encode_config_change(path), sequential=True)
+        await self._notifications.tell(paths.CONFIG_CHANGE_NAME, encode_config_change(path))
         await self._reload(path)

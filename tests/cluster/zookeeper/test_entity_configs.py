@@ -10,7 +10,8 @@ from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, EditOperation
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.cluster_controller import ClusterController
 from kbroker.cluster.zookeeper.context import first_image
-from kbroker.cluster.zookeeper.entity_configs import KEPT_MS, EntityConfigs
+from kbroker.cluster.zookeeper.entity_configs import EntityConfigs
+from kbroker.cluster.zookeeper.notifications import KEPT_MS
 from kbroker.cluster.zookeeper.session import ensure_path, set_or_create
 from kbroker.cluster.zookeeper.znodes import encode_config, encode_config_change
 from kbroker.config import BrokerConfig
@@ -116,5 +117,29 @@ def test_an_alteration_keeps_what_another_broker_has_just_set() -> None:
         assert set(await configs.settings("topics/t")) == {"segment.ms", "retention.ms"}
         assert set(await configs.settings("brokers/<default>")) >= {"log.roll.ms", "log.retention.ms"}
         assert set(await configs.settings("users/u")) == {"producer_byte_rate", "consumer_byte_rate"}
+
+    asyncio.run(body())
+
+
+def test_a_setting_that_changes_while_the_broker_starts_is_followed() -> None:
+    """A broker that takes minutes to load its logs would go by the settings of before until they change again."""
+
+    async def body() -> None:
+        ensemble = FakeEnsemble()
+        session = ensemble.session()
+        await ensure_path(session, "/config/brokers")
+        await ensure_path(session, paths.CONFIG_CHANGES)
+        cache = MetadataCache(ClusterImage.of("c"))
+        configs = EntityConfigs(ensemble.session())
+        configs.publish_to(cache)
+        await configs.load()
+        other = EntityConfigs(ensemble.session())
+        await other.write("brokers/<default>", {"log.roll.ms": "1000000"})
+        task = asyncio.ensure_future(configs.run())
+        async with asyncio.timeout(20):
+            while not cache.image.configs:
+                await asyncio.sleep(0)
+        task.cancel()
+        assert list(cache.image.configs.values()) == [{"log.roll.ms": "1000000"}]
 
     asyncio.run(body())
