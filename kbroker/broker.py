@@ -58,6 +58,8 @@ from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.security.acl.standard_authorizer import authorizer_of
 from kbroker.security.http_access import http_access
+from kbroker.security.sasl.credentials import StoredCredentials
+from kbroker.security.sasl.listeners import Sasl
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.manager.directory_problems import directory_problems
 from kbroker.storage.manager.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import ClusterMembership
     from kbroker.config import BrokerConfig, LogConfig
     from kbroker.metadata.image import ClusterImage, TopicImage
+    from kbroker.network.listener_security import ListenerSecurity
     from kbroker.security.authorizer import Authorizer
 
 logger = logging.getLogger("kbroker.broker")
@@ -113,7 +116,16 @@ class Broker:
         self.tasks = PeriodicTasks(loop)
         self.loop_delay = LoopDelaySampler(self._activity)
         self.metrics: MetricsServer | None = None
-        security = {"PLAINTEXT": Plaintext(make_socket)}
+        secret = config.get("delegation.token.secret.key")
+        users = StoredCredentials(
+            lambda: self.cache.image.security, None if secret is None else secret.encode(), self.clock
+        )
+        self.sasl = Sasl(config, self.clock, users)
+        plain = Plaintext(make_socket)
+        security: dict[str, ListenerSecurity] = {
+            each.name: self.sasl.listener(each.name, plain) if each.protocol.startswith("SASL") else plain
+            for each in config.listeners
+        }
         self.listeners = Listeners(config, loop, self.stats, raise_descriptor_limit(), security)
         self.slices = Slices(loop)
         manager = self.log_manager = LogManager(config, self.clock, activity=self._writing, slices=self.slices)
@@ -137,6 +149,7 @@ class Broker:
         self._make_services()
         self._watch_disks()
         await self.membership.wait_for_others()
+        await self.sasl.start()
         await self.listeners.listen(self.services, self.handlers, self.log_manager, self.quotas)
         self.moves.resume_found()
         self._schedule()
@@ -290,6 +303,7 @@ class Broker:
         self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self.listeners.close_idle)
         self.tasks.add("look for unreached addresses", UNREACHED_INTERVAL_MS, self.listeners.look_for_unreached)
         self.tasks.add("log suppressed complaints", COMPLAINTS_INTERVAL_MS, self.listeners.log_suppressed)
+        self.tasks.add("log suppressed failures of SASL", COMPLAINTS_INTERVAL_MS, self.sasl.log_suppressed)
         self.tasks.add("forget idle quota meters", EXPIRE_INTERVAL_MS, self.quotas.expire)
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.listeners.pool.trim)
@@ -303,6 +317,7 @@ class Broker:
         await self.membership.leave()
         self.readiness.move(ReadyState.STOPPING)
         self.listeners.stop_accepting()
+        self.sasl.close()
         self.coordinators.stop()
         self.replicas.purgatory.expire_all()
         await self.listeners.close()

@@ -37,7 +37,7 @@ DRAIN_SECONDS = 1.0
 class Listeners:
     """Opened after all else; see `listen`.
 
-    `descriptors`: how many files the process may open; `security`: the security protocols that listeners may have.
+    `descriptors`: how many files the process may open; `security`: of each listener, by name.
     `cold_reads` are the threads for reads that wait for a disk.
     """
 
@@ -84,7 +84,7 @@ class Listeners:
             beside_the_loop(config.get("num.network.threads")),
             services.replica_manager.purgatory,
         )
-        security = {each.name: self._security[each.protocol] for each in config.listeners}
+        security = {each.name: self._security[each.name] for each in config.listeners}
         quotas.guard(self._reactor, authenticates=any(each.authenticates for each in security.values()))
         for each in config.listeners:
             listener = Listener(

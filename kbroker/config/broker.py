@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from kbroker.config.image_variables import UnprotectedError, unread_variables
-from kbroker.config.judgement import OF_LISTENERS, judge
+from kbroker.config.judgement import judge
 from kbroker.config.listener import (
     EVERY_HOST,
     Listener,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 ENVIRONMENT_PREFIX = "KBROKER_"
 HOME_VARIABLE = "KBROKER_HOME"
 _OTHER_VARIABLES = frozenset({HOME_VARIABLE, "KBROKER_BUILD", "KBROKER_EXT", "KBROKER_PROFILE"})
+SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 WINDOWS_PATH = re.compile(r"[A-Za-z]:|\\\\")
 _OTHER_PREFIXES = ("KBROKER_TEST_", "KBROKER_BENCH_")
 
@@ -168,6 +169,10 @@ class BrokerConfig:
         """A setting as it is for a listener: `listener.name.<listener>.<key>`, else the broker's own.  KeyError."""
         return self.own_of_listener(listener, key, self.value_of(key))
 
+    def for_mechanism(self, listener: str, mechanism: str, key: str) -> object:
+        """The same for a SASL mechanism of a listener: `listener.name.<listener>.<mechanism>.<key>` is best."""
+        return self.own_of_listener(listener, f"{mechanism.lower()}.{key}", self.for_listener(listener, key))
+
     def own_of_listener(self, listener: str, key: str, default: object = None) -> Any:
         """What was set for a single listener, as `listener.name.<listener>.<key>`; `default` where nothing was."""
         return self._of_listeners.get((listener.lower(), key), default)
@@ -220,8 +225,9 @@ class BrokerConfig:
             return
         if judged.listener is None:
             self._values[judged.row.name] = judged.value
-        elif judged.row.name in OF_LISTENERS:
-            self._of_listeners[judged.listener, judged.row.name] = judged.value
+        elif judged.is_of_listener:
+            key = f"{judged.mechanism}.{judged.row.name}" if judged.mechanism else judged.row.name
+            self._of_listeners[judged.listener, key] = judged.value
 
     def _fail(self, key: str, reason: str) -> ConfigError:
         setting = self._settings.get(key) or Setting(key, str(self.value_of(key)), Source.DEFAULT, str(Source.DEFAULT))
@@ -249,9 +255,10 @@ class BrokerConfig:
         except ListenerError as error:
             raise self._fail(key, str(error)) from None
         for listener in listeners:
-            if listener.protocol != "PLAINTEXT":
+            if listener.protocol not in SERVED_PROTOCOLS:
                 raise self._fail(
-                    "listeners", f"{listener} needs {listener.protocol}, and kbroker implements PLAINTEXT only"
+                    "listeners",
+                    f"{listener} needs {listener.protocol}, and kbroker implements {', '.join(SERVED_PROTOCOLS)} only",
                 )
         if controllers:
             self.warnings.append("controller.listener.names: kbroker needs no controller listener and opens none")

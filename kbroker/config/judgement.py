@@ -16,8 +16,28 @@ from kbroker.config.value import InvalidValueError, UnacceptableListError
 from kbroker.nearest import MISSPELT, did_you_mean
 
 LISTENER_PREFIX = "listener.name."
-# What a single listener may have of its own.
-OF_LISTENERS = frozenset({"max.connection.creation.rate"})
+# What a single listener may have of its own, and of those what each of its SASL mechanisms may.
+OF_MECHANISMS = frozenset(
+    {
+        "connections.max.reauth.ms",
+        "sasl.jaas.config",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.server.callback.handler.class",
+    }
+)
+OF_LISTENERS = OF_MECHANISMS | {
+    "max.connection.creation.rate",
+    "sasl.enabled.mechanisms",
+    "sasl.server.max.receive.size",
+}
 
 
 SWITCHES = MappingProxyType(
@@ -51,6 +71,15 @@ class Judgement(NamedTuple):
     value: Any = None
     listener: str | None = None
     """The listener, in lower case, that the setting is of alone."""
+    mechanism: str = ""
+    """The SASL mechanism of that listener, in lower case, that the setting is of alone."""
+
+    @property
+    def is_of_listener(self) -> bool:
+        """Whether a single listener, or its mechanism, may have the setting of its own."""
+        if self.row is None or self.listener is None:
+            return False
+        return self.row.name in (OF_MECHANISMS if self.mechanism else OF_LISTENERS)
 
     @property
     def deprecated(self) -> str:
@@ -60,19 +89,19 @@ class Judgement(NamedTuple):
 
 def judge(key: str, text: str, others: Mapping[str, str] = MappingProxyType({})) -> Judgement:
     """Judge `key=text`.  `others`: what else is set, as text, for settings that another one switches off."""
-    row, listener = _find_row(key)
+    row, listener, mechanism = _find_row(key)
     if row is None:
         return _not_known(key)
     try:
         value = row.parse(text)
     except (InvalidValueError, UnacceptableListError) as error:
-        return Judgement(Verdict.INVALID, str(error), row, None, listener)
+        return Judgement(Verdict.INVALID, str(error), row, None, listener, mechanism)
     if row.security and value != row.default:
         why = (
             f"{key} asks for protection (TLS or SASL) that kbroker does not implement yet; "
             "it refuses to start unprotected, remove the setting to go on without"
         )
-        return Judgement(Verdict.REFUSED, why, row, value, listener)
+        return Judgement(Verdict.REFUSED, why, row, value, listener, mechanism)
     switch = SWITCHES.get((row.name, text.strip()))
     if switch is not None and others.get(switch, "false").strip().lower() != "true":
         return Judgement(Verdict.NO_EFFECT, f"has no effect: {switch} does not switch it on", row, value, listener)
@@ -81,21 +110,26 @@ def judge(key: str, text: str, others: Mapping[str, str] = MappingProxyType({}))
             f"{key} asks for what kbroker cannot do: {row.reason}; it refuses to start rather than ignore it, "
             "remove the setting to go on without"
         )
-        return Judgement(Verdict.REFUSED, why, row, value, listener)
-    if row.refused or (row.implemented and (listener is None or row.name in OF_LISTENERS)):
-        return Judgement(Verdict.FINE, "", row, value, listener)
+        return Judgement(Verdict.REFUSED, why, row, value, listener, mechanism)
+    judged = Judgement(Verdict.FINE, "", row, value, listener, mechanism)
+    if row.refused or (row.implemented and (listener is None or judged.is_of_listener)):
+        return judged
     why = "settings of single listeners are not implemented yet" if row.implemented else row.reason
-    return Judgement(Verdict.NO_EFFECT, f"has no effect: {why}", row, value, listener)
+    return judged._replace(verdict=Verdict.NO_EFFECT, why=f"has no effect: {why}")
 
 
-def _find_row(key: str) -> tuple[ConfigRow | None, str | None]:
-    """The row of a key, and the listener of a key of a single one (`listener.name.<listener>.<key>`)."""
+def _find_row(key: str) -> tuple[ConfigRow | None, str | None, str]:
+    """The row of a key, and the listener and the mechanism of a key of a single one
+    (`listener.name.<listener>.<key>`, `listener.name.<listener>.<mechanism>.<key>`)."""
     row = BROKER_TABLE.get(key)
-    if row is None and key.startswith(LISTENER_PREFIX):
-        listener, _, rest = key.removeprefix(LISTENER_PREFIX).partition(".")
-        # A SASL mechanism may stand between the listener and the key.
-        return BROKER_TABLE.get(rest) or BROKER_TABLE.get(rest.partition(".")[2]), listener.lower()
-    return row, None
+    if row is not None or not key.startswith(LISTENER_PREFIX):
+        return row, None, ""
+    listener, _, rest = key.removeprefix(LISTENER_PREFIX).partition(".")
+    row = BROKER_TABLE.get(rest)
+    if row is not None:
+        return row, listener.lower(), ""
+    mechanism, _, rest = rest.partition(".")
+    return BROKER_TABLE.get(rest), listener.lower(), mechanism.lower()
 
 
 def _not_known(key: str) -> Judgement:

@@ -7,8 +7,8 @@ row above it.  `kbroker.config.row` explains the columns.
 from __future__ import annotations
 
 SECURITY_ROWS = """
-connections.max.reauth.ms|LONG|0|||!|force SASL re-authentication
-sasl.server.max.receive.size|INT|524288|||!|pre-auth frame cap
+connections.max.reauth.ms|LONG|0|||+|force SASL re-authentication
+sasl.server.max.receive.size|INT|524288|||+|pre-auth frame cap
 security.providers|STRING|null|||!|JCA providers
 principal.builder.class|CLASS|org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder|broker||!|
     principal builder plugin
@@ -31,17 +31,17 @@ ssl.truststore.certificates|PASSWORD|null|broker||!|inline PEM CAs
 ssl.endpoint.identification.algorithm|STRING|https|broker||!|hostname check on outbound TLS
 ssl.cipher.suites|LIST||broker|distinct|!|cipher list (empty = default)
 sasl.mechanism.inter.broker.protocol|STRING|GSSAPI|broker||!|mechanism between brokers
-sasl.enabled.mechanisms|LIST|GSSAPI|broker|distinct|!|mechanisms offered
-sasl.server.callback.handler.class|CLASS|null|||!|server credential plugin
-sasl.jaas.config|PASSWORD|null|broker||!|mechanism credentials (per listener+mechanism)
-sasl.oauthbearer.scope.claim.name|STRING|scope|||!|JWT scope claim
-sasl.oauthbearer.sub.claim.name|STRING|sub|||!|JWT subject claim
-sasl.oauthbearer.jwks.endpoint.url|STRING|null|||!|JWKS source
-sasl.oauthbearer.jwks.endpoint.refresh.ms|LONG|3600000|||!|JWKS refresh
-sasl.oauthbearer.clock.skew.seconds|INT|30|||!|JWT clock skew
-sasl.oauthbearer.expected.audience|LIST|||distinct|!|JWT aud
-sasl.oauthbearer.expected.issuer|STRING|null|||!|JWT iss
-delegation.token.secret.key|PASSWORD|null|||!|HMAC secret; enables tokens
+sasl.enabled.mechanisms|LIST|GSSAPI|broker|distinct|+|mechanisms offered
+sasl.server.callback.handler.class|CLASS|null|||+|server credential plugin
+sasl.jaas.config|PASSWORD|null|broker||+|mechanism credentials (per listener+mechanism)
+sasl.oauthbearer.scope.claim.name|STRING|scope|||+|JWT scope claim
+sasl.oauthbearer.sub.claim.name|STRING|sub|||+|JWT subject claim
+sasl.oauthbearer.jwks.endpoint.url|STRING|null|||+|JWKS source
+sasl.oauthbearer.jwks.endpoint.refresh.ms|LONG|3600000|||+|JWKS refresh
+sasl.oauthbearer.clock.skew.seconds|INT|30|||+|JWT clock skew
+sasl.oauthbearer.expected.audience|LIST|||distinct|+|JWT aud
+sasl.oauthbearer.expected.issuer|STRING|null|||+|JWT iss
+delegation.token.secret.key|PASSWORD|null|||+|HMAC secret; enables tokens
 delegation.token.max.lifetime.ms|LONG|604800000||>=1|!|hard token life
 delegation.token.expiry.time.ms|LONG|86400000||>=1|!|renewal period
 delegation.token.expiry.check.interval.ms|LONG|3600000||>=1|!|expiry scan
@@ -75,8 +75,8 @@ sasl.oauthbearer.assertion.private.key.passphrase|PASSWORD|null|||!|passphrase o
 sasl.oauthbearer.assertion.template.file|STRING|null|||!|template of client assertions
 sasl.oauthbearer.client.credentials.client.id|STRING|null|||!|client id for the token endpoint
 sasl.oauthbearer.client.credentials.client.secret|PASSWORD|null|||!|client secret for the token endpoint
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms|LONG|10000|||!|longest pause between JWKS reads
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms|LONG|100|||!|first pause between JWKS reads
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms|LONG|10000|||+|longest pause between JWKS reads
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms|LONG|100|||+|first pause between JWKS reads
 sasl.oauthbearer.jwt.retriever.class|CLASS|org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever|||!|
     token source plugin
 sasl.oauthbearer.jwt.validator.class|CLASS|org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator|||!|

@@ -71,7 +71,7 @@ max.connections|INT|2147483647|cluster|>=0|+|connections at a time
 max.connection.creation.rate|INT|2147483647|cluster|>=0|+|
     new connections a second; for one listener as listener.name.NAME.max.connection.creation.rate
 connections.max.idle.ms|LONG|600000|||+|connections that ask for nothing for so long are closed
-connection.failed.authentication.delay.ms|INT|100||>=0|- security|delay close after auth failure
+connection.failed.authentication.delay.ms|INT|100||>=0|+|delay close after auth failure
 queued.max.requests|INT|500||>=1|- threads|request-queue length
 queued.max.request.bytes|LONG|268435456|||+|
     memory for requests that are being read; connections wait until there is room again

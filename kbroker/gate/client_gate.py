@@ -101,9 +101,21 @@ class ClientGate(Gate):
         )
 
     def admit(self, ctx: RequestContext) -> bool:
-        if self.session.may_ask(ctx.api_key):
+        session = self.session
+        if session.expires_at is not None and session.has_expired(self._now_ms() / 1000):
+            return self._admit_expired(session, ctx)
+        if session.may_ask(ctx.api_key):
             return True
         ctx.connection.close("unauthenticated request")
+        return False
+
+    def _admit_expired(self, session: Session, ctx: RequestContext) -> bool:
+        """A client whose session has ended may authenticate again (KIP-368), and nothing else."""
+        if ctx.api_key == ApiKey.SASL_HANDSHAKE or (not session.is_authenticated and session.may_ask(ctx.api_key)):
+            return True
+        if session.exchange is not None:
+            session.exchange.note_expiry()
+        ctx.connection.close("session expired")
         return False
 
     def answer_limit(self, ctx: RequestContext) -> int:

@@ -70,7 +70,7 @@ class BrokerGatekeeper(Gatekeeper):
             limit = self.rules.limit(kind.value, session.principal.name, client_id or "")
             if limit is not None:
                 limits[kind] = limit
-        if not limits and self._authorizer is None and session.is_authenticated:
+        if not limits and self._authorizer is None and session.is_authenticated and session.expires_at is None:
             return None
         return ClientGate(session, self._authorizer, limits, self.meters, self.now_ms, self)
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kbroker.replication.state_log import PartitionStateLog
     from kbroker.replication.transaction_markers import MarkerWriter
     from kbroker.security.authorizer import Authorizer
+    from kbroker.security.principal import Session
     from kbroker.storage.manager.log_manager import LogManager
     from kbroker.telemetry.clients import TelemetryClients
 
@@ -129,6 +130,9 @@ class ClientConnection(Protocol):
     @property
     def listener_name(self) -> str:
         """The listener that accepted the connection, as `listeners` names it."""
+
+    session: Session
+    """Who the client is."""
 
     @property
     def introduction(self) -> tuple[int, bytes] | None:

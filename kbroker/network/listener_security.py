@@ -16,6 +16,13 @@ class FirstSession(Protocol):
     def is_authenticated(self) -> bool:
         """Whether the client may ask for more than what authentication takes."""
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether frames are tokens of its authentication, which have no request's header."""
+
+    def take_token(self, connection: Connection, token: bytes) -> bytes | None:
+        """One of those has come: its answer as a frame; None where the connection is closed instead."""
+
 
 class ListenerSecurity(Protocol):
     """The security protocol of a listener.  A client has only the session that is given here; without one it gets no

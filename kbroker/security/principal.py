@@ -12,12 +12,15 @@ authenticate, and AUTHENTICATED where they need not.  What may follow:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbroker.protocol.api import ApiKey
+
+if TYPE_CHECKING:
+    from kbroker._fast.net.connection import Connection
 
 
 class Principal(NamedTuple):
@@ -54,6 +57,33 @@ TRANSITIONS: Mapping[AuthenticationState, frozenset[AuthenticationState]] = Mapp
 _ALWAYS = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 
 
+class Exchange(Protocol):
+    """How a client authenticates (`security.sasl.exchange`)."""
+
+    takes_tokens: bool
+    """Whether its tokens come without a request around them."""
+
+    @property
+    def failure_delay_ms(self) -> int:
+        """How long the answer to a client that has failed is held back."""
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """Those that the client may name."""
+
+    def name_mechanism(self, session: Session, name: str, version: int) -> Step:
+        """The client asks for a mechanism, by a version of SaslHandshake."""
+
+    def take_token(self, session: Session, token: bytes) -> Step:
+        """The client's next token."""
+
+    def take_frame(self, connection: Connection, session: Session, token: bytes) -> bytes | None:
+        """One without a request around it: its answer as a frame; None where the connection is closed instead."""
+
+    def note_expiry(self) -> None:
+        """The connection is closed as its client has not authenticated again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """Who is at the other end of a connection."""
@@ -63,11 +93,31 @@ class Session:
     listener: str = ""
     state: AuthenticationState = AuthenticationState.HANDSHAKE
     """By default a session has to authenticate."""
+    by_token: bool = False
+    """Whether it has shown a delegation token: it may ask for no other."""
+    expires_at: float | None = None
+    """When the client has to have authenticated again, in seconds of the monotonic clock; None: never."""
+    exchange: Exchange | None = field(default=None, compare=False, repr=False)
+    """How the client authenticates; None where it need not."""
 
     @property
     def is_authenticated(self) -> bool:
         """Whether the client has proved who it is, or need not."""
         return self.state is AuthenticationState.AUTHENTICATED
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether what comes next are tokens without a request's header."""
+        return self.exchange is not None and self.exchange.takes_tokens and not self.is_authenticated
+
+    def take_token(self, connection: Connection, token: bytes) -> bytes | None:
+        """One of those has come: its answer as a frame; None where the connection is closed instead."""
+        assert self.exchange is not None
+        return self.exchange.take_frame(connection, self, token)
+
+    def has_expired(self, now: float) -> bool:
+        """Whether the client should have authenticated again by `now`, in seconds of the monotonic clock."""
+        return self.expires_at is not None and now > self.expires_at
 
     def may_ask(self, api_key: int) -> bool:
         """Whether a request of this API is served in the session's state."""
@@ -78,3 +128,23 @@ class Session:
         if state not in TRANSITIONS[self.state]:
             raise ValueError(f"{self.state.value} is not followed by {state.value}")
         return replace(self, state=state, principal=principal or self.principal)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What comes of a client's message while it authenticates.  `error`: the code of the answer, 0 where all is well.
+
+    `session` is FAILED where the connection is closed behind the answer; `is_silent`: without one.
+    """
+
+    session: Session
+    token: bytes = b""
+    lifetime_ms: int = 0
+    error: int = 0
+    message: str | None = None
+    is_silent: bool = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the connection ends."""
+        return self.session.state is AuthenticationState.FAILED

@@ -114,7 +114,7 @@ def test_a_key_set_twice_is_a_warning(tmp_path: Path) -> None:
         ("listeners=PLAINTEXT://a:1,PLAINTEXT://b:2", "appears twice"),
         ("listeners=PLAINTEXT://:99999", "not between 0 and 65535"),
         ("listeners=", "must not be empty"),
-        ("listeners=SSL://:9093", "implements PLAINTEXT only"),
+        ("listeners=SSL://:9093", "implements PLAINTEXT, SASL_PLAINTEXT only"),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "name one host"),
         ("advertised.listeners=OTHER://h:1", "no protocol"),
         ("queued.max.request.bytes=1000", "at least socket.request.max.bytes"),
@@ -147,10 +147,10 @@ def test_bad_values_stop_the_start_and_say_what_is_allowed(override: str, told: 
     "override",
     [
         "ssl.client.auth=required",
-        "sasl.enabled.mechanisms=PLAIN",
+        "sasl.mechanism.inter.broker.protocol=PLAIN",
         "security.inter.broker.protocol=SASL_SSL",
         "listener.name.external.ssl.keystore.location=/k",
-        "listener.name.external.plain.sasl.jaas.config=secret",
+        "listener.name.external.ssl.key.password=secret",
         "ssl.keystore.password=secret",
     ],
 )

@@ -484,4 +484,12 @@ WITHOUT_RIGHTS: tuple[Row, ...] = (
     Row("ReadShareGroupStateSummary", 0, {"group_id": "g", "topics": _STATE}),
 )
 
-FREE = frozenset({ApiKey.API_VERSIONS, ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+FREE = frozenset(
+    {
+        ApiKey.API_VERSIONS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        ApiKey.PUSH_TELEMETRY,
+    }
+)

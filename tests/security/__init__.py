@@ -1,0 +1,1 @@
+"""Authentication and authorization: the parts by themselves, and over a broker."""

@@ -170,7 +170,7 @@ cdef class Connection(ConnectionInterface):
                 data = frames.buffer.data + frames.start
                 size = <int> kb_load32(<const uint8_t*> data)
                 most = self.endpoint.max_frame_bytes if requests.is_trusted else self.endpoint.first_frame_bytes
-                if size < 0 or size > most or size < HEADER_BYTES:
+                if size < 0 or size > most or (size < HEADER_BYTES and not requests.takes_tokens):
                     kind, detail = self.endpoint.owner.describe_bad_frame(
                         PyBytes_FromStringAndSize(data, min(available, 16)), size, requests.is_trusted)
                     requests.refuse("bad frame", detail, kind)

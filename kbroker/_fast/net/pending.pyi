@@ -7,6 +7,7 @@ from kbroker._fast.net.answer_memo import AnswerRenewal
 from kbroker._fast.net.gate import Gate
 
 class Connection(Protocol):
+    session: Any
     @property
     def peer_host(self) -> str: ...
     @property

@@ -19,6 +19,7 @@ cdef class RequestServer:
     cdef RequestState state
     cdef bint has_session
     cdef bint is_trusted
+    cdef bint takes_tokens
     cdef Gate gate
     cdef object gate_client_id
     cdef long gate_generation

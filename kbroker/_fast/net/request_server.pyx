@@ -3,7 +3,8 @@
 A request starts with api_key int16, api_version int16, correlation_id int32, client_id as a nullable string with a
 2-byte length and, in flexible versions, tagged fields.  It passes the gate, and is then answered from the answer memo,
 in C from its bytes (alone, or with others at the end of the turn), or by its handler, now or later.  `is_trusted`: the
-client's session may send every request that the gate admits; without a session nothing is served.  `state`
+client's session may send every request that the gate admits; without a session nothing is served.  `takes_tokens`:
+frames are tokens of the session's authentication.  `state`
 (`RequestState`) says how far it is, `pending` is the request while it is under way; `asked`: what the client has come
 for by now (`Route.asks`).  The server counts its answered requests, and keeps the client's ApiVersions request, for the
 listings of connections.
@@ -72,13 +73,18 @@ cdef class RequestServer:
         self.answers = answers
 
     cdef int serve(self, Py_ssize_t position, Py_ssize_t end) except -1:
-        """Read the request header, find the route and run the handler."""
+        """Read the request header, find the route and run the handler; give a token to the session."""
         cdef RequestContext ctx = RequestContext.__new__(RequestContext)
         cdef Route route = None
         cdef const char* id_data
         cdef Py_ssize_t id_bytes
         cdef Cursor cursor
         cdef uint8_t* data = <uint8_t*> self.frames.buffer.data
+        if self.takes_tokens:
+            answer = (<object> self.connection).session.take_token(self.connection, (<char*> data)[position:end])
+            if answer is not None:
+                self.answers.add(answer)
+            return 0
         cursor_init(&cursor, data + position, end - position)
         ctx.started_ns = now_ns()
         ctx.bytes_in = 4 + end - position
@@ -344,6 +350,7 @@ cdef class RequestServer:
         """Takes the client's session: the gate of the one before counts no more."""
         self.has_session = session is not None
         self.is_trusted = session is not None and session.is_authenticated
+        self.takes_tokens = session is not None and session.takes_tokens
         self.gate = None
         self.gate_generation = NO_GENERATION
         return 0

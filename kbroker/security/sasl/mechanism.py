@@ -34,9 +34,8 @@ class Outcome:
 class ServerMechanism(Protocol):
     """A server's end."""
 
-    @property
-    def outcome(self) -> Outcome | None:
-        """Who the client is; None until that is proved."""
+    outcome: Outcome | None
+    """Who the client is; None until that is proved."""
 
     def evaluate(self, token: bytes) -> bytes:
         """The answer to the client's next token.  SaslError where it proves nothing; no token may follow that."""
@@ -45,13 +44,10 @@ class ServerMechanism(Protocol):
 class ClientMechanism(Protocol):
     """A client's end."""
 
-    @property
-    def name(self) -> str:
-        """The mechanism, as SaslHandshake names it."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether the server has nothing more to prove, once its last token was evaluated."""
+    name: str
+    """The mechanism, as SaslHandshake names it."""
+    complete: bool
+    """Whether the server has nothing more to prove."""
 
     def first(self) -> bytes:
         """The client's first token."""

@@ -1,0 +1,101 @@
+"""SaslHandshake (API 17): v0-v1.  SaslAuthenticate (API 36): v0-v2.
+
+The connection's session knows its exchange (`kbroker.security.sasl.exchange`), which has the rules and the words.  A
+client that has failed gets its answer after `connection.failed.authentication.delay.ms`, and its connection is closed
+behind it.  With SaslHandshake 0 the tokens that follow are frames without a header, which the exchange gets from the
+connection.  On a listener without SASL both are answered ILLEGAL_SASL_STATE, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker._fast.net.pending import Pending
+from kbroker.errors import ErrorCode
+from kbroker.handlers.table import Handler
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import wire
+from kbroker.security.sasl.exchange import AUTHENTICATION_FAILED
+
+if TYPE_CHECKING:
+    from kbroker._fast.wire.codec import Struct
+    from kbroker.handlers.services import RequestContext
+    from kbroker.security.principal import Exchange, Step
+
+_UNEXPECTED = "SaslAuthenticate request received after successful authentication"
+
+
+class FailedAuthentication(Pending):
+    """The answer to a client that has failed, after a delay; the end of its connection follows."""
+
+    def __init__(self, response: Struct, delay_ms: int) -> None:
+        self._response = response
+        self._delay_ms = delay_ms
+
+    def started(self) -> None:
+        self.expire_after(self.ctx.services.loop, self._delay_ms)
+
+    def expired(self) -> None:
+        loop, connection, ctx = self.ctx.services.loop, self.ctx.connection, self.ctx
+
+        def close() -> None:
+            # The answer may have to wait until no other request is being served.
+            if ctx.open:
+                loop.call_soon(close)
+            else:
+                connection.close(AUTHENTICATION_FAILED)
+
+        self.answer(self._response)
+        close()
+
+
+def handle_sasl_handshake(ctx: RequestContext, request: wire.SaslHandshakeRequest) -> Struct | Pending | None:
+    """SaslHandshake v0-v1."""
+    session = ctx.connection.session
+    exchange = session.exchange
+    if exchange is None:
+        if session.is_authenticated:
+            return wire.SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+        ctx.connection.close("unauthenticated request")
+        return None
+    step = exchange.name_mechanism(session, request.mechanism, ctx.api_version)
+    # A handshake at the wrong time is answered nothing else.
+    mechanisms = [] if step.error == ErrorCode.ILLEGAL_SASL_STATE else exchange.mechanisms
+    return _taken(ctx, exchange, step, wire.SaslHandshakeResponse(error_code=step.error, mechanisms=mechanisms))
+
+
+def handle_sasl_authenticate(ctx: RequestContext, request: wire.SaslAuthenticateRequest) -> Struct | Pending | None:
+    """SaslAuthenticate v0-v2."""
+    response = wire.SaslAuthenticateResponse
+    session = ctx.connection.session
+    exchange = session.exchange
+    if exchange is None:
+        if session.is_authenticated:
+            return response(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_UNEXPECTED, auth_bytes=b"")
+        ctx.connection.close("unauthenticated request")
+        return None
+    step = exchange.take_token(session, bytes(request.auth_bytes))
+    answer = response(
+        error_code=step.error,
+        error_message=step.message,
+        auth_bytes=step.token,
+        session_lifetime_ms=step.lifetime_ms,
+    )
+    return _taken(ctx, exchange, step, answer)
+
+
+def _taken(ctx: RequestContext, exchange: Exchange, step: Step, answer: Struct) -> Struct | Pending | None:
+    """The session goes on as the step says; the answer."""
+    ctx.connection.session = step.session
+    if not step.has_failed:
+        return answer
+    if step.is_silent:
+        ctx.connection.close(AUTHENTICATION_FAILED)
+        return None
+    return FailedAuthentication(answer, exchange.failure_delay_ms)
+
+
+HANDLERS: tuple[Handler, ...] = (
+    Handler(ApiKey.SASL_HANDSHAKE, 0, 1, handle_sasl_handshake),
+    Handler(ApiKey.SASL_AUTHENTICATE, 0, 2, handle_sasl_authenticate),
+)

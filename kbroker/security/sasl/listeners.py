@@ -1,0 +1,113 @@
+"""The listeners whose clients authenticate by SASL."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kbroker.log_output import RateLimitedLog
+from kbroker.security.principal import ANONYMOUS, Session
+from kbroker.security.sasl.exchange import Mechanism, SaslExchange, SaslServer, SaslStats
+from kbroker.security.sasl.gssapi import GssapiServer
+from kbroker.security.sasl.jwks import Jwks, JwksPlan
+from kbroker.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
+from kbroker.security.sasl.plain import PLAIN, PlainServer, PlainUsers
+from kbroker.security.sasl.scram_server import ScramServer, ScramUsers, UnknownUsers
+from kbroker.security.sasl.settings import MechanismSettings, SaslSettings, sasl_settings
+from kbroker.security.sasl.token_check import TokenCheck
+from kbroker.security.scram import BY_NAME
+
+if TYPE_CHECKING:
+    from kbroker._fast.net.connection import Connection
+    from kbroker._fast.net.socket_part import SocketPart
+    from kbroker.clock import Clock
+    from kbroker.config import BrokerConfig
+    from kbroker.network.listener_security import ListenerSecurity
+    from kbroker.security.sasl.mechanism import ServerMechanism
+
+logger = logging.getLogger("kbroker.security")
+
+
+class SaslListener:
+    """See `ListenerSecurity`: SASL over what `carrier` makes of sockets."""
+
+    authenticates = True
+
+    def __init__(self, carrier: ListenerSecurity, server: SaslServer, first_frame_bytes: int) -> None:
+        self._carrier = carrier
+        self._server = server
+        self.first_frame_bytes = first_frame_bytes
+
+    def make_socket(self, connection: Connection) -> SocketPart:
+        """The carrier's."""
+        return self._carrier.make_socket(connection)
+
+    def first_session(self, connection: Connection) -> Session:
+        """Of a client that has to authenticate."""
+        return Session(ANONYMOUS, connection.peer_host, connection.listener_name, exchange=SaslExchange(self._server))
+
+
+class Sasl:
+    """SASL of one broker: its listeners, and the keys of issuers of tokens that they share."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, users: ScramUsers, executor: Executor | None = None) -> None:
+        self._config = config
+        self._clock = clock
+        self._users = users
+        self._executor = executor
+        self._unknown = UnknownUsers()
+        self._keys: dict[JwksPlan, Jwks] = {}
+        self._complaints = RateLimitedLog(logger)
+        self.stats: dict[str, SaslStats] = {}
+
+    def listener(self, name: str, carrier: ListenerSecurity) -> SaslListener:
+        """A listener.  SaslSettingsError where its settings are not those of one."""
+        settings = sasl_settings(self._config, name)
+        stats = self.stats[name] = SaslStats()
+        server = self._server(name, settings, stats)
+        return SaslListener(carrier, server, settings.first_frame_bytes)
+
+    def _server(self, name: str, settings: SaslSettings, stats: SaslStats) -> SaslServer:
+        mechanisms = {each.name: Mechanism(self._maker(each), each.max_reauth_ms) for each in settings.mechanisms}
+        return SaslServer(mechanisms, self._clock, settings.failure_delay_ms, stats, partial(self._failed, name))
+
+    def _maker(self, settings: MechanismSettings) -> Callable[[], ServerMechanism]:
+        if settings.name == PLAIN:
+            return partial(PlainServer, PlainUsers(settings.options).accepts)
+        if settings.name in BY_NAME:
+            return partial(ScramServer, BY_NAME[settings.name], self._users, self._unknown)
+        if settings.name == OAUTHBEARER:
+            assert settings.keys is not None
+            keys = self._keys.setdefault(settings.keys, Jwks(settings.keys, executor=self._executor))
+            return partial(OAuthBearerServer, TokenCheck(settings.rules, keys, self._clock.now_ms), self._refused)
+        return partial(GssapiServer, settings.options)
+
+    def _failed(self, listener: str, host: str, mechanism: str, reason: str) -> None:
+        self._complaints.warning(
+            (listener, mechanism, reason),
+            "authentication of a client at %s on listener %s failed (%s): %s",
+            host,
+            listener,
+            mechanism,
+            reason,
+        )
+
+    def _refused(self, error: Exception) -> None:
+        self._complaints.warning(("token", str(error)), "a bearer token is refused: %s", error)
+
+    async def start(self) -> None:
+        """Read the keys of issuers.  JwksError for a file that has none."""
+        await asyncio.gather(*(keys.start() for keys in self._keys.values()))
+
+    def close(self) -> None:
+        """Read them no more."""
+        for keys in self._keys.values():
+            keys.close()
+
+    def log_suppressed(self) -> None:
+        """Log how many complaints of each kind were left out since the last one was logged."""
+        self._complaints.flush()
