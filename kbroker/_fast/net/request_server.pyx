@@ -4,9 +4,9 @@ A request starts with api_key int16, api_version int16, correlation_id int32, cl
 2-byte length and, in flexible versions, tagged fields.  It passes the gate, and is then answered from the answer memo,
 in C from its bytes (alone, or with others at the end of the turn), or by its handler, now or later.  `is_trusted`: the
 client's session may send every request that the gate admits; without a session nothing is served.  `takes_tokens`:
-frames are tokens of the session's authentication.  `state` (`RequestState`) says how far it is, `pending` is the request
-while it is under way; `asked`: what the client has come for by now (`Route.asks`).  The server counts its answered
-requests, and keeps the client's ApiVersions request, for the listings of connections.
+frames are tokens of the session's authentication.  `state` (`RequestState`) says how far it is, `pending` is the
+request while it is under way; `asked`: what the client has come for by now (`Route.asks`).  The server counts its
+answered requests, and keeps the client's ApiVersions request, for the listings of connections.
 
 Its bytes are in the frame reader's buffer, where they stay until `settle`.
 """
