@@ -58,6 +58,7 @@ from kbroker.waiting import set_within
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
     from kbroker.cluster.controller_channel import ControllerChannel
+    from kbroker.cluster.zookeeper.acl_znodes import AclZnodes
     from kbroker.cluster.zookeeper.isr_writer import IsrWriter
     from kbroker.cluster.zookeeper.term import Term
     from kbroker.metadata.broker_settings import BrokerSettings
@@ -90,8 +91,10 @@ class ClusterController(Controller):
         hosts: HostNames,
         slices: Slices,
         isr_writer: IsrWriter | None = None,
+        acls: AclZnodes | None = None,
     ) -> None:
-        """`isr_writer`: where leaders write ISRs themselves."""
+        """`isr_writer`: where leaders write ISRs themselves.  `acls`: where there is an authorizer."""
+        self._acls = acls
         self._isr_writer = isr_writer
         self._node_id = node_id
         self._zookeeper = zookeeper
@@ -227,8 +230,14 @@ class ClusterController(Controller):
         return outcome.results
 
     async def alter_security(self, change: SecurityChange[Outcome]) -> Outcome:
-        """UnsupportedVersionError: ACLs, credentials and tokens are not written to ZooKeeper yet."""
-        raise UnsupportedVersionError("ACLs, credentials and tokens are not written to ZooKeeper yet")
+        """UnsupportedVersionError: credentials and tokens are not written to ZooKeeper yet."""
+        image = self._cache.image.security
+        delta, outcome = change.plan(image)
+        if delta.scram or delta.tokens:
+            raise UnsupportedVersionError("credentials and tokens are not written to ZooKeeper yet")
+        if delta.acls and self._acls is not None:
+            await self._acls.alter(delta.acls, image.acls)
+        return outcome
 
     async def _write_quota(self, entity: QuotaEntity, values: Mapping[str, float]) -> None:
         """The znode's other content, such as SCRAM credentials, is kept."""

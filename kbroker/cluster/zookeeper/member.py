@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kbroker.cluster.client import ClientSettings, NodeClient
 from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.protocol_version import NOT_SENT
+from kbroker.cluster.zookeeper.acl_znodes import AclZnodes
 from kbroker.cluster.zookeeper.channels import NodeChannels
 from kbroker.cluster.zookeeper.cluster_controller import ClusterController
 from kbroker.cluster.zookeeper.consumer_groups import ConsumerGroupZnodes
@@ -104,6 +105,8 @@ class ZooKeeperMember:
         self._network = network
         self._session = self._network.session
         self.configs = EntityConfigs(self._session)
+        # Without an authorizer no request is about ACLs.
+        self.acls = AclZnodes(self._session) if parts.config.get("authorizer.class.name") else None
         self.zookeeper_offsets = ConsumerGroupZnodes(self._session)
         self._registration: BrokerRegistration | None = None
         self._controller: ClusterController | None = None
@@ -141,9 +144,12 @@ class ZooKeeperMember:
         return await through_losses(self._session, self._settings, step)
 
     async def load(self, cache: MetadataCache) -> None:
-        """Read the settings of all topics and brokers."""
+        """Read the settings of all topics and brokers, and all ACLs."""
         self.configs.publish_to(cache)
         await self._through(self.configs.load)
+        if self.acls is not None:
+            self.acls.publish_to(cache)
+            await self._through(self.acls.load)
 
     def controller(
         self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
@@ -161,6 +167,7 @@ class ZooKeeperMember:
             hosts,
             parts.slices,
             IsrWriter(self._session, node_id) if writes_isrs else None,
+            self.acls,
         )
         self._services = TermServices(
             self._session,
@@ -192,6 +199,8 @@ class ZooKeeperMember:
         )
         self._start(election.run())
         self._start(self.configs.run())
+        if self.acls is not None:
+            self._start(self.acls.run())
 
     def _start(self, work: Coroutine[object, None, None]) -> None:
         task = self._loop.create_task(work)

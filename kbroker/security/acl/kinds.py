@@ -52,3 +52,9 @@ PERMISSIONS: Mapping[int, str] = MappingProxyType(
 def camel(name: str) -> str:
     """A name as Kafka's znodes, tools and audit log write it: TRANSACTIONAL_ID is TransactionalId."""
     return "".join(part.capitalize() for part in name.split("_"))
+
+
+def number_of(names: Mapping[int, str], text: str) -> int:
+    """The number of a name in any spelling that Kafka or its tools use; UNKNOWN for any other."""
+    wanted = text.replace("_", "").lower()
+    return next((number for number, name in names.items() if name.replace("_", "").lower() == wanted), UNKNOWN)
