@@ -65,8 +65,11 @@ CALLS = (
     "transactions list",
     "transactions open",
 )
-#: These need a group, a transaction, a damage, ZooKeeper or Kafka's directories, which other files make.
+#: These need an authorizer, a group, a transaction, a damage, ZooKeeper or Kafka's directories, which other files make.
 ELSEWHERE = {
+    "acls add",
+    "acls list",
+    "acls remove",
     "export",
     "groups move-offsets",
     "import",
