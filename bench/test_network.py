@@ -24,10 +24,10 @@ from kbroker._fast.net.accepting import accept_all
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import Route
-from kbroker.gate.plaintext import Plaintext
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
+from kbroker.security.plaintext import Plaintext
 
 CLIENTS = 50
 TURNS = 20

@@ -32,7 +32,6 @@ from kbroker.cluster.member import StartInterruptedError
 from kbroker.cluster.outbound import Outbound
 from kbroker.config import log_config
 from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
-from kbroker.gate.plaintext import Plaintext
 from kbroker.handlers import dispatch
 from kbroker.handlers.services import Services
 from kbroker.handlers.table import advertised_ranges
@@ -48,7 +47,7 @@ from kbroker.metrics.http_server import MetricsServer
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
 from kbroker.metrics.start import start_metrics_server
-from kbroker.network.limits import raise_descriptor_limit
+from kbroker.network.limits import beside_the_loop, raise_descriptor_limit
 from kbroker.periodic import PeriodicTasks
 from kbroker.protocol.api import ApiKey
 from kbroker.quotas.host_names import HostNames
@@ -58,6 +57,7 @@ from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.security.acl.standard_authorizer import authorizer_of
 from kbroker.security.http_access import http_access
+from kbroker.security.listeners import STORES_INTERVAL_MS, ListenersSecurity
 from kbroker.security.sasl.credentials import StoredCredentials
 from kbroker.security.sasl.listeners import Sasl
 from kbroker.storage.directories.strays import KnownTopic
@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import ClusterMembership
     from kbroker.config import BrokerConfig, LogConfig
     from kbroker.metadata.image import ClusterImage, TopicImage
-    from kbroker.network.listener_security import ListenerSecurity
     from kbroker.security.authorizer import Authorizer
 
 logger = logging.getLogger("kbroker.broker")
@@ -121,12 +120,9 @@ class Broker:
             lambda: self.cache.image.security, None if secret is None else secret.encode(), self.clock
         )
         self.sasl = Sasl(config, self.clock, users)
-        plain = Plaintext(make_socket)
-        security: dict[str, ListenerSecurity] = {
-            each.name: self.sasl.listener(each.name, plain) if each.protocol.startswith("SASL") else plain
-            for each in config.listeners
-        }
-        self.listeners = Listeners(config, loop, self.stats, raise_descriptor_limit(), security)
+        threads = max(1, beside_the_loop(config.get("num.network.threads")))
+        self.security = ListenersSecurity(config, loop, make_socket, self.sasl.listener, threads)
+        self.listeners = Listeners(config, loop, self.stats, raise_descriptor_limit(), self.security.by_name)
         self.slices = Slices(loop)
         manager = self.log_manager = LogManager(config, self.clock, activity=self._writing, slices=self.slices)
         self.membership = make_membership(
@@ -170,6 +166,8 @@ class Broker:
         self.authorizer = self.authorizer or authorizer_of(self.config, cache)
         settings = self.settings = BrokerSettings(self.config, cache, node_id)
         self.log_manager.follow(settings.config)
+        self.security.begin(settings.config)
+        settings.guard(self.security.check)
         self.hosts = HostNames(StoreCalls(self.listeners.cold_reads))
         replicas = self.replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
         membership.connect(MetadataParts(cache, settings, self.hosts, replicas))
@@ -307,6 +305,8 @@ class Broker:
         self.tasks.add("forget idle quota meters", EXPIRE_INTERVAL_MS, self.quotas.expire)
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.listeners.pool.trim)
+        if self.security.tls:
+            self.tasks.add("look for new certificates", STORES_INTERVAL_MS, self._follow_stores)
         parts = (self.log_manager, self.coordinators, self.membership)
         for task in (task for part in parts for task in part.periodic_tasks()):
             self.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
@@ -321,6 +321,7 @@ class Broker:
         self.coordinators.stop()
         self.replicas.purgatory.expire_all()
         await self.listeners.close()
+        self.security.close()
         await self.membership.close()
         self.replicas.close()
         await self.moves.stop()
@@ -366,7 +367,13 @@ class Broker:
         self.moves.follow(config)
         self.tasks.change_interval(COMPACTION_TASK, compaction_interval_ms(config))
         self.listeners.follow(config)
+        self.security.follow(config)
         self.membership.follow(config)
+
+    async def _follow_stores(self) -> None:
+        """Have listeners take certificates that were renewed."""
+        await self.security.follow_files(lambda: self.settings.config)
+        self.security.log_suppressed()
 
     def _activity(self) -> int:
         return self.listeners.accepted_count + self.stats.total()

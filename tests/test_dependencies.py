@@ -22,6 +22,8 @@ MODULES = {
     "opentelemetry-proto": "opentelemetry",
     "prometheus-client": "prometheus_client",
     "pure-sasl": "puresasl",
+    "pyjks": "jks",
+    "pyopenssl": "OpenSSL",
     "python-snappy": "snappy",
     "pyyaml": "yaml",
 }

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from kbroker.config.image_variables import UnprotectedError, unread_variables
-from kbroker.config.judgement import judge
+from kbroker.config.judgement import find_row, judge
 from kbroker.config.listener import (
     EVERY_HOST,
     Listener,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 ENVIRONMENT_PREFIX = "KBROKER_"
 HOME_VARIABLE = "KBROKER_HOME"
 _OTHER_VARIABLES = frozenset({HOME_VARIABLE, "KBROKER_BUILD", "KBROKER_EXT", "KBROKER_PROFILE"})
-SERVED_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT")
 WINDOWS_PATH = re.compile(r"[A-Za-z]:|\\\\")
 _OTHER_PREFIXES = ("KBROKER_TEST_", "KBROKER_BENCH_")
 
@@ -186,7 +185,14 @@ class BrokerConfig:
         """These settings under those that were changed at run time, for all brokers and, better, for this one."""
         changed = copy.copy(self)
         changed._dynamic = (own, for_all)
-        changed._values = {**self._static, **for_all, **own}
+        changed._values = {**self._static}
+        changed._of_listeners = {**self._of_listeners}
+        for key, value in (*for_all.items(), *own.items()):
+            row, listener, mechanism = find_row(key)
+            if row is not None and listener is not None:
+                changed._of_listeners[listener, f"{mechanism}.{row.name}" if mechanism else row.name] = value
+            else:
+                changed._values[key] = value
         return changed
 
     def levels(self) -> tuple[Mapping[str, object], Mapping[str, object], Mapping[str, object]]:
@@ -254,12 +260,6 @@ class BrokerConfig:
             self._check_advertised(advertised, {each.name for each in listeners})
         except ListenerError as error:
             raise self._fail(key, str(error)) from None
-        for listener in listeners:
-            if listener.protocol not in SERVED_PROTOCOLS:
-                raise self._fail(
-                    "listeners",
-                    f"{listener} needs {listener.protocol}, and kbroker implements {', '.join(SERVED_PROTOCOLS)} only",
-                )
         if controllers:
             self.warnings.append("controller.listener.names: kbroker needs no controller listener and opens none")
         return listeners, advertised
@@ -305,6 +305,9 @@ class BrokerConfig:
         # A listener without an advertised address answers with the address that the client dialled. A member of a
         # cluster needs an advertised one, as other brokers know no other address (`assembly.membership.settings`).
         names = [each.name for each in self.listeners]
+        key = "security.inter.broker.protocol"
+        if key in self._static and all(each.protocol != self.value_of(key) for each in self.listeners):
+            return key, f"no listener has {self.value_of(key)}"
         return wrong_place(self.value_of, self._static.keys(), self.node_id, names)
 
 

@@ -37,6 +37,7 @@ OF_LISTENERS = OF_MECHANISMS | {
     "max.connection.creation.rate",
     "sasl.enabled.mechanisms",
     "sasl.server.max.receive.size",
+    *(name for name in BROKER_TABLE if name.startswith("ssl.")),
 }
 
 
@@ -89,7 +90,7 @@ class Judgement(NamedTuple):
 
 def judge(key: str, text: str, others: Mapping[str, str] = MappingProxyType({})) -> Judgement:
     """Judge `key=text`.  `others`: what else is set, as text, for settings that another one switches off."""
-    row, listener, mechanism = _find_row(key)
+    row, listener, mechanism = find_row(key)
     if row is None:
         return _not_known(key)
     try:
@@ -118,7 +119,7 @@ def judge(key: str, text: str, others: Mapping[str, str] = MappingProxyType({}))
     return judged._replace(verdict=Verdict.NO_EFFECT, why=f"has no effect: {why}")
 
 
-def _find_row(key: str) -> tuple[ConfigRow | None, str | None, str]:
+def find_row(key: str) -> tuple[ConfigRow | None, str | None, str]:
     """The row of a key, and the listener and the mechanism of a key of a single one
     (`listener.name.<listener>.<key>`, `listener.name.<listener>.<mechanism>.<key>`)."""
     row = BROKER_TABLE.get(key)

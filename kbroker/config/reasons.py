@@ -7,7 +7,7 @@ from collections.abc import Mapping
 SECURITY = "security"
 
 REASONS: Mapping[str, str] = {
-    SECURITY: "kbroker has no TLS and no SASL yet",
+    SECURITY: "kbroker has no SASL yet",
     "authorizer": "kbroker's authorizer has all ACLs before any listener is opened",
     "buffers": "kbroker gives the memory of a write back when it is done and keeps none for the next",
     "connect": "kbroker gives up connecting to another broker after 10 seconds, and tries again soon",
@@ -16,6 +16,7 @@ REASONS: Mapping[str, str] = {
     "in flight": "kbroker sends ZooKeeper what is ready at once, and bounds what one transaction holds",
     "linger": "kbroker writes what coordinators have to write at once and lets nothing wait",
     "metrics": "kbroker shows counters, and the server that scrapes them works out rates",
+    "openssl": "kbroker's TLS is OpenSSL, which has no providers and algorithms of Java's",
     "pace": "kbroker paces the bytes of a move while it copies them, without windows that are counted",
     "polling": "kbroker goes on as soon as the transaction before is complete and does not poll",
     "purgatory": "kbroker drops a waiting request when it is done, so that nothing is left to purge",

@@ -9,27 +9,27 @@ from __future__ import annotations
 SECURITY_ROWS = """
 connections.max.reauth.ms|LONG|0|||+|force SASL re-authentication
 sasl.server.max.receive.size|INT|524288|||+|pre-auth frame cap
-security.providers|STRING|null|||!|JCA providers
-principal.builder.class|CLASS|org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder|broker||!|
-    principal builder plugin
-ssl.client.auth|STRING|none|broker|one of required, requested, none|!|none, requested, required (mTLS)
-ssl.principal.mapping.rules|STRING|DEFAULT|||!|DN to short principal rules
-ssl.allow.dn.changes|BOOLEAN|false|||!|permit DN change on cert reload
-ssl.allow.san.changes|BOOLEAN|false|||!|permit SAN change on cert reload
-ssl.protocol|STRING|TLSv1.3|broker||!|TLS context protocol
-ssl.enabled.protocols|LIST|TLSv1.2,TLSv1.3|broker|distinct|!|TLS versions
-ssl.keystore.type|STRING|JKS|broker||!|JKS, PKCS12, PEM
-ssl.keystore.location|STRING|null|broker||!|key store path
-ssl.keystore.password|PASSWORD|null|broker||!|key store password
-ssl.key.password|PASSWORD|null|broker||!|private key password
-ssl.keystore.key|PASSWORD|null|broker||!|inline PEM key
-ssl.keystore.certificate.chain|PASSWORD|null|broker||!|inline PEM chain
-ssl.truststore.type|STRING|JKS|broker||!|JKS, PKCS12, PEM
-ssl.truststore.location|STRING|null|broker||!|trust store path
-ssl.truststore.password|PASSWORD|null|broker||!|trust store password
-ssl.truststore.certificates|PASSWORD|null|broker||!|inline PEM CAs
-ssl.endpoint.identification.algorithm|STRING|https|broker||!|hostname check on outbound TLS
-ssl.cipher.suites|LIST||broker|distinct|!|cipher list (empty = default)
+security.providers|STRING|null|||- openssl|JCA providers
+principal.builder.class|CLASS|org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder|broker||
+    x java|principal builder plugin
+ssl.client.auth|STRING|none|broker|one of required, requested, none|+|none, requested, required (mTLS)
+ssl.principal.mapping.rules|STRING|DEFAULT|||+|DN to short principal rules
+ssl.allow.dn.changes|BOOLEAN|false|||+|permit DN change on cert reload
+ssl.allow.san.changes|BOOLEAN|false|||+|permit SAN change on cert reload
+ssl.protocol|STRING|TLSv1.3|broker||+|TLS context protocol
+ssl.enabled.protocols|LIST|TLSv1.2,TLSv1.3|broker|distinct|+|TLS versions
+ssl.keystore.type|STRING|JKS|broker||+|JKS, PKCS12, PEM
+ssl.keystore.location|STRING|null|broker||+|key store path
+ssl.keystore.password|PASSWORD|null|broker||+|key store password
+ssl.key.password|PASSWORD|null|broker||+|private key password
+ssl.keystore.key|PASSWORD|null|broker||+|inline PEM key
+ssl.keystore.certificate.chain|PASSWORD|null|broker||+|inline PEM chain
+ssl.truststore.type|STRING|JKS|broker||+|JKS, PKCS12, PEM
+ssl.truststore.location|STRING|null|broker||+|trust store path
+ssl.truststore.password|PASSWORD|null|broker||+|trust store password
+ssl.truststore.certificates|PASSWORD|null|broker||+|inline PEM CAs
+ssl.endpoint.identification.algorithm|STRING|https|broker||+|hostname check on outbound TLS
+ssl.cipher.suites|LIST||broker|distinct|+|cipher list (empty = default)
 sasl.mechanism.inter.broker.protocol|STRING|GSSAPI|broker||!|mechanism between brokers
 sasl.enabled.mechanisms|LIST|GSSAPI|broker|distinct|+|mechanisms offered
 sasl.server.callback.handler.class|CLASS|null|||+|server credential plugin
@@ -83,9 +83,9 @@ sasl.oauthbearer.jwt.validator.class|CLASS|org.apache.kafka.common.security.oaut
     token check plugin
 sasl.oauthbearer.scope|STRING|null|||!|scope asked of the token endpoint
 sasl.oauthbearer.token.endpoint.url|STRING|null|||!|token endpoint
-ssl.engine.factory.class|CLASS|null|broker||!|TLS engine plugin
-ssl.keymanager.algorithm|STRING|SunX509|broker||!|key manager algorithm
-ssl.provider|STRING|null|broker||!|JCA provider of TLS
-ssl.secure.random.implementation|STRING|null|broker||!|random number source of TLS
-ssl.trustmanager.algorithm|STRING|PKIX|broker||!|trust manager algorithm
+ssl.engine.factory.class|CLASS|null|broker||x java|TLS engine plugin
+ssl.keymanager.algorithm|STRING|SunX509|broker||- openssl|key manager algorithm
+ssl.provider|STRING|null|broker||- openssl|JCA provider of TLS
+ssl.secure.random.implementation|STRING|null|broker||- openssl|random number source of TLS
+ssl.trustmanager.algorithm|STRING|PKIX|broker||- openssl|trust manager algorithm
 """

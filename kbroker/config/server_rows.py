@@ -117,7 +117,7 @@ replica.high.watermark.checkpoint.interval.ms|LONG|5000|||+|how often the high w
 fetch.purgatory.purge.interval.requests|INT|1000|||- purgatory|purge trigger of fetch purgatory
 producer.purgatory.purge.interval.requests|INT|1000|||- purgatory|purge trigger of produce purgatory
 delete.records.purgatory.purge.interval.requests|INT|1|||- purgatory|purge trigger of delete-records purgatory
-security.inter.broker.protocol|STRING|PLAINTEXT||one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL|!|
+security.inter.broker.protocol|STRING|PLAINTEXT||one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL|+|
     protocol between brokers
 follower.fetch.last.tiered.offset.enable|BOOLEAN|false|cluster||- tiered|empty follower starts at last tiered offset
 quota.window.num|INT|11||>=1|+|samples over which the rate of a client quota is measured

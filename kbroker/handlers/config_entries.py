@@ -25,6 +25,7 @@ from kbroker.config import (
     topic_config_rows,
     topic_value_from_broker,
 )
+from kbroker.config.judgement import find_row
 from kbroker.config.origin import with_origin
 
 
@@ -126,10 +127,17 @@ def entries_for_all_brokers(config: BrokerConfig) -> list[ConfigEntry]:
     """What was set at run time for all brokers, by name."""
     entries = []
     for name, value in sorted(config.levels()[1].items()):
-        row = _broker_rows()[name]
-        synonym = Synonym(name, None if row.sensitive else render_value(value), ConfigSource.DYNAMIC_DEFAULT_BROKER)
-        entries.append(_entry(row, synonym.value, (synonym,), read_only=row.read_only))
+        entries.append(_changed_entry(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER))
     return entries
+
+
+def _changed_entry(name: str, value: object, source: ConfigSource) -> ConfigEntry:
+    """What was set at run time, for all listeners or for one."""
+    row = _broker_rows().get(name) or find_row(name)[0]
+    if row is None:
+        raise KeyError(name)
+    synonym = Synonym(name, None if row.sensitive else render_value(value), source)
+    return _entry(row, synonym.value, (synonym,), read_only=row.read_only)._replace(name=name)
 
 
 def broker_entries(config: BrokerConfig, node_id: int) -> list[ConfigEntry]:
@@ -185,6 +193,8 @@ def _broker_entries(config: BrokerConfig, node_id: int) -> tuple[ConfigEntry, ..
         if entry.source is ConfigSource.STATIC_BROKER:
             entry = entry._replace(doc=with_origin(entry.doc, config.origin_of(row.name)))
         entries.append(entry)
+    for level, source in zip(config.levels()[:2], _LEVELS[:2], strict=True):
+        entries += [_changed_entry(name, level[name], source) for name in level if name not in rows]
     return tuple(sorted(entries))
 
 

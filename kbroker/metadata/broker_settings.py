@@ -6,9 +6,10 @@ those of this one (under its node id).  Best first: this broker's, all brokers',
 an earlier version that is no longer valid is left out, with a warning.
 
 Two kinds of settings can be changed: the topics' defaults, such as `log.retention.ms` or `message.max.bytes`, which
-take effect at once in logs without a setting of their own, and those in `FOLLOWED`.  Those in `STORED` tune parts that
+take effect at once in logs without a setting of their own, and those in `FOLLOWED`; those of TLS change for one
+listener at a time (`listener.name.<listener>.ssl.…`).  Those in `STORED` tune parts that
 this broker does not have: they are stored and shown, as Kafka would, and nothing depends on them.  Every other setting
-is read at start, belongs to TLS or SASL, or asks for something that kbroker cannot do: a request to change it is
+is read at start, belongs to SASL, or asks for something that kbroker cannot do: a request to change it is
 refused with the reason.
 
 `min.insync.replicas` is always set for all brokers, initially to the static value.  While
@@ -27,6 +28,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kbroker.config import BrokerConfig, ConfigRow, ConfigType, broker_config_rows, topic_config_rows
+from kbroker.config.judgement import LISTENER_PREFIX, OF_LISTENERS, find_row
 from kbroker.config.together import contradiction, local_retention_error
 from kbroker.errors import InvalidConfigError, InvalidRequestError
 from kbroker.metadata.features import ELIGIBLE_LEADER_REPLICAS
@@ -106,31 +108,37 @@ class BrokerSettings:
         unknown = [name for name, row in rows.items() if row is None]
         if unknown:
             raise InvalidRequestError(f"Unknown broker settings: {_listed(unknown)}")
-        known = [row for row in rows.values() if row is not None]
-        fixed = [row.name for row in known if row.read_only]
+        known = {name: row for name, row in rows.items() if row is not None}
+        fixed = [name for name, row in known.items() if row.read_only]
         if fixed:
             raise InvalidRequestError(f"Cannot update these configs dynamically: {_listed(fixed)}")
         if broker == ALL_BROKERS:
-            single = [row.name for row in known if row.dynamic == PER_BROKER]
+            single = [name for name, row in known.items() if row.dynamic == PER_BROKER]
             if single:
                 raise InvalidRequestError(
                     "Cannot update these configs at default cluster level, broker id must be specified: "
                     + _listed(single)
                 )
-        for row in known:
+        bare = [name for name, row in known.items() if name == row.name and name in OF_ONE_LISTENER]
+        if bare:
+            raise InvalidRequestError(
+                "These security configs can be dynamically updated only per-listener using the listener prefix: "
+                + _listed(bare)
+            )
+        for name, row in known.items():
             try:
-                value = row.parse(changed[row.name])
+                value = row.parse(changed[name])
             except ValueError as error:
                 raise InvalidRequestError(str(error)) from None
             if row.name in NOT_NONE and value <= 0:
-                raise InvalidRequestError(f"Invalid {row.name} {value}")
+                raise InvalidRequestError(f"Invalid {name} {value}")
         for reason, may_not in _NOT_LIVE:
-            names = [row.name for row in known if row.name not in _CHANGEABLE and may_not(row)]
+            names = [name for name, row in known.items() if row.name not in _CHANGEABLE and may_not(row)]
             if names:
                 raise InvalidRequestError(f"{reason}: {_listed(names)}")
-        for row in known:
-            if row.refused and not row.security and row.asks(row.parse(changed[row.name])):
-                raise InvalidRequestError(f"{row.name} asks for what kbroker cannot do: {row.reason}")
+        for name, row in known.items():
+            if row.refused and not row.security and row.asks(row.parse(changed[name])):
+                raise InvalidRequestError(f"{name} asks for what kbroker cannot do: {row.reason}")
 
     def _judge(self, merged: BrokerConfig) -> None:
         wrong = contradiction(merged.value_of)
@@ -203,11 +211,12 @@ def _parsed(settings: Mapping[str, str]) -> dict[str, object]:
     for name, text in settings.items():
         row = _row(name)
         try:
-            if row is None or name not in _CHANGEABLE:
+            if row is None or row.name not in _CHANGEABLE:
                 raise ValueError("it cannot be changed at run time")
             values[name] = row.parse(text)
         except ValueError as error:
-            logger.warning("ignoring the stored setting %s=%s: %s", name, text, error)
+            shown = "[hidden]" if row is not None and row.sensitive else text
+            logger.warning("ignoring the stored setting %s=%s: %s", name, shown, error)
     return values
 
 
@@ -226,7 +235,11 @@ def is_live(name: str) -> bool:
 
 
 def _row(name: str) -> ConfigRow | None:
-    return _ROWS.get(name)
+    row = _ROWS.get(name)
+    if row is None and name.startswith(LISTENER_PREFIX):
+        row = find_row(name)[0]
+        return row if row is not None and row.name in OF_LISTENERS else None
+    return row
 
 
 def _listed(names: list[str]) -> str:
@@ -234,7 +247,11 @@ def _listed(names: list[str]) -> str:
 
 
 _ROWS: Mapping[str, ConfigRow] = {row.name: row for row in broker_config_rows()}
-FOLLOWED: frozenset[str] = frozenset(
+OF_ONE_LISTENER: frozenset[str] = frozenset(
+    row.name for row in _ROWS.values() if row.dynamic and row.implemented and row.name.startswith("ssl.")
+)
+"""Settings that change at run time for one listener each: stores, protocols and suites of TLS."""
+FOLLOWED: frozenset[str] = OF_ONE_LISTENER | frozenset(
     {
         "cordoned.log.dirs",
         "follower.replication.throttled.rate",
@@ -293,6 +310,6 @@ _NOT_LIVE: tuple[tuple[str, Callable[[ConfigRow], bool]], ...] = (
         "kbroker reads these settings at start only: set them in server.properties and restart it",
         lambda row: row.implemented,
     ),
-    ("kbroker has no TLS and no SASL yet, so these settings would protect nothing", lambda row: row.security),
+    ("kbroker has no SASL yet, so these settings would protect nothing", lambda row: row.security),
 )
 """Why a setting that Kafka would change at run time cannot be changed here, the first that fits."""

@@ -59,7 +59,7 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
         (["consume", "t", "-g", "g", "-o", "1"], 2, "do not go with --group"),
         (["start", "--override", "num.partitions=none"], 1, "Invalid value none for configuration num.partitions"),
         (["start", "/nowhere/server.properties"], 1, "No such file or directory"),
-        (["config", "--override", "ssl.client.auth=required"], 1, "refuses to start unprotected"),
+        (["config", "--override", "ssl.engine.factory.class=a.B"], 1, "refuses to start rather than ignore it"),
         (["dump-log", "/nowhere"], 2, "does not exist"),
     ],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import BrokerConfig, ConfigError, Listener, LogConfig, Source, log_config
+from kbroker.config.judgement import find_row
 from kbroker.errors import InvalidConfigError
 
 STOCK = """
@@ -114,7 +115,6 @@ def test_a_key_set_twice_is_a_warning(tmp_path: Path) -> None:
         ("listeners=PLAINTEXT://a:1,PLAINTEXT://b:2", "appears twice"),
         ("listeners=PLAINTEXT://:99999", "not between 0 and 65535"),
         ("listeners=", "must not be empty"),
-        ("listeners=SSL://:9093", "implements PLAINTEXT, SASL_PLAINTEXT only"),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "name one host"),
         ("advertised.listeners=OTHER://h:1", "no protocol"),
         ("queued.max.request.bytes=1000", "at least socket.request.max.bytes"),
@@ -146,12 +146,7 @@ def test_bad_values_stop_the_start_and_say_what_is_allowed(override: str, told: 
 @pytest.mark.parametrize(
     "override",
     [
-        "ssl.client.auth=required",
         "sasl.mechanism.inter.broker.protocol=PLAIN",
-        "security.inter.broker.protocol=SASL_SSL",
-        "listener.name.external.ssl.keystore.location=/k",
-        "listener.name.external.ssl.key.password=secret",
-        "ssl.keystore.password=secret",
     ],
 )
 def test_protection_that_is_not_there_is_refused(override: str) -> None:
@@ -173,6 +168,30 @@ def test_an_authorizer_that_is_not_there_or_makes_no_sense_is_refused(override: 
     """Rules would be judged otherwise than the owner believes, or not at all."""
     with pytest.raises(ConfigError, match=words):
         load("", override)
+
+
+def test_a_setting_of_a_listener_may_be_that_of_a_mechanism() -> None:
+    """The broker would check the passwords of one mechanism by the users of another."""
+    config = BrokerConfig.from_mapping(
+        {
+            "ssl.client.auth": "requested",
+            "listener.name.inside.ssl.client.auth": "required",
+            "listener.name.inside.ssl.keystore.location": "/inside",
+        }
+    )
+    assert config.for_listener("INSIDE", "ssl.client.auth") == "required"
+    assert config.for_listener("OUTSIDE", "ssl.client.auth") == "requested"
+    assert config.for_mechanism("INSIDE", "PLAIN", "ssl.keystore.location") == "/inside"
+    assert config.for_listener("OUTSIDE", "ssl.keystore.location") is None
+    assert find_row("listener.name.inside.scram-sha-256.sasl.jaas.config")[1:] == ("inside", "scram-sha-256")
+    assert find_row("listener.name.inside.scram-sha-256.no.such")[0] is None
+
+
+def test_the_protocol_between_brokers_is_one_that_a_listener_has() -> None:
+    """Brokers would speak over another listener, in clear where TLS was asked for."""
+    with pytest.raises(ConfigError, match=r"security.inter.broker.protocol: no listener has"):
+        load("", "security.inter.broker.protocol=SSL")
+    load("", "listeners=SSL://:9093", "security.inter.broker.protocol=SSL")
 
 
 def test_security_settings_at_their_defaults_are_accepted(tmp_path: Path) -> None:

@@ -21,13 +21,13 @@ from kbroker._fast.net.route import Route
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.errors import ErrorCode
 from kbroker.gate.gatekeeper import BrokerGatekeeper
-from kbroker.gate.plaintext import Plaintext
 from kbroker.metadata.image import ClusterImage
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
 from kbroker.quotas.rules import PRODUCER_BYTE_RATE
 from kbroker.security.authorizer import CachedAuthorizer, Operation, ResourceKind
+from kbroker.security.plaintext import Plaintext
 from kbroker.security.principal import ANONYMOUS, AuthenticationState, Principal, Session
 from tests.gate.rules import Rules, known, meters
 from tests.handlers.admin_broker import AdminBroker

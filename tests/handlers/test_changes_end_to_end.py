@@ -116,7 +116,7 @@ def test_a_setting_read_at_start_is_refused_with_what_to_do(api: Any, broker: Br
     for key, value, reason in (
         ("listeners", "PLAINTEXT://:1", r"at start only.* \[listeners\]"),
         ("config.providers", "9", r"config\.providers asks for what kbroker cannot do: it names Java classes"),
-        ("ssl.keystore.location", "/tmp/x", r"no TLS.* \[ssl\.keystore\.location\]"),
+        ("ssl.keystore.location", "/tmp/x", r"only per-listener.* \[ssl\.keystore\.location\]"),
     ):
         with pytest.raises(Exception, match=reason):
             alter(api, client, api.ResourceType.BROKER, "1", (key, api.AlterConfigOpType.SET, value))

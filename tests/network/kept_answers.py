@@ -12,10 +12,10 @@ from kbroker._fast.net.answer_memo import AnswerMemo, AnswerRenewal, Validity
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import Route
-from kbroker.gate.plaintext import Plaintext
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
+from kbroker.security.plaintext import Plaintext
 from tests.network.later import PlainProgram
 from tests.network.served_connection import answer, serving
 

@@ -14,11 +14,11 @@ from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import NO_RESPONSE, Route
-from kbroker.gate.plaintext import Plaintext
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
 from kbroker.replication.delayed_fetch import FetchPurgatory
+from kbroker.security.plaintext import Plaintext
 from tests.extensions.direct_requests import EchoesTogether
 from tests.network import socket_kinds
 from tests.network.later import Later, PlainProgram

@@ -15,13 +15,13 @@ from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
-from kbroker.gate.plaintext import Plaintext
 from kbroker.handlers.dispatch import _program
 from kbroker.network.coroutine_answer import CoroutineAnswer
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener, Route, SocketOptions
 from kbroker.network.pieces import PIECE_ITEMS, go_on
 from kbroker.schemas import message
+from kbroker.security.plaintext import Plaintext
 
 METADATA = 3
 NAMES = 20_000

@@ -1,0 +1,151 @@
+"""The security of each listener, made of the settings: plain or TLS, with SASL behind it or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kbroker.security.plaintext import Plaintext
+
+if TYPE_CHECKING:
+    from kbroker._fast.net.connection import Connection
+    from kbroker._fast.net.socket_part import SocketPart
+    from kbroker._fast.net.tls_shared import TlsShared
+    from kbroker.config import BrokerConfig
+    from kbroker.network.listener_security import ListenerSecurity
+    from kbroker.security.tls.listener import TlsListener
+    from kbroker.security.tls.server_context import ServerContext
+    from kbroker.security.tls.settings import TlsSettings
+
+TLS = frozenset({"SSL", "SASL_SSL"})
+SASL = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+STORES_INTERVAL_MS = 5_000
+
+
+class ListenersSecurity:
+    """What the listeners of a broker begin their connections with, `by_name`; those under TLS follow their stores."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        loop: asyncio.AbstractEventLoop,
+        make_plain: Callable[[Connection], SocketPart],
+        with_sasl: Callable[[str, ListenerSecurity], ListenerSecurity],
+        handshake_threads: int,
+    ) -> None:
+        """`make_plain` makes the socket part of connections without encryption, `with_sasl` what a listener of that
+        name is where clients log in over what it carries.  Reads stores; ValueError with the reason where one cannot
+        be used."""
+        self._loop = loop
+        self._shared: TlsShared | None = None
+        self._threads = handshake_threads
+        self.tls: list[TlsListener] = []
+        plain = Plaintext(make_plain)
+        by_name: dict[str, ListenerSecurity] = {}
+        for each in config.listeners:
+            carrier = self._make_tls(config, each.name, each.protocol) if each.protocol in TLS else plain
+            by_name[each.name] = with_sasl(each.name, carrier) if each.protocol in SASL else carrier
+        self.by_name: Mapping[str, ListenerSecurity] = by_name
+
+    def _make_tls(self, config: BrokerConfig, name: str, protocol: str) -> TlsListener:
+        # Python's part of TLS costs a broker without it neither time nor memory.
+        from kbroker._fast.net.tls_shared import TlsShared
+        from kbroker.security.tls import library
+        from kbroker.security.tls.listener import TlsError, TlsListener
+        from kbroker.security.tls.principal_mapping import PrincipalMapping
+
+        library.load()
+        if self._shared is None:
+            self._shared = TlsShared(self._loop, self._threads)
+        try:
+            made = TlsListener(
+                name,
+                listener_tls_settings(config, name, protocol),
+                PrincipalMapping(str(config.for_listener(name, "ssl.principal.mapping.rules"))),
+                self._shared,
+                names_clients=protocol not in SASL,
+            )
+        except TlsError as error:
+            raise ValueError(f"listener {name}: {error}") from None
+        self.tls.append(made)
+        return made
+
+    # Changes
+
+    def check(self, config: BrokerConfig) -> None:
+        """ValueError where settings that were changed at run time must not be taken."""
+        for each in self.tls:
+            self._check(each, config)
+
+    def begin(self, config: BrokerConfig) -> None:
+        """Take what was changed while the broker ran the last time, before the first connection."""
+        self._follow(config, may_change_name=True, may_change_hosts=True)
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Take the settings that were changed at run time."""
+        self._follow(config)
+
+    def _follow(self, config: BrokerConfig, **may_change: bool) -> None:
+        for each in self.tls:
+            try:
+                made = self._check(each, config, **may_change)
+            except ValueError as error:
+                each.failed_to_change(error)
+            else:
+                if made is not None:
+                    each.take(made)
+
+    async def follow_files(self, current: Callable[[], BrokerConfig]) -> None:
+        """Take stores whose files have changed; to be run every few seconds."""
+        for each in self.tls:
+            if not await self._loop.run_in_executor(None, each.has_changed_files):
+                continue
+            config = current()
+            reread = partial(each.check, listener_tls_settings(config, each.name, _protocol(config, each.name)))
+            try:
+                each.take(await self._loop.run_in_executor(None, partial(reread, **_may_change(config, each.name))))
+            except ValueError as error:
+                each.failed_to_change(error)
+
+    @staticmethod
+    def _check(listener: TlsListener, config: BrokerConfig, **may_change: bool) -> ServerContext | None:
+        settings = listener_tls_settings(config, listener.name, _protocol(config, listener.name))
+        if settings == listener.made.settings:
+            return None
+        return listener.check(settings, **(may_change or _may_change(config, listener.name)))
+
+    def log_suppressed(self) -> None:
+        """Log how many failed handshakes were left out since the last that was logged."""
+        for each in self.tls:
+            each.log_suppressed()
+
+    def close(self) -> None:
+        """End the threads, after the last connection was closed."""
+        if self._shared is not None:
+            self._shared.close()
+
+
+def listener_tls_settings(config: BrokerConfig, name: str, protocol: str) -> TlsSettings:
+    """The settings of TLS of a listener.  TlsError."""
+    from kbroker.security.tls.settings import tls_settings
+
+    def get(key: str) -> object:
+        if key == "ssl.client.auth" and protocol in SASL:
+            # Where clients log in, only the listener's own setting asks them for certificates, too.
+            return config.own_of_listener(name, key, "none")
+        return config.for_listener(name, key)
+
+    return tls_settings(get)
+
+
+def _protocol(config: BrokerConfig, name: str) -> str:
+    return next(each.protocol for each in config.listeners if each.name == name)
+
+
+def _may_change(config: BrokerConfig, name: str) -> dict[str, bool]:
+    return {
+        "may_change_name": bool(config.for_listener(name, "ssl.allow.dn.changes")),
+        "may_change_hosts": bool(config.for_listener(name, "ssl.allow.san.changes")),
+    }

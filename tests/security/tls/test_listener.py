@@ -1,0 +1,311 @@
+"""A broker whose listeners speak TLS, and its clients."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests.broker_process import BrokerError, BrokerProcess
+from tests.ports import free_port
+from tests.security.tls.authority import Authority, Issued, name
+
+SECRET = "the-secret"
+WAIT_SECONDS = 20
+API_VERSIONS = b"\0\0\0\x0d\0\x12\0\0\0\0\0\x07\0\x03abc"
+
+
+class Secured:
+    """The files of an authority, of a broker and of a client, and brokers with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = Authority()
+        self.issued = self.authority.issue()
+        self.client = self.authority.issue(name(("O", "Org"), ("OU", "ServiceUsers"), ("CN", "Duke")))
+        self.store = self.issued.write_pkcs12(folder / "broker.p12", SECRET)
+        self.trust = self.authority.write_pem(folder / "ca.pem")
+        self.port, self.plain_port = free_port(), free_port()
+        self.broker: BrokerProcess | None = None
+
+    def settings(self, **others: str) -> dict[str, str]:
+        return {
+            "listeners": f"SSL://127.0.0.1:{self.port},PLAINTEXT://127.0.0.1:{self.plain_port}",
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": str(self.store),
+            "ssl.keystore.password": SECRET,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.trust),
+            **{key if "." in key else key.replace("_", "."): value for key, value in others.items()},
+        }
+
+    def make(self, settings: Mapping[str, str]) -> BrokerProcess:
+        self.broker = BrokerProcess(self.folder / "broker", settings, port=self.plain_port)
+        return self.broker
+
+    def start(self, **others: str) -> BrokerProcess:
+        broker = self.make(self.settings(**others))
+        broker.start()
+        return broker
+
+    def of_client(self, issued: Issued | None = None, **others: Any) -> dict[str, Any]:
+        """Settings of librdkafka, with a certificate or without."""
+        own = (
+            {}
+            if issued is None
+            else {
+                "ssl.key.pem": issued.key_pem(),
+                "ssl.certificate.pem": issued.chain_pem(),
+            }
+        )
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self.port}",
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(self.trust),
+            **own,
+            **others,
+        }
+
+    def context(self, **versions: ssl.TLSVersion) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.trust))
+        for key, value in versions.items():
+            setattr(context, key, value)
+        return context
+
+    def shown(self) -> bytes:
+        """The certificate that the broker shows now."""
+        with self.wrapped() as wrapped:
+            certificate = wrapped.getpeercert(binary_form=True)
+            assert certificate is not None
+            return certificate
+
+    def wrapped(self) -> ssl.SSLSocket:
+        """A connection behind its handshake."""
+        plain = socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS)
+        return self.context().wrap_socket(plain, server_hostname="localhost")
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Secured]:
+    made = Secured(tmp_path)
+    yield made
+    if made.broker is not None and made.broker.running:
+        made.broker.kill()
+
+
+def round_trip(settings: Mapping[str, Any], topic: str = "t", count: int = 50, size: int = 20_000) -> None:
+    """Produce records and consume them."""
+    producer = Producer({**settings, "linger.ms": 0})
+    values = [os.urandom(size) for _ in range(count)]
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(WAIT_SECONDS) == 0
+    consumer = Consumer({**settings, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    got: list[bytes] = []
+    deadline = time.monotonic() + WAIT_SECONDS
+    while len(got) < count and time.monotonic() < deadline:
+        for message in consumer.consume(count, 0.5):
+            assert message.error() is None, message.error()
+            got.append(message.value())
+    consumer.close()
+    assert got == values
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)
+
+
+def test_clients_produce_and_consume_over_tls_and_beside_it(secured: Secured) -> None:
+    """A broker could not be put on a network that is not its owner's."""
+    secured.start()
+    round_trip(secured.of_client())
+    round_trip({"bootstrap.servers": f"127.0.0.1:{secured.plain_port}"}, "u")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_listener_has_the_versions_that_its_settings_name(secured: Secured, version: ssl.TLSVersion) -> None:
+    """A client would get a version that the settings rule out."""
+    enabled = {ssl.TLSVersion.TLSv1_2: "TLSv1.2", ssl.TLSVersion.TLSv1_3: "TLSv1.3"}[version]
+    secured.start(ssl_enabled_protocols=enabled)
+    for offered in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        context = secured.context(minimum_version=offered, maximum_version=offered)
+        with socket.create_connection(("127.0.0.1", secured.port), WAIT_SECONDS) as plain:
+            if offered is version:
+                with context.wrap_socket(plain, server_hostname="localhost") as wrapped:
+                    assert wrapped.version() == enabled
+            else:
+                with pytest.raises(ssl.SSLError, match="ALERT_PROTOCOL_VERSION"):
+                    context.wrap_socket(plain, server_hostname="localhost")
+
+
+def test_a_listener_has_the_suites_that_its_settings_name(secured: Secured) -> None:
+    """A client would choose one that the owner of the broker holds for weak."""
+    secured.start(ssl_cipher_suites="TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256")
+    with secured.wrapped() as wrapped:
+        assert wrapped.cipher()[:2] == ("ECDHE-ECDSA-CHACHA20-POLY1305", "TLSv1.2")  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("client_auth", "shows", "is_served"),
+    [
+        ("none", None, True),
+        ("requested", None, True),
+        ("requested", "good", True),
+        ("requested", "other", False),
+        ("required", None, False),
+        ("required", "good", True),
+        ("required", "other", False),
+        ("required", "expired", False),
+    ],
+)
+def test_clients_show_certificates_where_the_listener_asks_for_them(
+    secured: Secured, client_auth: str, shows: str | None, is_served: bool
+) -> None:
+    """Everybody could read and write, or those who may could not."""
+    issued = {
+        None: None,
+        "good": secured.client,
+        "other": Authority("authority").issue("x"),
+        "expired": secured.authority.issue("x", days=-1),
+    }[shows]
+    broker = secured.start(ssl_client_auth=client_auth)
+    admin = AdminClient(secured.of_client(issued, **{"socket.timeout.ms": 4000, "log_level": 0}))
+    if is_served:
+        assert admin.list_topics(timeout=WAIT_SECONDS).brokers
+    else:
+        with pytest.raises(KafkaException):
+            admin.list_topics(timeout=2)
+        assert "TLS handshake of 127.0.0.1" in broker.output()
+
+
+def test_a_certificate_for_no_host_is_refused_by_a_client_that_checks(secured: Secured) -> None:
+    """A client would take any broker with a certificate for its own."""
+    secured.issued = secured.authority.issue(hosts=["elsewhere.example"])
+    secured.issued.write_pkcs12(secured.store, SECRET)
+    secured.start()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        secured.shown()
+
+
+@pytest.mark.parametrize(
+    ("others", "reason"),
+    [
+        ({"ssl.keystore.password": "wrong"}, "the password is wrong"),
+        ({"ssl.keystore.location": "/nowhere/broker.p12"}, "cannot be read: No such file or directory"),
+        ({"ssl.truststore.location": "/nowhere/ca.pem"}, "ssl.truststore.location /nowhere/ca.pem: cannot be read"),
+        ({"ssl.cipher.suites": "TLS_RUBBISH"}, "TLS_RUBBISH"),
+        ({"ssl.principal.mapping.rules": "RULE:x"}, "Invalid rule"),
+        ({"ssl.keystore.location": "", "ssl.keystore.password": ""}, "none is set"),
+    ],
+)
+def test_a_broker_does_not_start_with_stores_that_it_cannot_use(
+    secured: Secured, others: dict[str, str], reason: str
+) -> None:
+    """It would start without TLS, or serve nobody and not say why."""
+    broker = secured.make({**secured.settings(), **others})
+    with pytest.raises(BrokerError):
+        broker.start()
+    assert "listener SSL: " in broker.output()
+    assert reason in broker.output()
+    assert SECRET not in broker.output()
+
+
+def test_a_renewed_certificate_is_shown_without_a_restart(secured: Secured) -> None:
+    """The broker would go on with a certificate that has run out, and clients with open connections be cut off."""
+    secured.start()
+    with secured.wrapped() as wrapped:
+        before = wrapped.getpeercert(binary_form=True)
+        secured.authority.issue(days=60).write_pkcs12(secured.store, SECRET)
+        until(lambda: secured.shown() != before)
+        wrapped.sendall(API_VERSIONS)
+        assert len(wrapped.recv(100)) > 8
+
+
+@pytest.mark.parametrize("kind", ["broken", "other name"])
+def test_a_store_that_must_not_be_taken_leaves_the_old_one(secured: Secured, kind: str) -> None:
+    """A slip of the hand would cut off all clients, or let them find another broker than they knew."""
+    broker = secured.start()
+    before = secured.shown()
+    if kind == "broken":
+        secured.store.write_bytes(b"rubbish")
+    else:
+        secured.authority.issue("somebody else").write_pkcs12(secured.store, SECRET)
+    until(lambda: "listener SSL keeps the key and trust stores that it has" in broker.output())
+    assert secured.shown() == before
+
+
+def alter(secured: Secured, values: Mapping[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{secured.plain_port}"})
+    edits = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in values.items()]
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=edits)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(WAIT_SECONDS)
+
+
+def test_a_listeners_store_is_changed_at_run_time(secured: Secured) -> None:
+    """A store under another name would need a restart; its password would be shown to all who describe the broker."""
+    broker = secured.start()
+    before = secured.shown()
+    path = secured.authority.issue(days=90).write_pkcs12(secured.folder / "next.p12", "next-secret")
+    prefix = "listener.name.ssl.ssl.keystore."
+    with pytest.raises(KafkaException, match="the password is wrong"):
+        alter(secured, {f"{prefix}location": str(path), f"{prefix}password": "wrong"})
+    assert secured.shown() == before
+    alter(secured, {f"{prefix}location": str(path), f"{prefix}password": "next-secret"})
+    until(lambda: secured.shown() != before)
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{secured.plain_port}"})
+    (described,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
+    entries = described.result(WAIT_SECONDS)
+    assert entries[f"{prefix}location"].value == str(path)
+    assert entries[f"{prefix}password"].value is None
+    assert entries[f"{prefix}password"].is_sensitive
+    after = secured.shown()
+    broker.restart()
+    assert secured.shown() == after
+
+
+def test_speakers_of_the_wrong_protocol_are_named_once(secured: Secured) -> None:
+    """The owner of a client with the wrong port would look for the fault everywhere else."""
+    broker = secured.start()
+    for _ in range(3):
+        for port, said in ((secured.port, API_VERSIONS), (secured.plain_port, None)):
+            with socket.create_connection(("127.0.0.1", port), WAIT_SECONDS) as plain:
+                if said is not None:
+                    plain.sendall(said)
+                    assert plain.recv(100) == b""
+                else:
+                    with pytest.raises((ssl.SSLError, OSError)):
+                        secured.context().wrap_socket(plain, server_hostname="localhost")
+    assert broker.output().count("the client does not speak TLS") == 1
+    assert broker.output().count("this looks like a TLS handshake, but the listener speaks plaintext") == 1
+
+
+def test_clients_log_in_over_tls(secured: Secured) -> None:
+    """Passwords would have to travel in clear, or could not be used at all."""
+    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required user_alice='alice-secret';"
+    broker = secured.start(
+        listeners=f"SASL_SSL://127.0.0.1:{secured.port},PLAINTEXT://127.0.0.1:{secured.plain_port}",
+        **{"listener.name.sasl_ssl.sasl.enabled.mechanisms": "PLAIN"},
+        **{"listener.name.sasl_ssl.plain.sasl.jaas.config": jaas.replace("'", '"')},
+    )
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+    round_trip(secured.of_client(**login, **{"sasl.password": "alice-secret"}))
+    admin = AdminClient(secured.of_client(**login, **{"sasl.password": "wrong", "log_level": 0}))
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=2)
+    with secured.wrapped() as wrapped:
+        wrapped.sendall(b"\0\0\0\x11\0\x03\0\0\0\0\0\x07\0\x03abc\0\0\0\0")
+        assert wrapped.recv(100) == b""
+    assert "alice-secret" not in broker.output()
