@@ -225,6 +225,9 @@ def _alter_loggers(services: Services, name: str, edits: Sequence[ConfigEdit], v
     loggers.change(
         [(edit.name, edit.value if edit.operation is EditOperation.SET else None) for edit in edits], validate_only
     )
+    if services.authorizer is not None:
+        # What it allows is noted, or no longer, from the next request on.
+        services.authorizer.tell()
 
 
 HANDLERS: tuple[Handler, ...] = (

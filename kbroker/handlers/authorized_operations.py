@@ -69,7 +69,7 @@ def cluster_operations(ctx: RequestContext) -> int:
     """What the client may do to the cluster; 0 where it may not describe it."""
     if ctx.gate is None:
         return CLUSTER_OPERATIONS
-    if not may_cluster(ctx, Operation.DESCRIBE, quietly=True):
+    if not may_cluster(ctx, Operation.DESCRIBE):
         return 0
     return _allowed(ctx, _OF_CLUSTERS, ResourceKind.CLUSTER, CLUSTER_NAME)
 

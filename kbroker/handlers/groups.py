@@ -31,7 +31,7 @@ from kbroker.coordinator.classic.messages import (
 from kbroker.coordinator.runtime.coordinator_lookup import coordinator_node
 from kbroker.coordinator.share.share_coordinator import check_share_key
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, KafkaError
-from kbroker.gate.access import may_cluster, may_group, require_cluster, require_group, require_transactional_id
+from kbroker.gate.access import may, may_cluster, may_group, require_cluster, require_group, require_transactional_id
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.committed_state import StateAnswer, ensure_group_topic, when_committed
 from kbroker.handlers.endpoints import endpoint_for
@@ -40,7 +40,7 @@ from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
-from kbroker.security.authorizer import Operation
+from kbroker.security.authorizer import Operation, ResourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -357,11 +357,11 @@ async def handle_list_groups(ctx: RequestContext, request: wire.ListGroupsReques
         groups = ctx.services.group_coordinator.list_groups(states, types)
     except KafkaError as error:
         return response(error_code=error.code)
-    sees_all = may_cluster(ctx, Operation.DESCRIBE)
+    sees_all = may_cluster(ctx, Operation.DESCRIBE, quietly=True)
     listed = []
     for group_id, protocol_type, state, group_type in groups:
         await pace
-        if not sees_all and not may_group(ctx, Operation.DESCRIBE, group_id):
+        if not sees_all and not may(ctx, Operation.DESCRIBE, ResourceKind.GROUP, group_id, quietly=True):
             continue
         listed.append(
             response.ListedGroup(

@@ -239,7 +239,7 @@ def _topic_rows(topics: Partitions) -> list[wire.StreamsGroupHeartbeatResponse.T
 def _create(ctx: RequestContext, group_id: str, answer: HeartbeatAnswer) -> tuple[StatusLine, ...]:
     """Make the missing internal topics; the status that says whether that can be done."""
     topics = answer.to_create
-    refused = [] if may_cluster(ctx, Operation.CREATE) else _not_creatable(ctx, topics)
+    refused = [] if may_cluster(ctx, Operation.CREATE, quietly=True) else _not_creatable(ctx, topics)
     if refused:
         return _explained(answer.status, f"Unauthorized to CREATE on topics {','.join(refused)}.")
     makers = ctx.services.internal_topics
@@ -253,7 +253,7 @@ def _create(ctx: RequestContext, group_id: str, answer: HeartbeatAnswer) -> tupl
 
 
 def _not_creatable(ctx: RequestContext, topics: Mapping[str, InternalTopic]) -> list[str]:
-    return [name for name in sorted(topics) if not may_topic(ctx, Operation.CREATE, name)]
+    return [name for name in sorted(topics) if not may_topic(ctx, Operation.CREATE, name, quietly=True)]
 
 
 def _explained(status: Iterable[StatusLine], more: str) -> tuple[StatusLine, ...]:

@@ -113,7 +113,7 @@ async def _sort_allowed(
 
 def may_create(ctx: RequestContext, name: str) -> bool:
     """Whether the client may make that topic: any, or this one."""
-    return may_cluster(ctx, Operation.CREATE) or may_topic(ctx, Operation.CREATE, name)
+    return may_cluster(ctx, Operation.CREATE, quietly=True) or may_topic(ctx, Operation.CREATE, name)
 
 
 def _quota(ctx: RequestContext, strict_from: int) -> MutationQuota | None:
@@ -128,7 +128,7 @@ def _created(ctx: RequestContext, outcome: TopicOutcome) -> wire.CreateTopicsRes
         code, text = _code_and_text(outcome)
         return response.CreatableTopicResult(name=outcome.name, error_code=code, error_message=text)
     result = response.CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
-    if not may_topic(ctx, Operation.DESCRIBE_CONFIGS, topic.name):
+    if not may_topic(ctx, Operation.DESCRIBE_CONFIGS, topic.name, quietly=True):
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return result
     result.num_partitions, result.replication_factor = len(topic.partitions), topic.replication_factor
@@ -273,7 +273,7 @@ async def _sort_out(
             ids[topic_id] += 1
     accepted: dict[bytes, None] = {}
     supplied = set(ids)
-    may_all = may_cluster(ctx, Operation.DELETE)
+    may_all = may_cluster(ctx, Operation.DELETE, quietly=True)
     for topic_id, count in ids.items():
         await pace
         known = image.topics_by_id.get(topic_id)

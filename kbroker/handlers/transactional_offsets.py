@@ -51,7 +51,7 @@ async def handle_txn_offset_commit(
         await pace
         topic = cache.topic(asked.name)
         partitions = []
-        is_readable = may_topic(ctx, Operation.READ, asked.name)
+        is_readable = not refusal and may_topic(ctx, Operation.READ, asked.name)
         for each in asked.partitions:
             await pace
             slot = response.TxnOffsetCommitResponsePartition(partition_index=each.partition_index)

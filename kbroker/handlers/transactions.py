@@ -108,7 +108,8 @@ def _may_initialize(ctx: RequestContext, transactional_id: str | None) -> bool:
     """An idempotent producer needs a topic that it may write, or IDEMPOTENT_WRITE (KIP-679)."""
     if transactional_id is not None:
         return may(ctx, Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, transactional_id)
-    return may_cluster(ctx, Operation.IDEMPOTENT_WRITE) or may_for_any(ctx, Operation.WRITE, ResourceKind.TOPIC)
+    is_trusted = may_cluster(ctx, Operation.IDEMPOTENT_WRITE, quietly=True)
+    return is_trusted or may_for_any(ctx, Operation.WRITE, ResourceKind.TOPIC)
 
 
 def _initialized(metadata: TransactionMetadata) -> Struct:

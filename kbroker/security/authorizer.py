@@ -64,6 +64,9 @@ class Authorizer(Protocol):
     def subscribe(self, changed: Callable[[], None]) -> None:
         """Call `changed` after every change of what is allowed."""
 
+    def tell(self) -> None:
+        """Call all who have subscribed: something besides the rules has changed for them."""
+
 
 class CachedAuthorizer:
     """Remembers an authorizer's decisions until they change, a bounded number of them."""

@@ -64,6 +64,9 @@ class Ruled:
     def change(self, rule: Rule) -> None:
         """Go by another rule."""
         self.rule = rule
+        self.tell()
+
+    def tell(self) -> None:
         for changed in self._changed:
             changed()
 

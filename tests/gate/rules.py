@@ -32,6 +32,9 @@ class Rules:
 
     def change(self, *allowed: tuple[Principal, Operation, str]) -> None:
         self.allowed = set(allowed)
+        self.tell()
+
+    def tell(self) -> None:
         for changed in self.changed:
             changed()
 

@@ -1,7 +1,7 @@
 """The audit log: who was allowed or refused what, by which rule, in the words of Kafka's `kafka.authorizer.logger`.
 
 Denials are INFO and what is allowed DEBUG; what only tells a client of its rights, or leaves something out of a list,
-is TRACE.  Changes of ACLs are always INFO.
+is TRACE.  Changes of ACLs are always INFO.  Kafka also counts how often a request names a resource.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def note(
     logger.log(
         level(allowed=allowed, quietly=quietly),
         "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s "
-        "with resourceRefCount = 1 based on rule %s",
+        "based on rule %s",
         principal,
         "Allowed" if allowed else "Denied",
         operation.name,
