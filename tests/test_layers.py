@@ -54,7 +54,7 @@ STARTUP = STORAGE | METADATA | {"startup"}
 ASSEMBLY = CONSOLE | STARTUP | {"assembly"}
 BROKER = ASSEMBLY | {"broker"}
 MIGRATION = REPLICATION | STARTUP | {"migration"}
-REPLAY = STORAGE | SCHEMAS | {"replay"}
+REPLAY = STORAGE | SECURITY | {"replay"}
 
 PACKAGES: dict[str, set[str]] = {
     "__init__": set(),

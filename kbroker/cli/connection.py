@@ -1,7 +1,7 @@
 """How commands reach a broker: the options they share, the client they make, and its errors as one line.
 
 The client is confluent-kafka, so every command works on any Kafka; `-X` hands it its own settings (TLS, SASL, …), and
-`--profile` takes all of it from a profile (`profiles.py`).
+`--command-config` takes them from a file, and `--profile` takes all of it from a profile (`profiles.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import click
 
 from kbroker.cli.advertised import check_advertised
+from kbroker.cli.command_config import command_config_option
 from kbroker.cli.output import parse_pairs
 from kbroker.cli.profile_option import bootstrap_of, merged_settings, profile_option
 from kbroker.cli.wire_client import wire_settings
@@ -81,8 +82,7 @@ class Cluster:
             except OSError as error:
                 other = error.strerror or str(error)
             if other is None:
-                if protocol == "plaintext":
-                    check_advertised(host, port, self.timeout)
+                check_advertised(host, port, self.timeout)
                 return
             reasons.append(f"{host}:{port}: {other}")
         raise click.ClickException(f"cannot connect to {'; '.join(reasons)}")
@@ -141,7 +141,8 @@ timeout_option = click.option(
 
 
 def bootstrap_option(*others: str) -> Callable[[F], F]:
-    """`-b`, `--bootstrap-server` and other names for it, and `--profile`; the command gets `bootstrap`."""
+    """`-b`, `--bootstrap-server` and other names for it, `--command-config` and `--profile`; the command gets
+    `bootstrap`."""
 
     def decorate(function: F) -> F:
         option: Callable[[F], F] = click.option(
@@ -153,7 +154,7 @@ def bootstrap_option(*others: str) -> Callable[[F], F]:
             metavar="HOST:PORT[,…]",
             help=f"Where the cluster is.  [default: the profile's, or {DEFAULT_BOOTSTRAP}]",
         )
-        return option(profile_option(function))
+        return option(profile_option(command_config_option(function)))
 
     return decorate
 

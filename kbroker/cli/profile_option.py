@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from kbroker.cli.command_config import command_config_of
 from kbroker.cli.profiles import VARIABLE, Profile, ProfileError, Profiles, default_path
 
 _KEY = "kbroker.profile"
@@ -78,6 +79,7 @@ def bootstrap_of(default: str | None) -> Callable[[click.Context, click.Paramete
 
 
 def merged_settings(given: dict[str, str]) -> dict[str, Any]:
-    """The profile's client settings, overridden by those of the command line."""
-    profile = profile_of(click.get_current_context())
-    return {**(profile.settings if profile is not None else {}), **given}
+    """The profile's client settings, overridden by those of `--command-config`, and those by the command line's."""
+    ctx = click.get_current_context()
+    profile = profile_of(ctx)
+    return {**(profile.settings if profile is not None else {}), **command_config_of(ctx), **given}

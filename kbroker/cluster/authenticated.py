@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from kbroker.security.sasl.login import LoginError, LoginExchange
@@ -29,13 +29,13 @@ class LoginFailedError(OSError):
 
 
 class AuthenticatedTransport:
-    """`transport` with an exchange on each connection; `mechanism(host)` makes this side of one."""
+    """`transport` with an exchange on each connection; `mechanism()` makes this side of one."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         transport: Transport,
-        mechanism: Callable[[str], ClientMechanism],
+        mechanism: Callable[[], Awaitable[ClientMechanism]],
         client_id: str,
         rng: random.Random | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class AuthenticatedTransport:
         """See `Transport`.  LoginFailedError where the exchange fails."""
         channel = _AuthenticatedChannel(
             self._loop,
-            lambda: LoginExchange(self._mechanism(host), self._client_id),
+            self._make_exchange,
             received,
             lost,
             lambda seconds: seconds * self._random.uniform(EARLIEST, LATEST),
@@ -69,6 +69,9 @@ class AuthenticatedTransport:
             raise
         return channel
 
+    async def _make_exchange(self) -> LoginExchange:
+        return LoginExchange(await self._mechanism(), self._client_id)
+
 
 class _AuthenticatedChannel:
     """See the module and `Channel`."""
@@ -76,7 +79,7 @@ class _AuthenticatedChannel:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        make_exchange: Callable[[], LoginExchange],
+        make_exchange: Callable[[], Awaitable[LoginExchange]],
         received: Callable[[Buffer], None],
         lost: Callable[[Exception | None], None],
         due: Callable[[float], float],
@@ -93,12 +96,12 @@ class _AuthenticatedChannel:
         """Requests whose answers are the client's; those of an exchange come after them."""
         self._held: list[list[Buffer]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._beginning: asyncio.Task[None] | None = None
 
     async def log_in(self, channel: Channel) -> None:
         """The first exchange.  LoginFailedError, OSError."""
         self._channel = channel
-        if not self._first.done():
-            self._begin()
+        await self._begin()
         await self._first
 
     def send(self, parts: list[Buffer]) -> None:
@@ -144,13 +147,19 @@ class _AuthenticatedChannel:
 
     # The exchange
 
-    def _begin(self) -> None:
+    def _repeat(self) -> None:
         self._timer = None
+        self._beginning = self._loop.create_task(self._begin())
+
+    async def _begin(self) -> None:
         try:
-            self._exchange = self._make_exchange()
-            self._write(self._exchange.begin())
-        except LoginError as error:
+            exchange = await self._make_exchange()
+        except OSError as error:
             self._fail(LoginFailedError(str(error)))
+            return
+        if self._channel is not None:
+            self._exchange = exchange
+            self._write(exchange.begin())
 
     def _write(self, request: list[Buffer]) -> None:
         if self._channel is not None:
@@ -159,7 +168,7 @@ class _AuthenticatedChannel:
     def _end(self, lifetime_ms: int) -> None:
         self._exchange = None
         if lifetime_ms > 0:
-            self._timer = self._loop.call_later(self._due(lifetime_ms / 1000), self._begin)
+            self._timer = self._loop.call_later(self._due(lifetime_ms / 1000), self._repeat)
         if not self._first.done():
             self._first.set_result(None)
         held, self._held = self._held, []
@@ -179,6 +188,9 @@ class _AuthenticatedChannel:
     def _stop(self) -> None:
         self._exchange = None
         self._held.clear()
+        if self._beginning is not None:
+            self._beginning.cancel()
+            self._beginning = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

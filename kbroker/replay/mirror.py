@@ -189,7 +189,7 @@ class Mirror:
     def _prepare_topics(self, topics: Mapping[str, TopicInfo]) -> None:
         """Makes what is missing; checks that source and target are the topics of the last run."""
         request = self.request
-        source, target = admin(request.source), admin(request.target)
+        source, target = admin(request.source, self.read.client), admin(request.target, self.target.client)
         names = {topic: request.name_of(topic) for topic in topics}
         same = cluster_id(source) is not None and cluster_id(source) == cluster_id(target)
         for topic, name in names.items():
@@ -199,8 +199,8 @@ class Mirror:
                 )
         configs = own_configs(source, topics)
         counts = {names[topic]: len(info.partitions) for topic, info in topics.items()}
-        ensure_topics(request.target, counts, {names[topic]: own for topic, own in configs.items()})
-        with Cluster(request.target) as cluster:
+        ensure_topics(request.target, self.target.client, counts, {names[topic]: own for topic, own in configs.items()})
+        with Cluster(request.target, self.target.client) as cluster:
             made = cluster.describe(sorted(names.values()))
         path = self.state / "topics.json"
         before = read_json(path) or {"job": request.job(), "topics": {}}

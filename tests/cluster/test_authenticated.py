@@ -57,7 +57,11 @@ def run(scenario: Callable[[Peer, NodeClient], Awaitable[None]], mechanism: Call
         await peer.start()
         loop = asyncio.get_running_loop()
         endpoint = Endpoint("127.0.0.1", peer.port)
-        transport = AuthenticatedTransport(loop, TcpTransport(loop), lambda _host: mechanism(), "1")
+
+        async def made() -> Counting:
+            return mechanism()
+
+        transport = AuthenticatedTransport(loop, TcpTransport(loop), made, "1")
         settings = ClientSettings(client_id="1", backoff_seconds=0.001, max_backoff_seconds=0.002)
         client = NodeClient(loop, transport, lambda: endpoint, settings)
         try:

@@ -85,7 +85,11 @@ def test_a_time_for_all_goes_before_times_which_go_before_offsets() -> None:
         ({**BASE, "minPartitions": "0"}, "minPartitions is at least 1"),
         ({**BASE, "maxOffsetsPerTrigger": "5"}, "it is for streaming queries"),
         ({**BASE, "failOnDataLoss": "no"}, "failOnDataLoss is true or false, not 'no'"),
-        ({**BASE, "kafka.security.protocol": "SASL_SSL"}, "only PLAINTEXT"),
+        (
+            {**BASE, "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"},
+            "sasl.jaas.config is not set",
+        ),
+        ({**BASE, "kafka.security.protocol": "TLS"}, "security.protocol TLS is none of"),
         ({**BASE, "kafka.auto.offset.reset": "earliest"}, "set startingOffsets"),
         ({**BASE, "kafka.isolation.level": "serial"}, "one of read_uncommitted, read_committed"),
         ({**BASE, "startingOfsets": "earliest"}, "no option startingofsets; did you mean startingOffsets"),

@@ -7,5 +7,6 @@
 * `list_offsets`: offsets by place (earliest, latest, latest timestamp) and by time.
 * `fetcher.Fetcher`: one partition's batches, the next fetch under way while the current one is decoded.
 
-Everything is blocking and belongs to one thread.  Only plain listeners (security.protocol=PLAINTEXT) are spoken to.
+Everything is blocking and belongs to one thread.  Its connections may be under TLS and
+begin with SASL (`ClientSettings.security`).
 """

@@ -44,6 +44,7 @@ from kbroker.replay.client.errors import (
 )
 from kbroker.replay.closing import Closing
 from kbroker.schemas import request_message
+from kbroker.security.client.client_security import NO_SECURITY, ClientSecurity
 
 NO_TOPIC_ID = bytes(16)
 # Below version 4 a Metadata request makes the broker create the topics that it names.
@@ -67,9 +68,10 @@ class ClientSettings:
     retry_backoff_s: float = 0.1
     retry_backoff_max_s: float = 1.0
     receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES
+    security: ClientSecurity = NO_SECURITY
 
     def connect(self, host: str, port: int) -> Connection:
-        """A connection to one broker: the one place where the wire client makes them.  PLAINTEXT, as yet."""
+        """A connection to one broker: the one place where the wire client makes them."""
         return Connection(
             host,
             port,
@@ -77,6 +79,7 @@ class ClientSettings:
             connect_timeout_s=self.connect_timeout_s,
             request_timeout_s=self.request_timeout_s,
             receive_buffer_bytes=self.receive_buffer_bytes,
+            security=self.security,
         )
 
 

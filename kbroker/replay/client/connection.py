@@ -23,6 +23,9 @@ An answer's `records` fields are memoryviews over the received frame.  `take(tic
 into the caller's bytearray, made larger where needed, so that large fetches do not allocate; the views are then only
 valid until the caller uses the buffer again.
 
+A connection is under TLS and begins with SASL where its `security` asks for that.  SASL is repeated in time, when no
+request is under way.
+
 Every failure closes the connection and raises a `ClientError` that says what to do: BrokerUnreachableError,
 ConnectionLostError, BrokerTimeoutError, MalformedAnswerError, UnsupportedError.  Error codes within answers are the
 caller's to look at.  Not thread-safe; times are in seconds.
@@ -32,6 +35,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 import time
 from collections import deque
@@ -53,6 +57,9 @@ from kbroker.replay.client.errors import (
 )
 from kbroker.replay.closing import Closing
 from kbroker.schemas import request_message, response_message
+from kbroker.security.client.client_security import NO_SECURITY, ClientSecurity
+from kbroker.security.client.oauth_tokens import OAuthTokenError
+from kbroker.security.sasl.login import LoginError, LoginExchange
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -68,6 +75,8 @@ MAX_FRAME_BYTES = (1 << 31) - 1
 MAX_GREETING_BYTES = 1 << 20
 # The kernel takes at most 1,024 at once.
 MOST_PARTS = 512
+# Of the time that a proof counts, after which it is repeated (KIP-368).
+LIFETIME_SHARE = 0.85
 
 _API_VERSIONS_VERSION = 3
 
@@ -93,6 +102,7 @@ class Connection(Closing):
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES,
+        security: ClientSecurity = NO_SECURITY,
     ) -> None:
         self.host = host
         self.port = port
@@ -102,8 +112,12 @@ class Connection(Closing):
         self._in_flight: deque[Ticket] = deque()
         self._next_id = 0
         self._head = bytearray(4)
+        self._security = security
+        self._log_in_by: float | None = None
         self._socket: socket.socket | None = self._connect(connect_timeout_s, receive_buffer_bytes)
         self._negotiate(connect_timeout_s)
+        if security.authenticates:
+            self._log_in(connect_timeout_s)
 
     @property
     def address(self) -> str:
@@ -154,6 +168,8 @@ class Connection(Closing):
         assert api_key is not None
         if version is None:
             version = self.version_of(api_key)
+        if self._log_in_by is not None and not self._in_flight and time.monotonic() >= self._log_in_by:
+            self._log_in(self.request_timeout_s)
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         deadline = time.monotonic() + (self.request_timeout_s if timeout_s is None else timeout_s)
         ticket = Ticket(self._next_id, api_key, version, deadline)
@@ -170,6 +186,8 @@ class Connection(Closing):
         """Whether bytes, or the end of the stream, can be read without waiting."""
         if self._socket is None:
             return False
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
@@ -196,7 +214,9 @@ class Connection(Closing):
                 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 link.settimeout(timeout_s)
                 link.connect(address)
-                return link
+                if not self._security.encrypts:
+                    return link
+                return self._security.context().wrap_socket(link, server_hostname=self.host)
             except OSError as error:
                 link.close()
                 failure = error
@@ -205,6 +225,9 @@ class Connection(Closing):
     def _unreachable(self, failure: OSError | None, timeout_s: float) -> BrokerUnreachableError:
         if isinstance(failure, ConnectionRefusedError):
             text = "nothing listens there: start the broker, or correct kafka.bootstrap.servers"
+        elif isinstance(failure, ssl.SSLError):
+            why = getattr(failure, "verify_message", "") or failure.reason or failure
+            text = f"TLS cannot be agreed upon there: {why}"
         elif isinstance(failure, TimeoutError):
             text = f"no connection within {timeout_s:g} s: check the address, the network and its firewalls"
         else:
@@ -227,12 +250,29 @@ class Connection(Closing):
             self.close()
             raise type(error)(
                 f"{error}; it did not answer the first question: is this address a Kafka listener with "
-                "security.protocol PLAINTEXT? (TLS and SASL are not spoken)"
+                f"security.protocol {self._security.protocol}?"
             ) from error
         if answer.error_code:
             self.close()
             raise UnsupportedError(f"the broker at {self.address} does not tell its versions: {answer.error_code}")
         self.versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+
+    def _log_in(self, timeout_s: float) -> None:
+        """Prove who this client is.  UnsupportedError where the broker does not accept it."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            exchange = LoginExchange(self._security.client_mechanism(), self.client_id)
+            request: list[Buffer] | None = exchange.begin()
+            while request is not None:
+                self._write(request, deadline)
+                ticket = Ticket(0, ApiKey.SASL_AUTHENTICATE, 0, deadline)
+                self._in_flight.append(ticket)
+                request = exchange.answered(self._take_frame(ticket, None, MAX_GREETING_BYTES))
+        except (LoginError, OAuthTokenError) as error:
+            self.close()
+            raise UnsupportedError(f"the broker at {self.address} does not let this client in: {error}") from error
+        seconds = exchange.lifetime_ms / 1000
+        self._log_in_by = time.monotonic() + LIFETIME_SHARE * seconds if seconds else None
 
     def _greet(self, request: Message, version: int, timeout_s: float) -> Any:
         ticket = self.post(request, version=version, timeout_s=timeout_s)
@@ -290,6 +330,9 @@ class Connection(Closing):
                 if seconds <= 0:
                     raise TimeoutError
                 link.settimeout(seconds)
+                if isinstance(link, ssl.SSLSocket):
+                    link.sendall(b"".join(left))
+                    return
                 sent = link.sendmsg(left[:MOST_PARTS])
                 while left and sent >= len(left[0]):
                     sent -= len(left.pop(0))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbroker.records.compression import codec_of
-from kbroker.replay.client.cluster import Cluster
+from kbroker.replay.client.cluster import ClientSettings, Cluster
 from kbroker.replay.client.producer import ProducerSettings
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import local_path, locked, read_json, write_json
@@ -108,7 +108,7 @@ def restore(
     state.mkdir(parents=True, exist_ok=True)
     with locked(state / "job.lock", 0.0, f"another run uses the state {state}: wait for it, or end it"):
         files = _listed(state, request, find_files(request))
-        lanes = _lanes(request, files)
+        lanes = _lanes(request, target.client, files)
         job = _job(request)
         run = partial(restore_lane, target, job, request.timestamps, request.headers)
         return run_lanes(spark, lanes, run, progress)
@@ -192,7 +192,7 @@ def _job(request: RestoreRequest) -> str:
     )
 
 
-def _lanes(request: RestoreRequest, files: list[InputFile]) -> list[RestoreLane]:
+def _lanes(request: RestoreRequest, client: ClientSettings, files: list[InputFile]) -> list[RestoreLane]:
     """Target partitions and the files that have rows for them; makes topics where the request says so."""
     by_topic: dict[str, list[InputFile]] = {}
     for file in files:
@@ -205,8 +205,8 @@ def _lanes(request: RestoreRequest, files: list[InputFile]) -> list[RestoreLane]
             f"partitions of {len(sources)} topics cannot be kept in one: name one with --only, or place by key"
         )
     if request.create is not None:
-        ensure_topics(request.bootstrap, dict.fromkeys(by_topic, request.create))
-    with Cluster(request.bootstrap) as cluster:
+        ensure_topics(request.bootstrap, client, dict.fromkeys(by_topic, request.create))
+    with Cluster(request.bootstrap, client) as cluster:
         counts = {name: len(info.partitions) for name, info in cluster.describe(sorted(by_topic)).items()}
     lanes = []
     for name, chosen in sorted(by_topic.items()):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kbroker.replay.client.cluster import Cluster
+from kbroker.replay.client.cluster import ClientSettings, Cluster
 from kbroker.replay.client.errors import TopicUnknownError
 from kbroker.replay.load.errors import LoadError
+from kbroker.security.client.client_security import ClientSecurityError
+from kbroker.security.client.librdkafka_settings import to_librdkafka
+from kbroker.security.tls.settings import TlsError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -17,11 +20,15 @@ if TYPE_CHECKING:
 _SECONDS = 30.0
 
 
-def admin(bootstrap: str) -> AdminClient:
-    """An admin client that logs nothing by itself."""
+def admin(bootstrap: str, client: ClientSettings) -> AdminClient:
+    """An admin client that logs nothing by itself.  LoadError for security that librdkafka does not have."""
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient({"bootstrap.servers": bootstrap, "client.id": "kbroker-load", "log_level": "0"})
+    try:
+        security = to_librdkafka(client.security)
+    except (ClientSecurityError, TlsError) as error:
+        raise LoadError(str(error)) from None
+    return AdminClient({"bootstrap.servers": bootstrap, "client.id": "kbroker-load", "log_level": "0", **security})
 
 
 def cluster_id(client: AdminClient) -> str | None:
@@ -49,7 +56,10 @@ def own_configs(client: AdminClient, topics: Iterable[str]) -> dict[str, dict[st
 
 
 def ensure_topics(
-    bootstrap: str, wanted: Mapping[str, int], configs: Mapping[str, Mapping[str, str]] | None = None
+    bootstrap: str,
+    settings: ClientSettings,
+    wanted: Mapping[str, int],
+    configs: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[str]:
     """Makes the topics that are missing, with so many partitions; those that it made.
 
@@ -59,7 +69,7 @@ def ensure_topics(
 
     kafka: ModuleType = api
     made = []
-    with Cluster(bootstrap) as cluster:
+    with Cluster(bootstrap, settings) as cluster:
         known = cluster.list_topics()
         for name, count in wanted.items():
             has = len(known[name].partitions) if name in known else count
@@ -76,7 +86,7 @@ def ensure_topics(
             for name in missing
         ]
         if new:
-            client = admin(bootstrap)
+            client = admin(bootstrap, settings)
             for name, future in client.create_topics(new, operation_timeout=_SECONDS).items():
                 _result(future, f"creating topic {name} at {bootstrap}")
                 made.append(name)

@@ -106,7 +106,7 @@ def _replay(
     progress: Callable[[Plan, Counts], None] | None,
 ) -> dict[str, object]:
     plan = make_plan(trace)
-    offsets = ready_topics(request.bootstrap, plan, request.create_partitions)
+    offsets = ready_topics(request.bootstrap, request.delivery, plan, request.create_partitions)
     check_transactions(request.bootstrap, run_id, request.delivery)
     executors = request.executors or spark.sparkContext.defaultParallelism
     with complete_directory(request.output, overwrite=request.overwrite) as directory:

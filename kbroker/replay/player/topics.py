@@ -8,25 +8,32 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kbroker.replay.client.cluster import Cluster
+from kbroker.replay.client.cluster import ClientSettings, Cluster
 from kbroker.replay.client.errors import ClientError
 from kbroker.replay.client.list_offsets import LATEST, list_offsets
 from kbroker.replay.player.operations import READY_SECONDS, begin_transactions
 from kbroker.replay.player.plan import Plan
 from kbroker.replay.player.settings import Delivery, ReplayError
+from kbroker.security.client.client_security import ClientSecurityError
+from kbroker.security.client.librdkafka_settings import librdkafka_security
 
 CREATE_SECONDS = 30.0
+PREFIXES = ("security.", "ssl.", "sasl.", "enable.ssl.")
 Offsets = dict[str, dict[str, int]]
 
 
-def ready_topics(bootstrap: str, plan: Plan, create_partitions: int | None) -> Offsets:
+def ready_topics(bootstrap: str, delivery: Delivery, plan: Plan, create_partitions: int | None) -> Offsets:
     """Where each partition ends, by topic and number (as text, as `startingOffsets` takes it).
 
     Topics that are missing are created with `create_partitions` partitions, or as many as the trace names; with None
     they are an error.  ReplayError for what keeps the replay from starting.
     """
     try:
-        with Cluster(bootstrap) as cluster:
+        security = librdkafka_security(delivery.client)
+    except ClientSecurityError as error:
+        raise ReplayError(str(error)) from None
+    try:
+        with Cluster(bootstrap, ClientSettings(security=security)) as cluster:
             there = cluster.list_topics()
             missing = sorted(plan.topics.keys() - there.keys())
             if missing and create_partitions is None:
@@ -36,7 +43,7 @@ def ready_topics(bootstrap: str, plan: Plan, create_partitions: int | None) -> O
                 )
             if missing:
                 assert create_partitions is not None
-                _create(bootstrap, {name: max(create_partitions, plan.topics[name] + 1) for name in missing})
+                _create(bootstrap, delivery, {name: max(create_partitions, plan.topics[name] + 1) for name in missing})
                 cluster.forget()
             found = _described(cluster, sorted(plan.topics))
             for name, highest in plan.topics.items():
@@ -71,6 +78,11 @@ def check_client(bootstrap: str, delivery: Delivery) -> None:
         ) from None
 
 
+def _security(delivery: Delivery) -> dict[str, str]:
+    """The settings of security among librdkafka's."""
+    return {name: value for name, value in delivery.client.items() if name.startswith(PREFIXES)}
+
+
 def _described(cluster: Cluster, names: list[str]) -> dict[str, list[int]]:
     """The partitions of each topic, once each has a leader."""
     patience = cluster.patience("waiting for the topics", CREATE_SECONDS)
@@ -86,8 +98,8 @@ def _described(cluster: Cluster, names: list[str]) -> dict[str, list[int]]:
         patience.again(ClientError(f"topic {waiting[0]} has no leader yet"))
 
 
-def _create(bootstrap: str, wanted: dict[str, int]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+def _create(bootstrap: str, delivery: Delivery, wanted: dict[str, int]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **_security(delivery)})
     made: dict[str, Future[object]] = admin.create_topics(
         [NewTopic(name, partitions) for name, partitions in wanted.items()], operation_timeout=CREATE_SECONDS
     )

@@ -24,6 +24,10 @@ class OptionValues:
         """Whether the option was given."""
         return name.lower() in self._values
 
+    def names(self) -> tuple[str, ...]:
+        """The names of all options, in lower case."""
+        return tuple(self._values)
+
     def text(self, name: str, default: str | None = None) -> str | None:
         """The option's text."""
         return self._values.get(name.lower(), default)

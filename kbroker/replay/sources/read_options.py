@@ -1,6 +1,6 @@
 """The options of reading from a broker: names, meanings, defaults and checks of Spark's own Kafka connector.
 
-Security protocols other than PLAINTEXT, deserializers, interceptors and unknown options are refused with a reason
+Deserializers, interceptors and unknown options are refused with a reason
 instead of being ignored.  Options without an effect here, such as those of a consumer group, which this source does not
 join, are accepted and named in the log (`without_effect`).
 """
@@ -18,6 +18,7 @@ from kbroker.replay.client.fetcher import FetchSettings
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from kbroker.replay.sources.offset_json import Offsets, parse_offsets, parse_partitions
 from kbroker.replay.sources.option_values import OptionError, OptionValues
+from kbroker.replay.sources.security_options import parse_security, security_names
 from kbroker.replay.sources.without_effect import READING, name_without_effect
 
 CHOICES = ("assign", "subscribe", "subscribePattern")
@@ -41,7 +42,6 @@ KNOWN = (
     "kafka.bootstrap.servers",
     "kafka.client.id",
     "kafka.isolation.level",
-    "kafka.security.protocol",
     "kafka.fetch.max.bytes",
     "kafka.max.partition.fetch.bytes",
     "kafka.fetch.max.wait.ms",
@@ -105,7 +105,9 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """OptionError, which says what to change, for anything that is wrong."""
     values = OptionValues(options)
     values.refuse(REFUSED)
-    values.check_known((*KNOWN, *name_without_effect(values, READING)), "reading with format kbroker")
+    values.check_known(
+        (*KNOWN, *security_names(values), *name_without_effect(values, READING)), "reading with format kbroker"
+    )
     bootstrap = parse_bootstrap_option(values)
     assign, subscribe, pattern = _parse_choice(values)
     starting, ending = _parse_limits(values, streaming)
@@ -134,17 +136,12 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def parse_bootstrap_option(values: OptionValues) -> str:
-    """The brokers to begin with, and that nothing but PLAINTEXT is asked for."""
+    """The brokers to begin with.  OptionError."""
     bootstrap = values.required("kafka.bootstrap.servers", "the brokers to begin with, as host:port[,host:port…]")
     try:
         parse_bootstrap(bootstrap)
     except ValueError as error:
         raise OptionError(str(error)) from None
-    protocol = (values.text("kafka.security.protocol") or "PLAINTEXT").strip().upper()
-    if protocol != "PLAINTEXT":
-        raise OptionError(
-            f"kafka.security.protocol {protocol} is not supported: only PLAINTEXT listeners are spoken to"
-        )
     return bootstrap
 
 
@@ -213,7 +210,7 @@ def _parse_limit(values: OptionValues, side: str, default: int, latest_if_none: 
 
 
 def parse_client(values: OptionValues) -> ClientSettings:
-    """How patient the client is, and how it calls itself."""
+    """How patient the client is, how it calls itself, and its security."""
     return ClientSettings(
         client_id=values.text("kafka.client.id") or DEFAULT_CLIENT_ID,
         connect_timeout_s=values.count("kafka.socket.connection.setup.timeout.ms", 10_000) / 1000,
@@ -222,6 +219,7 @@ def parse_client(values: OptionValues) -> ClientSettings:
         retry_backoff_s=values.count("kafka.retry.backoff.ms", 100) / 1000,
         retry_backoff_max_s=values.count("kafka.retry.backoff.max.ms", 1000) / 1000,
         receive_buffer_bytes=values.count("kafka.receive.buffer.bytes", ClientSettings().receive_buffer_bytes),
+        security=parse_security(values),
     )
 
 

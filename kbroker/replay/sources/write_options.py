@@ -26,6 +26,7 @@ from kbroker.replay.client.cluster import ClientSettings
 from kbroker.replay.client.producer import ACKS_ALL, MAX_IN_FLIGHT, ProducerSettings
 from kbroker.replay.sources.option_values import OptionError, OptionValues
 from kbroker.replay.sources.read_options import parse_bootstrap_option, parse_client
+from kbroker.replay.sources.security_options import security_names
 from kbroker.replay.sources.without_effect import WRITING, name_without_effect
 
 KNOWN = (
@@ -36,7 +37,6 @@ KNOWN = (
     "path",
     "kafka.bootstrap.servers",
     "kafka.client.id",
-    "kafka.security.protocol",
     "kafka.acks",
     "kafka.enable.idempotence",
     "kafka.compression.type",
@@ -90,7 +90,9 @@ def parse_write(options: Mapping[str, str], schema: StructType) -> WriteOptions:
     """OptionError, which says what to change, for anything that is wrong with the options or the columns."""
     values = OptionValues(options)
     values.refuse(REFUSED)
-    values.check_known((*KNOWN, *name_without_effect(values, WRITING)), "writing with format kbroker")
+    values.check_known(
+        (*KNOWN, *security_names(values), *name_without_effect(values, WRITING)), "writing with format kbroker"
+    )
     topic = (values.text("topic") or "").strip() or None
     with_timestamp = values.flag("includeTimestamp", False)
     check_columns(schema, topic, with_timestamp)

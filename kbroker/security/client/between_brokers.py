@@ -1,0 +1,59 @@
+"""How this broker, as a client, connects to others: by the inter-broker listener's settings, which all brokers share."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from typing import TYPE_CHECKING
+
+from kbroker.security.client.java_settings import security_of
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+    from kbroker.security.client.client_security import ClientSecurity
+
+
+def between_brokers(config: BrokerConfig, listener: str) -> ClientSecurity:
+    """The security of connections to that listener of other brokers.  ClientSecurityError.
+
+    The mechanism is `sasl.mechanism.inter.broker.protocol`; its login module is the one that the listener's clients
+    are checked by, which has the name and the password of this broker, too, as in Kafka.
+    """
+    protocol = next(each.protocol for each in config.listeners if each.name == listener)
+    mechanism = config.get("sasl.mechanism.inter.broker.protocol")
+
+    def get(name: str) -> str | None:
+        value = config.for_mechanism(listener, mechanism, name)
+        if value is None:
+            return None
+        return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    return security_of(get, protocol, mechanism)
+
+
+class FreshContext:
+    """A context of the stores as they are: made anew where a file has changed since the last connection."""
+
+    def __init__(self, security: ClientSecurity) -> None:
+        self._security = security
+        self._lock = threading.Lock()
+        self._stamps: list[tuple[int, int]] | None = None
+        self._context: ssl.SSLContext | None = None
+
+    def __call__(self) -> ssl.SSLContext:
+        """The context for one connection.  TlsError, or OSError, where there is no earlier one that goes on."""
+        from kbroker.security.tls.settings import TlsError
+        from kbroker.security.tls.stores import files_of
+
+        assert self._security.tls is not None
+        with self._lock:
+            try:
+                files = files_of(self._security.tls.key_store, self._security.tls.trust_store)
+                stats = [path.stat() for path in files]
+                stamps = [(each.st_mtime_ns, each.st_size) for each in stats]
+                if self._context is None or stamps != self._stamps:
+                    self._context, self._stamps = self._security.context(), stamps
+            except (OSError, TlsError):
+                if self._context is None:
+                    raise
+            return self._context
