@@ -1,4 +1,4 @@
-"""How this broker, as a client, connects to others: by the inter-broker listener's settings, which all brokers share."""
+"""How this broker connects to others as a client: by the inter-broker listener's settings, which all brokers share."""
 
 from __future__ import annotations
 
