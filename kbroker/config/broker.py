@@ -27,6 +27,7 @@ from kbroker.config.listener import (
     parse_protocol_map,
 )
 from kbroker.config.place_in_cluster import origins_of_surprise, wrong_place
+from kbroker.config.providers import PROVIDERS, ProviderError, Providers, is_of_a_provider
 from kbroker.config.table import BROKER_TABLE
 from kbroker.config.together import contradiction
 from kbroker.nearest import MISSPELT, did_you_mean
@@ -100,8 +101,13 @@ class BrokerConfig:
         self._static = self._values
         self._dynamic: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {})
         texts = {key: setting.text for key, setting in self._settings.items()}
+        try:
+            providers = Providers(texts, environ)
+        except ProviderError as error:
+            raise ConfigError(str(error), self._settings.get(PROVIDERS)) from None
         for setting in self._settings.values():
-            self._apply(setting, texts)
+            if not is_of_a_provider(setting.key):
+                self._apply(_resolved(setting, providers), texts)
         self.listeners, self.advertised_listeners = self._read_listeners()
         self.log_dirs: list[str] = self._read_log_dirs(environ)
         self._check_together()
@@ -323,6 +329,14 @@ def default_home(environ: Mapping[str, str]) -> Path:
 def environment_name(key: str) -> str:
     """The environment variable of a setting."""
     return ENVIRONMENT_PREFIX + key.removeprefix("kbroker.").replace(".", "_").upper()
+
+
+def _resolved(setting: Setting, providers: Providers) -> Setting:
+    """With the values of providers in the places of their references.  ConfigError where there is none."""
+    try:
+        return setting._replace(text=providers.resolved(setting.text))
+    except ProviderError as error:
+        raise _refuse(setting, f"{setting.key}: {error}") from None
 
 
 def _refuse(setting: Setting, reason: str) -> ConfigError:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kbroker.config.broker import BrokerConfig, ConfigError, Setting, Source
 from kbroker.config.judgement import Verdict, judge
 from kbroker.config.properties import PropertiesError, Property, decode_properties, parse_properties
+from kbroker.config.providers import PROVIDERS, is_of_a_provider
 
 TWICE = "twice"
 DEPRECATED = "deprecated"
@@ -39,15 +40,22 @@ def check_file(path: Path) -> tuple[int, list[LineFinding]]:
     findings: list[LineFinding] = []
     texts = {each.key: each.value for each in properties}
     for each in properties:
-        findings += _of_line(each, lines.get(each.key), texts)
+        if not is_of_a_provider(each.key):
+            findings += _of_line(each, lines.get(each.key), texts)
         lines[each.key] = each
-    valid = {key: each for key, each in lines.items() if not judge(key, each.value, texts).verdict.stops}
+    valid = {
+        key: each
+        for key, each in lines.items()
+        if ("${" in each.value and PROVIDERS in texts) or not judge(key, each.value, texts).verdict.stops
+    }
     findings += _together(valid)
     return len(properties), sorted(findings, key=lambda finding: finding.line)
 
 
 def _of_line(each: Property, before: Property | None, texts: Mapping[str, str]) -> Iterator[LineFinding]:
     judged = judge(each.key, each.value, texts)
+    if "${" in each.value and PROVIDERS in texts:
+        return  # The value lies elsewhere; `_together` asks for it.
     value = "[hidden]" if judged.row is not None and judged.row.sensitive else each.value
     if before is not None:
         why = f"is set on line {before.line} too: the last one counts"

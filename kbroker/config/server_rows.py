@@ -89,7 +89,9 @@ num.io.threads|INT|8|cluster|>=1|- threads|request handler threads
 num.replica.alter.log.dirs.threads|INT|null|||+|
     partitions that are moved between directories at a time; unset: one for each directory
 background.threads|INT|10|cluster|>=1|- threads|misc background pool
-config.providers|LIST||cluster|distinct|x java|external config providers (file, env, dir)
+config.providers|LIST||cluster|distinct|+|
+    names of providers of values (`${name:path:key}`), each with a `.class` among Kafka's own for files, directories and
+    the environment
 authorizer.class.name|STRING|||authorizer class|+|
     the authorizer that looks at ACLs: org.apache.kafka.metadata.authorizer.StandardAuthorizer, or its names of Kafka
     with ZooKeeper; without one everybody may do everything

@@ -69,7 +69,13 @@ def test_no_setting_of_kafka_is_left_out(scope: str) -> None:
 
 def test_what_kafka_changes_at_run_time_changes_here_or_is_refused() -> None:
     """A change would be taken and wait for a restart that nobody has been told of."""
-    read_at_start = {"listeners", "listener.security.protocol.map", "sasl.enabled.mechanisms", "sasl.jaas.config"}
+    read_at_start = {
+        "config.providers",
+        "listener.security.protocol.map",
+        "listeners",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+    }
     for row in broker_config_rows():
         if row.dynamic:
             answered = is_live(row.name) or row.name in STORED or row.refused
