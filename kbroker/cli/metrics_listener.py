@@ -9,6 +9,23 @@ import click
 from kbroker.types import JsonObject
 
 NOT_FOUND = 404
+UNAUTHORIZED = 401
+
+
+def _without_proof(address: str) -> tuple[str, str]:
+    """The address without the user in it, and what the header Authorization says of that."""
+    from base64 import b64encode
+    from urllib.parse import unquote, urlsplit
+
+    parts = urlsplit(address)
+    user, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return address, ""
+    name, _, secret = user.partition(":")
+    proof = f"Bearer {unquote(secret)}"
+    if name:
+        proof = "Basic " + b64encode(f"{unquote(name)}:{unquote(secret)}".encode()).decode()
+    return parts._replace(netloc=host).geturl(), proof
 
 
 class NotThereError(click.ClickException):
@@ -16,10 +33,14 @@ class NotThereError(click.ClickException):
 
 
 class MetricsListener:
-    """`address`: `http://host:port`, or `host:port`."""
+    """`address`: `http://host:port`, or `host:port`.
+
+    `https://user:password@host:port` proves who asks, `https://:token@host:port` as a bearer does.  Certificates are
+    those that the system trusts, or those of SSL_CERT_FILE.
+    """
 
     def __init__(self, address: str, timeout: float) -> None:
-        self.address = (address if "//" in address else f"http://{address}").rstrip("/")
+        self.address, self._proof = _without_proof((address if "//" in address else f"http://{address}").rstrip("/"))
         self._timeout = timeout
 
     def text(self, path: str) -> str:
@@ -49,16 +70,24 @@ class MetricsListener:
 
         parts = urlsplit(self.address)
         try:
-            known = parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+            known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError:  # The port is no number, or more than 65535.
             known = False
         if not known:
-            raise click.UsageError(f"--metrics {self.address}: must be http://host:port, with a port of 1 to 65535")
-        request = Request(f"{self.address}{quote(path, safe='/?&=')}", headers={"Accept": accept})
+            raise click.UsageError(
+                f"--metrics {self.address}: must be http://host:port or https://host:port, with a port of 1 to 65535"
+            )
+        headers = {"Accept": accept, **({"Authorization": self._proof} if self._proof else {})}
+        request = Request(f"{self.address}{quote(path, safe='/?&=')}", headers=headers)
         try:
             with urlopen(request, timeout=self._timeout) as answer:
                 body: bytes = answer.read()
         except HTTPError as error:
+            if error.code == UNAUTHORIZED:
+                raise click.ClickException(
+                    f"{self.address} wants to know who asks: --metrics https://user:password@host:port "
+                    "(kbroker.metrics.authentication)"
+                ) from None
             kind = NotThereError if error.code == NOT_FOUND else click.ClickException
             raise kind(self._refusal(error.code, error.read())) from None
         except URLError as error:
