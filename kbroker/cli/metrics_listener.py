@@ -74,9 +74,7 @@ class MetricsListener:
         except ValueError:  # The port is no number, or more than 65535.
             known = False
         if not known:
-            raise click.UsageError(
-                f"--metrics {self.address}: must be http://host:port or https://host:port, with a port of 1 to 65535"
-            )
+            raise click.UsageError(f"--metrics {self.address}: must be http(s)://host:port, with a port of 1 to 65535")
         headers = {"Accept": accept, **({"Authorization": self._proof} if self._proof else {})}
         request = Request(f"{self.address}{quote(path, safe='/?&=')}", headers=headers)
         try:
