@@ -27,6 +27,7 @@ from kbroker.assembly.figures import BrokerFigures
 from kbroker.assembly.listening import Listeners
 from kbroker.assembly.membership.choice import membership_of
 from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
+from kbroker.assembly.membership.settings import inter_broker_listener
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.member import StartInterruptedError
 from kbroker.cluster.outbound import Outbound
@@ -56,6 +57,7 @@ from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.security.acl.standard_authorizer import authorizer_of
+from kbroker.security.client.between_brokers import between_brokers
 from kbroker.security.http_access import http_access
 from kbroker.security.listeners import STORES_INTERVAL_MS, ListenersSecurity
 from kbroker.security.sasl.credentials import StoredCredentials
@@ -126,7 +128,16 @@ class Broker:
         self.slices = Slices(loop)
         manager = self.log_manager = LogManager(config, self.clock, activity=self._writing, slices=self.slices)
         self.membership = make_membership(
-            BrokerParts(config, loop, self.clock, self.slices, self.stopping, self._halt, manager, Outbound(loop))
+            BrokerParts(
+                config,
+                loop,
+                self.clock,
+                self.slices,
+                self.stopping,
+                self._halt,
+                manager,
+                Outbound(loop, lambda: between_brokers(config, inter_broker_listener(config))),
+            )
         )
         self.garbage = GarbageCollection(lambda: self.slices.busy)
         self.figures = BrokerFigures(config, self.clock, self.readiness, manager, self.listeners, self.membership)

@@ -30,7 +30,7 @@ ssl.truststore.password|PASSWORD|null|broker||+|trust store password
 ssl.truststore.certificates|PASSWORD|null|broker||+|inline PEM CAs
 ssl.endpoint.identification.algorithm|STRING|https|broker||+|hostname check on outbound TLS
 ssl.cipher.suites|LIST||broker|distinct|+|cipher list (empty = default)
-sasl.mechanism.inter.broker.protocol|STRING|GSSAPI|broker||!|mechanism between brokers
+sasl.mechanism.inter.broker.protocol|STRING|GSSAPI|broker||+|mechanism by which brokers log in at each other
 sasl.enabled.mechanisms|LIST|GSSAPI|broker|distinct|+|mechanisms offered
 sasl.server.callback.handler.class|CLASS|null|||+|server credential plugin
 sasl.jaas.config|PASSWORD|null|broker||+|mechanism credentials (per listener+mechanism)

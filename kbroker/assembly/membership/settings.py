@@ -23,7 +23,10 @@ def inter_broker_listener(config: BrokerConfig) -> str:
             raise ValueError(f"inter.broker.listener.name: {named} is not among the listeners, {', '.join(found)}")
         return str(named).upper()
     protocol = config.get("security.inter.broker.protocol")
-    return next((each.name for each in config.listeners if each.protocol == protocol), config.listeners[0].name)
+    speaks = next((each.name for each in config.listeners if each.protocol == protocol), None)
+    if speaks is None and protocol != "PLAINTEXT":
+        raise ValueError(f"security.inter.broker.protocol: no listener speaks {protocol}")
+    return speaks or config.listeners[0].name
 
 
 def membership_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
