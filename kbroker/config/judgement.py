@@ -21,7 +21,11 @@ OF_MECHANISMS = frozenset(
     {
         "connections.max.reauth.ms",
         "sasl.jaas.config",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
         "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
         "sasl.oauthbearer.expected.audience",
         "sasl.oauthbearer.expected.issuer",
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",

@@ -73,16 +73,16 @@ sasl.oauthbearer.assertion.file|STRING|null|||!|file with a ready client asserti
 sasl.oauthbearer.assertion.private.key.file|STRING|null|||!|key that signs client assertions
 sasl.oauthbearer.assertion.private.key.passphrase|PASSWORD|null|||!|passphrase of that key
 sasl.oauthbearer.assertion.template.file|STRING|null|||!|template of client assertions
-sasl.oauthbearer.client.credentials.client.id|STRING|null|||!|client id for the token endpoint
-sasl.oauthbearer.client.credentials.client.secret|PASSWORD|null|||!|client secret for the token endpoint
+sasl.oauthbearer.client.credentials.client.id|STRING|null|||+|client id for the token endpoint
+sasl.oauthbearer.client.credentials.client.secret|PASSWORD|null|||+|client secret for the token endpoint
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms|LONG|10000|||+|longest pause between JWKS reads
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms|LONG|100|||+|first pause between JWKS reads
 sasl.oauthbearer.jwt.retriever.class|CLASS|org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever|||!|
     token source plugin
 sasl.oauthbearer.jwt.validator.class|CLASS|org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator|||!|
     token check plugin
-sasl.oauthbearer.scope|STRING|null|||!|scope asked of the token endpoint
-sasl.oauthbearer.token.endpoint.url|STRING|null|||!|token endpoint
+sasl.oauthbearer.scope|STRING|null|||+|scope asked of the token endpoint
+sasl.oauthbearer.token.endpoint.url|STRING|null|||+|token endpoint
 ssl.engine.factory.class|CLASS|null|broker||x java|TLS engine plugin
 ssl.keymanager.algorithm|STRING|SunX509|broker||- openssl|key manager algorithm
 ssl.provider|STRING|null|broker||- openssl|JCA provider of TLS

@@ -146,8 +146,8 @@ def test_bad_values_stop_the_start_and_say_what_is_allowed(override: str, told: 
 @pytest.mark.parametrize(
     "override",
     [
-        "principal.builder.class=com.example.Mine",
-        "ssl.engine.factory.class=com.example.Mine",
+        "sasl.login.class=com.example.Mine",
+        "sasl.client.callback.handler.class=com.example.Mine",
     ],
 )
 def test_protection_that_is_not_there_is_refused(override: str) -> None:

@@ -75,6 +75,7 @@ def test_what_kafka_changes_at_run_time_changes_here_or_is_refused() -> None:
         "listeners",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
+        "sasl.mechanism.inter.broker.protocol",
     }
     for row in broker_config_rows():
         if row.dynamic:
