@@ -58,6 +58,7 @@ from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.security.acl.standard_authorizer import authorizer_of
 from kbroker.security.client.between_brokers import between_brokers
+from kbroker.security.delegation_tokens import ExpiredTokens, has_expired
 from kbroker.security.http_access import http_access
 from kbroker.security.listeners import STORES_INTERVAL_MS, ListenersSecurity
 from kbroker.security.sasl.credentials import StoredCredentials
@@ -259,6 +260,11 @@ class Broker:
         )
         self.disk_failures.start()
 
+    async def _drop_expired_tokens(self) -> None:
+        now_ms = self.clock.now_ms()
+        if any(has_expired(token, now_ms) for token in self.cache.image.security.tokens.values()):
+            await self.membership.controller.alter_security(ExpiredTokens(now_ms))
+
     def _max_batch_bytes(self, topic: TopicImage | None) -> int:
         return int(self._log_config({} if topic is None else topic.configs).max_message_bytes)
 
@@ -313,6 +319,8 @@ class Broker:
         self.tasks.add("look for unreached addresses", UNREACHED_INTERVAL_MS, self.listeners.look_for_unreached)
         self.tasks.add("log suppressed complaints", COMPLAINTS_INTERVAL_MS, self.listeners.log_suppressed)
         self.tasks.add("log suppressed failures of SASL", COMPLAINTS_INTERVAL_MS, self.sasl.log_suppressed)
+        check_ms = self.config.get("delegation.token.expiry.check.interval.ms")
+        self.tasks.add("drop expired delegation tokens", check_ms, self._drop_expired_tokens)
         self.tasks.add("forget idle quota meters", EXPIRE_INTERVAL_MS, self.quotas.expire)
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.listeners.pool.trim)

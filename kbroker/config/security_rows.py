@@ -42,9 +42,9 @@ sasl.oauthbearer.clock.skew.seconds|INT|30|||+|JWT clock skew
 sasl.oauthbearer.expected.audience|LIST|||distinct|+|JWT aud
 sasl.oauthbearer.expected.issuer|STRING|null|||+|JWT iss
 delegation.token.secret.key|PASSWORD|null|||+|HMAC secret; enables tokens
-delegation.token.max.lifetime.ms|LONG|604800000||>=1|!|hard token life
-delegation.token.expiry.time.ms|LONG|86400000||>=1|!|renewal period
-delegation.token.expiry.check.interval.ms|LONG|3600000||>=1|!|expiry scan
+delegation.token.max.lifetime.ms|LONG|604800000||>=1|+|hard token life
+delegation.token.expiry.time.ms|LONG|86400000||>=1|+|renewal period
+delegation.token.expiry.check.interval.ms|LONG|3600000||>=1|+|expiry scan
 sasl.client.callback.handler.class|CLASS|null|||!|client credential plugin
 sasl.kerberos.kinit.cmd|STRING|/usr/bin/kinit|broker||!|path of kinit
 sasl.kerberos.min.time.before.relogin|LONG|60000|broker||!|pause between ticket renewals

@@ -77,7 +77,7 @@ def handle_sasl_authenticate(ctx: RequestContext, request: wire.SaslAuthenticate
     step = exchange.take_token(session, bytes(request.auth_bytes))
     answer = response(
         error_code=step.error,
-        error_message=step.message,
+        error_message=step.message or "",
         auth_bytes=step.token,
         session_lifetime_ms=step.lifetime_ms,
     )

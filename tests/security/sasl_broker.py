@@ -43,15 +43,14 @@ async def sasl_broker(folder: Path, settings: Mapping[str, str]) -> AsyncIterato
     try:
         yield broker
     finally:
-        while _clients:
-            _clients.pop().writer.close()
+        hang_up()
         await broker.stop()
 
 
 class RawClient:
     """A connection."""
 
-    def __init__(self, broker: Broker, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, broker: Broker | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.broker = broker
         self._reader = reader
         self.writer = writer
@@ -60,7 +59,12 @@ class RawClient:
     @classmethod
     async def connect(cls, broker: Broker, listener: int = 0) -> RawClient:
         """To a listener of the broker."""
-        client = cls(broker, *await asyncio.open_connection("127.0.0.1", broker.listeners.all[listener].port))
+        return await cls.dial(broker.listeners.all[listener].port, broker)
+
+    @classmethod
+    async def dial(cls, port: int, broker: Broker | None = None, host: str = "127.0.0.1") -> RawClient:
+        """To a port of any broker."""
+        client = cls(broker, *await asyncio.open_connection(host, port))
         _clients.append(client)
         return client
 
@@ -126,11 +130,17 @@ class RawClient:
         return found.session
 
     def _connections(self) -> list[Any]:
+        assert self.broker is not None
         return [each for listener in self.broker.listeners.all for each in listener.endpoint.connections]
 
 
 _clients: list[RawClient] = []
-"""Those that are closed with the broker."""
+
+
+def hang_up() -> None:
+    """Close all clients."""
+    while _clients:
+        _clients.pop().writer.close()
 
 
 def _snake(name: str) -> str:
