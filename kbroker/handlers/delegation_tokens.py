@@ -128,7 +128,7 @@ def _token_of(services: Services, shown: bytes) -> str | None:
 
 async def _changed(ctx: RequestContext, change: SecurityChange[Outcome]) -> Outcome:
     if not _may_ask(ctx):
-        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, 0
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, -1
     if _secret(ctx.services) is None:
         return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, 0
     try:

@@ -35,7 +35,9 @@ async def handle_describe_user_scram_credentials(
     try:
         require_cluster(ctx, Operation.DESCRIBE)
     except KafkaError as error:
-        return response(error_code=error.code, error_message=error.message)
+        # Without words, and with a row for no user, as Kafka's.
+        refused = response.DescribeUserScramCredentialsResult(error_code=error.code, error_message=None)
+        return response(error_code=error.code, error_message=None, results=[refused])
     pace = ctx.services.slices.pace()
     scram = ctx.services.metadata_cache.image.security.scram
     named = Counter(each.name for each in request.users or ()) or Counter({key.user: 1 for key in scram})

@@ -34,8 +34,7 @@ def upsertion(name: str, mechanism: int = 1, iterations: int = 4096, password: b
     """A row of AlterUserScramCredentials."""
     kind = ScramMechanism.SCRAM_SHA_512 if mechanism == 2 else ScramMechanism.SCRAM_SHA_256
     salted = salted_password(kind, password, SALT, max(iterations, 1))
-    row = {"name": name, "mechanism": mechanism, "iterations": iterations, "salt": SALT, "salted_password": salted}
-    return row
+    return {"name": name, "mechanism": mechanism, "iterations": iterations, "salt": SALT, "salted_password": salted}
 
 
 def deletion(name: str, mechanism: int = 1) -> dict[str, Any]:
