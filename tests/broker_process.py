@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kbroker.testing.broker import BrokerError, KafkaBroker, answers_api_versions
+from kbroker.testing.security import Security
 
 __all__ = ["BrokerError", "BrokerProcess", "answers_api_versions"]
 
@@ -20,5 +21,6 @@ class BrokerProcess(KafkaBroker):
         *,
         environ: Mapping[str, str] | None = None,
         port: int | None = None,
+        security: Security | None = None,
     ) -> None:
-        super().__init__(directory, overrides, environ=environ, port=port)
+        super().__init__(directory, overrides, environ=environ, port=port, security=security)

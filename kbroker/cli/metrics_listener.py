@@ -35,7 +35,7 @@ class NotThereError(click.ClickException):
 class MetricsListener:
     """`address`: `http://host:port`, or `host:port`.
 
-    `https://user:password@host:port` proves who asks, `https://:token@host:port` as a bearer does.  Certificates are
+    `https://user:password@host:port` proves the user, `https://:token@host:port` is a bearer's proof.  Certificates are
     those that the system trusts, or those of SSL_CERT_FILE.
     """
 

@@ -19,6 +19,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kbroker.testing.ports import free_port
+from kbroker.testing.security import ADMIN, Security
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -49,10 +51,11 @@ class BrokerError(Exception):
     """A broker that did not start or stop, or refused a change; carries what it printed."""
 
 
-def answers_api_versions(port: int) -> bool:
+def answers_api_versions(port: int, tls: ssl.SSLContext | None = None) -> bool:
     """Whether a broker on this loopback port answers ApiVersions v0 without an error."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+        plain = socket.create_connection(("127.0.0.1", port), timeout=2)
+        with plain if tls is None else tls.wrap_socket(plain, server_hostname="127.0.0.1") as connection:
             connection.sendall(_API_VERSIONS_V0)
             head = b""
             while len(head) < 10:
@@ -69,7 +72,8 @@ def answers_api_versions(port: int) -> bool:
 class KafkaBroker:
     """One kbroker process and its directory; a context manager that starts and closes it.
 
-    `settings` are Kafka's broker settings; `environ` is added to the process's environment.
+    `settings` are Kafka's broker settings; `environ` is added to the process's environment.  With `security` the
+    broker asks for it (`kbroker.testing.security`), and clients take `client_settings`.
     """
 
     def __init__(
@@ -79,7 +83,9 @@ class KafkaBroker:
         *,
         environ: Mapping[str, str] | None = None,
         port: int | None = None,
+        security: Security | None = None,
     ) -> None:
+        self.security = security
         self._temporary = directory is None
         self.directory = Path(tempfile.mkdtemp(prefix="kbroker-") if directory is None else directory)
         self.data_dir = self.directory / "data"
@@ -105,6 +111,15 @@ class KafkaBroker:
         """What clients take for `bootstrap.servers`."""
         return f"127.0.0.1:{self.port}"
 
+    def client_settings(self, user: str = ADMIN) -> dict[str, str]:
+        """What a client of that user takes: confluent-kafka's settings, `bootstrap.servers` among them."""
+        security = {} if self.security is None else self.security.client_settings(self._tls_dir, user)
+        return {"bootstrap.servers": self.bootstrap, **security}
+
+    @property
+    def _tls_dir(self) -> Path:
+        return self.directory / "tls"
+
     @property
     def metrics_url(self) -> str:
         """Where `/metrics`, `/healthz` and `/readyz` are."""
@@ -129,6 +144,7 @@ class KafkaBroker:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(self.data_dir),
             "metrics.listener": f"http://127.0.0.1:{self.metrics_port}",
+            **({} if self.security is None else self.security.settings(self._tls_dir, self.port)),
             **self.overrides,
         }
         command = [*self.prefix, sys.executable, "-m", "kbroker.cli", "start"]
@@ -158,7 +174,8 @@ class KafkaBroker:
         """Start the process and wait until it answers.  `BrokerError` with its output when it does not."""
         self.spawn()
         deadline = time.monotonic() + START_SECONDS
-        while not answers_api_versions(self.port):
+        tls = self.security.context(self._tls_dir) if self.security is not None and self.security.encrypts else None
+        while not answers_api_versions(self.port, tls):
             if not self.running:
                 status = self.process.returncode if self.process else None
                 self.process = None
@@ -240,7 +257,7 @@ class KafkaBroker:
     def admin(self) -> AdminClient:
         """An admin client of this broker (confluent-kafka), one for all calls."""
         if self._admin is None:
-            client: AdminClient = _admin_api().AdminClient({"bootstrap.servers": self.bootstrap, "log_level": "0"})
+            client: AdminClient = _admin_api().AdminClient({**self.client_settings(), "log_level": "0"})
             self._admin = client
         return self._admin
 
@@ -261,7 +278,7 @@ class KafkaBroker:
         found = self.admin.list_topics(topic, timeout=START_SECONDS).topics[topic]
         if found.error is not None:
             raise KafkaException(found.error)
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "kbroker-testing", "log_level": 0})
+        consumer = Consumer({**self.client_settings(), "group.id": "kbroker-testing", "log_level": 0})
         try:
             return {
                 index: consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=START_SECONDS)

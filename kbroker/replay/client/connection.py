@@ -60,6 +60,7 @@ from kbroker.schemas import request_message, response_message
 from kbroker.security.client.client_security import NO_SECURITY, ClientSecurity
 from kbroker.security.client.oauth_tokens import OAuthTokenError
 from kbroker.security.sasl.login import LoginError, LoginExchange
+from kbroker.security.tls.settings import TlsError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -113,6 +114,7 @@ class Connection(Closing):
         self._next_id = 0
         self._head = bytearray(4)
         self._security = security
+        self._tls = self._context()
         self._log_in_by: float | None = None
         self._socket: socket.socket | None = self._connect(connect_timeout_s, receive_buffer_bytes)
         self._negotiate(connect_timeout_s)
@@ -197,6 +199,15 @@ class Connection(Closing):
             self._socket = None
         self._in_flight.clear()
 
+    def _context(self) -> ssl.SSLContext | None:
+        """UnsupportedError for stores that cannot be used."""
+        if not self._security.encrypts:
+            return None
+        try:
+            return self._security.context()
+        except (TlsError, OSError) as error:
+            raise UnsupportedError(f"no connection under TLS can be made: {error}") from error
+
     def _connect(self, timeout_s: float, receive_buffer_bytes: int) -> socket.socket:
         try:
             addresses = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
@@ -214,9 +225,7 @@ class Connection(Closing):
                 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 link.settimeout(timeout_s)
                 link.connect(address)
-                if not self._security.encrypts:
-                    return link
-                return self._security.context().wrap_socket(link, server_hostname=self.host)
+                return link if self._tls is None else self._tls.wrap_socket(link, server_hostname=self.host)
             except OSError as error:
                 link.close()
                 failure = error

@@ -5,6 +5,7 @@ librdkafka takes keys and certificates as PEM in its settings, so that stores of
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from kbroker.security.sasl.mechanism import Login
 from kbroker.security.sasl.oauthbearer import OAUTHBEARER
 from kbroker.security.tls.settings import StoreSettings, TlsSettings
 
+_PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
 _FALSE = frozenset({"false", "0", "f", "n", "no"})
 
 
@@ -66,8 +68,8 @@ def _tls(settings: Mapping[str, str]) -> TlsSettings:
 def _key_store(settings: Mapping[str, str]) -> StoreSettings:
     if location := settings.get("ssl.keystore.location"):
         return StoreSettings("ssl.keystore", "PKCS12", location, settings.get("ssl.keystore.password"))
-    certificate = settings.get("ssl.certificate.pem") or _file(settings, "ssl.certificate.location")
-    key = settings.get("ssl.key.pem") or _file(settings, "ssl.key.location")
+    certificate = settings.get("ssl.certificate.pem") or _blocks(settings, "ssl.certificate.location", "CERTIFICATE")
+    key = settings.get("ssl.key.pem") or _blocks(settings, "ssl.key.location", "PRIVATE KEY")
     if certificate is None and key is None:
         return StoreSettings("ssl.keystore")
     if certificate is None or key is None:
@@ -77,14 +79,16 @@ def _key_store(settings: Mapping[str, str]) -> StoreSettings:
     )
 
 
-def _file(settings: Mapping[str, str], name: str) -> str | None:
+def _blocks(settings: Mapping[str, str], name: str, kind: str) -> str | None:
+    """The blocks of one kind in a file of PEM: key and certificates may lie in the same one."""
     location = settings.get(name)
     if location is None:
         return None
     try:
-        return Path(location).read_text(encoding="ascii")
+        text = Path(location).read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise ClientSecurityError(f"{name} {location} cannot be read: {error}") from None
+    return "\n".join(match[0] for match in _PEM.finditer(text) if match[1].endswith(kind))
 
 
 def to_librdkafka(security: ClientSecurity) -> dict[str, str]:

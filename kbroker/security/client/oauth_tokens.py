@@ -41,6 +41,7 @@ class TokenFile:
     path: Path
 
     def token(self) -> str:
+        """See `TokenSource`."""
         try:
             return self.path.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -61,6 +62,7 @@ class TokenEndpoint:
     _until: float = field(default=0.0, init=False)
 
     def token(self) -> str:
+        """See `TokenSource`."""
         if not self._token or self.now() >= self._until:
             began = self.now()
             self._token, life = self._ask()
