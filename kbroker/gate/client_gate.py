@@ -23,6 +23,8 @@ FIRST_VERSION_WITH_SESSIONS = schema("FetchRequest").first_version("session_id")
 # Behind the frame's length and the correlation id, and, in flexible headers, no tagged fields.
 _BODY_AT = 8
 _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
+MOST_KNOWN = 4096
+"""So many decisions each gate remembers at most."""
 _NS_PER_PERCENT = 10_000_000
 
 
@@ -54,6 +56,9 @@ class ClientGate(Gate):
         super().__init__(view, not self._notes_all, judge if authorizer is not None else None)
         self.session = session
         self._authorizer = authorizer
+        self._keeper = judge
+        self._known: dict[tuple[int, int, str], bool] = {}
+        self._known_in = -1
         self._limits = limits
         self._meters = meters
         self._now_ms = now_ms
@@ -65,9 +70,21 @@ class ClientGate(Gate):
 
     def is_authorized(self, operation: int, kind: int, name: str) -> bool:
         """Whether the client may do that."""
-        return self._authorizer is None or self._authorizer.is_authorized(
-            self.session.principal, self.session.host, Operation(operation), ResourceKind(kind), name
-        )
+        authorizer = self._authorizer
+        if authorizer is None:
+            return True
+        generation = -1 if self._keeper is None else self._keeper.generation
+        if generation != self._known_in or len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+            self._known_in = generation
+        known = self._known.get((operation, kind, name))
+        if known is None:
+            known = authorizer.is_authorized(
+                self.session.principal, self.session.host, Operation(operation), ResourceKind(kind), name
+            )
+            if generation >= 0:
+                self._known[operation, kind, name] = known
+        return known
 
     def allows(self, ctx: RequestContext, operation: int, kind: int, name: str, quietly: bool) -> bool:
         """The same for a request; see `security.acl.audit` for what is noted."""
