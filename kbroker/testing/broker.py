@@ -118,7 +118,8 @@ class KafkaBroker:
 
     @property
     def _tls_dir(self) -> Path:
-        return self.directory / "tls"
+        shared = None if self.security is None else self.security.directory
+        return shared or self.directory / "tls"
 
     @property
     def metrics_url(self) -> str:

@@ -31,13 +31,15 @@ class Security:
 
     `protocol`: of its listener, SSL, SASL_PLAINTEXT or SASL_SSL; `users`: names with passwords, by PLAIN.  With `acls`
     only super users may do anything before ACLs are made: the user `admin` is one.  `client_certificates`: clients of
-    SSL have to show the certificate that `client_settings` gives them; they are `User:CN=<name>`.
+    SSL have to show the certificate that `client_settings` gives them; they are `User:CN=<name>`.  `directory`: where
+    key and certificates lie, for brokers that share them.
     """
 
     protocol: str = "SASL_SSL"
     users: Mapping[str, str] = field(default_factory=lambda: {ADMIN: PASSWORD}, repr=False)
     acls: bool = True
     client_certificates: bool = False
+    directory: Path | None = None
 
     @property
     def encrypts(self) -> bool:
@@ -51,7 +53,10 @@ class Security:
 
     def settings(self, directory: Path, port: int) -> dict[str, str]:
         """The broker's settings; its key and certificates are made in the directory, where they are missing."""
-        found = {"listeners": f"{self.protocol}://127.0.0.1:{port}"}
+        found = {
+            "listeners": f"{self.protocol}://127.0.0.1:{port}",
+            "security.inter.broker.protocol": self.protocol,
+        }
         if self.encrypts:
             _make_certificates(directory)
             found |= {
@@ -64,16 +69,18 @@ class Security:
         if self.authenticates:
             users = " ".join(f'user_{name}="{_quoted(password)}"' for name, password in self.users.items())
             module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+            if ADMIN in self.users:  # As which brokers log in at each other.
+                users = f'username="{ADMIN}" password="{_quoted(self.users[ADMIN])}" {users}'
             found |= {
                 "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
                 f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config": f"{module} required {users};",
             }
         if self.acls:
             found |= {
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                "super.users": f"User:{ADMIN};User:CN={ADMIN};User:ANONYMOUS"
-                if not (self.authenticates or self.client_certificates)
-                else f"User:{ADMIN};User:CN={ADMIN}",
+                "super.users": f"User:{ADMIN};User:CN={ADMIN};User:CN=localhost"
+                + ("" if self.authenticates or self.client_certificates else ";User:ANONYMOUS"),
             }
         return found
 

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from kbroker.testing.security import Security
 from tests.broker_process import BrokerProcess
 from tests.compat.old_kafka import OLD_SETTINGS
 from tests.compat.tooling import ROOT, old_java_command
@@ -43,7 +44,13 @@ class Kbroker:
     kind = "kbroker"
 
     def __init__(
-        self, node_id: int, folder: Path, zookeeper: str, settings: Mapping[str, str], port: int | None = None
+        self,
+        node_id: int,
+        folder: Path,
+        zookeeper: str,
+        settings: Mapping[str, str],
+        port: int | None = None,
+        security: Security | None = None,
     ) -> None:
         self.node_id = node_id
         overrides = {
@@ -54,7 +61,7 @@ class Kbroker:
             **settings,
         }
         self.port = port or free_port()
-        self._process = BrokerProcess(folder, overrides, port=self.port)
+        self._process = BrokerProcess(folder, overrides, port=self.port, security=security)
         self.log = folder
 
     def start(self) -> None:
@@ -91,9 +98,20 @@ class Kafka:
 
     kind = "kafka"
 
-    def __init__(self, node_id: int, folder: Path, zookeeper: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        folder: Path,
+        zookeeper: str,
+        settings: Mapping[str, str],
+        security: Security | None = None,
+    ) -> None:
         self.node_id = node_id
         self.port = free_port()
+        secured: dict[str, str] = {}
+        if security is not None:
+            assert security.directory is not None
+            secured = security.settings(security.directory, self.port)
         self._folder = self.log = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = {
@@ -103,6 +121,7 @@ class Kafka:
             "zookeeper.connect": zookeeper,
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(folder / "data"),
+            **secured,
             **settings,
         }
 
@@ -149,22 +168,32 @@ class Cluster:
         settings: Mapping[str, str],
         chroot: str = "",
         zookeeper: KazooClient | None = None,
+        security: Security | None = None,
     ) -> None:
         """`{id}` in a setting's value stands for the broker's id."""
+        self.security = security
         self.server = servers[0]
         self.connect = ",".join(each.address for each in servers) + chroot
         self.nodes: dict[int, Node] = {}
         for number, kind in enumerate(kinds, 1):
             own = {name: text.replace("{id}", str(number)) for name, text in settings.items()}
-            self.nodes[number] = kind(number, folder / f"broker-{number}", self.connect, own)
+            self.nodes[number] = kind(number, folder / f"broker-{number}", self.connect, own, security=security)
         self.zookeeper = zookeeper or KazooClient(self.connect)
 
     @property
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{each.port}" for each in self.nodes.values())
 
+    def client(self, user: str = "admin") -> dict[str, str]:
+        """What a client takes."""
+        secured: dict[str, str] = {}
+        if self.security is not None:
+            assert self.security.directory is not None
+            secured = self.security.client_settings(self.security.directory, user)
+        return {"bootstrap.servers": self.bootstrap, **secured}
+
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 20000})
+        return AdminClient({**self.client(), "socket.timeout.ms": 20000})
 
     def json(self, path: str) -> Any:
         data, _ = self.zookeeper.get(path)
@@ -211,7 +240,7 @@ class Cluster:
 
     def produce(self, topic: str, values: Sequence[str], partition: int | None = None) -> None:
         """With acks=all; each must be acknowledged."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "message.timeout.ms": 60000})
+        producer = Producer({**self.client(), "acks": "all", "message.timeout.ms": 60000})
         failed: list[KafkaError] = []
 
         def delivered(error: KafkaError | None, _message: object) -> None:
@@ -225,7 +254,7 @@ class Cluster:
         assert not failed
 
     def consume(self, topic: str, partitions: int, count: int) -> list[str]:
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False})
+        consumer = Consumer({**self.client(), "group.id": "reader", "enable.auto.commit": False})
         consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
         found: list[str] = []
 
@@ -248,11 +277,12 @@ def running(
     servers: Sequence[ZooKeeperServer] = (),
     chroot: str = "",
     zookeeper: KazooClient | None = None,
+    security: Security | None = None,
 ) -> Iterator[Cluster]:
     """A cluster whose brokers have started one after the other; without `servers` with a ZooKeeper of its own."""
     with ExitStack() as ended:
         found = servers or [ended.enter_context(zookeeper_server(folder / "zookeeper"))]
-        cluster = Cluster(found, folder, kinds, settings or {}, chroot, zookeeper)
+        cluster = Cluster(found, folder, kinds, settings or {}, chroot, zookeeper, security)
         with warnings.catch_warnings():
             # The first broker makes the chroot.
             warnings.filterwarnings("ignore", message="No chroot path exists")
