@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.zookeeper.acl_znodes import AclZnodes
     from kbroker.cluster.zookeeper.isr_writer import IsrWriter
     from kbroker.cluster.zookeeper.term import Term
+    from kbroker.cluster.zookeeper.token_znodes import TokenZnodes
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.features import FeatureUpdate
@@ -92,8 +93,11 @@ class ClusterController(Controller):
         slices: Slices,
         isr_writer: IsrWriter | None = None,
         acls: AclZnodes | None = None,
+        tokens: TokenZnodes | None = None,
     ) -> None:
-        """`isr_writer`: where leaders write ISRs themselves.  `acls`: where there is an authorizer."""
+        """`isr_writer`: where leaders write ISRs themselves.  `acls`: where there is an authorizer.  `tokens`: where
+        there are delegation tokens."""
+        self._tokens = tokens
         self._acls = acls
         self._isr_writer = isr_writer
         self._node_id = node_id
@@ -230,11 +234,12 @@ class ClusterController(Controller):
         return outcome.results
 
     async def alter_security(self, change: SecurityChange[Outcome]) -> Outcome:
-        """UnsupportedVersionError: credentials and tokens are not written to ZooKeeper yet."""
         image = self._cache.image.security
         delta, outcome = change.plan(image)
-        if delta.scram or delta.tokens:
-            raise UnsupportedVersionError("credentials and tokens are not written to ZooKeeper yet")
+        if delta.scram:
+            await self._configs.alter_credentials(delta.scram)
+        if delta.tokens and self._tokens is not None:
+            await self._tokens.alter(delta.tokens)
         if delta.acls and self._acls is not None:
             await self._acls.alter(delta.acls, image.acls)
         return outcome

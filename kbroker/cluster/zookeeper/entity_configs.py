@@ -21,6 +21,7 @@ from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.notifications import Notifications
 from kbroker.cluster.zookeeper.reader import ZnodeReader
+from kbroker.cluster.zookeeper.scram_settings import credentials_of, with_credentials
 from kbroker.cluster.zookeeper.session import (
     Check,
     MultiError,
@@ -32,6 +33,7 @@ from kbroker.cluster.zookeeper.session import (
 )
 from kbroker.cluster.zookeeper.znodes import decode_config, decode_config_change, encode_config, encode_config_change
 from kbroker.metadata.image import ClusterImage, ConfigResource, MetadataDelta, QuotaEntity, TopicChange
+from kbroker.metadata.security_image import ScramCredential, ScramKey, SecurityDelta
 from kbroker.quotas.rules import (
     CLIENT_ID,
     CLIENT_KEYS,
@@ -209,11 +211,29 @@ class EntityConfigs:
             self._publish(MetadataDelta(configs={resource: settings}))
         elif (entity := quota_entity(path)) is not None:
             self._publish(MetadataDelta(quotas={entity: quota_values(settings)}))
+            match entity:
+                case (("user", str(user)),):
+                    self._publish_credentials(user, settings)
 
     def _publish_topic(self, name: str, settings: Mapping[str, str]) -> None:
         old = None if self._cache is None else self._cache.topic(name)
         if old is not None and old.configs != settings:
             self._publish(MetadataDelta(changed=(TopicChange(old, replace(old, configs=settings)),)))
+
+    def _publish_credentials(self, user: str, settings: Mapping[str, str]) -> None:
+        if self._cache is not None:
+            known = self._cache.image.security.scram
+            found = credentials_of(user, settings)
+            changes = {key: credential for key, credential in found.items() if known.get(key) != credential}
+            if changes:
+                self._cache.apply(MetadataDelta(security=SecurityDelta(scram=changes)))
+
+    async def alter_credentials(self, changes: Mapping[ScramKey, ScramCredential | None]) -> None:
+        """Change credentials of users, beside their quotas.  ZooKeeperError."""
+        for user in dict.fromkeys(key.user for key in changes):
+            path = entity_path(((USER, user),))
+            own = {key: credential for key, credential in changes.items() if key.user == user}
+            await self.write(path, with_credentials(await self.settings(path), own))
 
     def _publish(self, delta: MetadataDelta) -> None:
         if self._cache is None:

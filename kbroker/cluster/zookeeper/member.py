@@ -37,6 +37,7 @@ from kbroker.cluster.zookeeper.session import Session, SessionState
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.starting import through_losses
 from kbroker.cluster.zookeeper.term import Term, TermServices
+from kbroker.cluster.zookeeper.token_znodes import TokenZnodes
 from kbroker.cluster.zookeeper.znodes import BrokerEndpoint, BrokerZnode, encode_broker
 from kbroker.metadata.image import Endpoint
 from kbroker.metrics.readiness import Problem
@@ -107,6 +108,8 @@ class ZooKeeperMember:
         self.configs = EntityConfigs(self._session)
         # Without an authorizer no request is about ACLs.
         self.acls = AclZnodes(self._session) if parts.config.get("authorizer.class.name") else None
+        secret = parts.config.get("delegation.token.secret.key")
+        self.tokens = None if secret is None else TokenZnodes(self._session)
         self.zookeeper_offsets = ConsumerGroupZnodes(self._session)
         self._registration: BrokerRegistration | None = None
         self._controller: ClusterController | None = None
@@ -144,12 +147,13 @@ class ZooKeeperMember:
         return await through_losses(self._session, self._settings, step)
 
     async def load(self, cache: MetadataCache) -> None:
-        """Read the settings of all topics and brokers, and all ACLs."""
+        """Read the settings of all topics, brokers and users, all ACLs and delegation tokens."""
         self.configs.publish_to(cache)
         await self._through(self.configs.load)
-        if self.acls is not None:
-            self.acls.publish_to(cache)
-            await self._through(self.acls.load)
+        for znodes in (self.acls, self.tokens):
+            if znodes is not None:
+                znodes.publish_to(cache)
+                await self._through(znodes.load)
 
     def controller(
         self, cache: MetadataCache, channel: ControllerChannel, settings: BrokerSettings, hosts: HostNames
@@ -168,6 +172,7 @@ class ZooKeeperMember:
             parts.slices,
             IsrWriter(self._session, node_id) if writes_isrs else None,
             self.acls,
+            self.tokens,
         )
         self._services = TermServices(
             self._session,
@@ -199,8 +204,9 @@ class ZooKeeperMember:
         )
         self._start(election.run())
         self._start(self.configs.run())
-        if self.acls is not None:
-            self._start(self.acls.run())
+        for znodes in (self.acls, self.tokens):
+            if znodes is not None:
+                self._start(znodes.run())
 
     def _start(self, work: Coroutine[object, None, None]) -> None:
         task = self._loop.create_task(work)
