@@ -70,6 +70,7 @@ from kbroker.storage.reports.log_pages import LogPages
 from kbroker.telemetry.clients import TelemetryClients
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
 
     from kbroker._fast.net.connection import Connection
@@ -268,6 +269,14 @@ class Broker:
     def _max_batch_bytes(self, topic: TopicImage | None) -> int:
         return int(self._log_config({} if topic is None else topic.configs).max_message_bytes)
 
+    def _metrics_context(self) -> ssl.SSLContext:
+        """That of the metrics listener, which follows its key store."""
+        from kbroker.security.tls.http_context import HttpContext
+
+        found = HttpContext.of(self.config)
+        self.tasks.add("look for a new certificate of the metrics listener", STORES_INTERVAL_MS, found.refresh)
+        return found.context
+
     async def _start_metrics(self) -> None:
         """Metrics, readiness and the console are there while the logs load."""
         membership = self.membership
@@ -296,6 +305,7 @@ class Broker:
             sites=console.sites() if membership.has_console else None,
             hosts=names_of(self.config),
             access=access,
+            tls=self._metrics_context,
         )
 
     async def _load_logs(self, image: ClusterImage | None) -> None:

@@ -36,7 +36,10 @@ from kbroker.supervision.worker_life import WorkerLife, WorkerState
 from kbroker.supervision.worker_pages import WorkerPages, start_pages
 
 if TYPE_CHECKING:
+    import ssl
+
     from kbroker.config import BrokerConfig
+    from kbroker.security.tls.http_context import HttpContext
 
 logger = logging.getLogger("kbroker.supervisor")
 
@@ -73,6 +76,7 @@ class Supervisor:
         # Two may be late or lost.
         self._heartbeat = min(config.get("broker.heartbeat.interval.ms") / 1000, self._silence.session / 3)
         self._pages: WorkerPages | None = None
+        self._stores: HttpContext | None = None
         self._gone = asyncio.Event()
         self._ready = asyncio.Event()
         self._worker_1_stops = asyncio.Event()
@@ -91,6 +95,7 @@ class Supervisor:
             self.readiness,
             names_of(self._config),
             http_access(self._config, dict, None),
+            self._metrics_context,
         )
         for number, slot in self._slots.items():
             self._notify[number] = self._listen_to(number, slot)
@@ -200,11 +205,20 @@ class Supervisor:
 
     # Workers that hang
 
+    def _metrics_context(self) -> ssl.SSLContext:
+        """That of the metrics listener, which follows its key store."""
+        from kbroker.security.tls.http_context import HttpContext
+
+        self._stores = HttpContext.of(self._config)
+        return self._stores.context
+
     def _look_later(self) -> None:
         self._loop.call_later(self._silence.every, self._look)
 
     def _look(self) -> None:
         self._look_later()
+        if self._stores is not None:
+            self._stores.refresh()
         for number, process in self._processes.items():
             self._hear(number)
             life = self._lives[number]

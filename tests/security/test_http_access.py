@@ -1,10 +1,15 @@
-"""Who may look at the metrics listener and the console: proofs, rights, and what is shown without them."""
+"""Who may look at the metrics listener and the console: proofs, rights, TLS, and what is shown without them.
+
+Also of `kbroker.security.tls.http_context`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +26,10 @@ from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.security.http_access import HttpAccess, http_access
 from kbroker.security.principal import Principal
 from kbroker.security.scram import ScramMechanism, credential_of_password
+from kbroker.security.tls.http_context import HttpContext
+from kbroker.security.tls.settings import TlsError
 from tests.metrics.http_exchange import get, sources
+from tests.security.certificates import Authority
 
 ALICE = ScramKey("alice", ScramMechanism.SCRAM_SHA_256)
 BOB = ScramKey("bob", ScramMechanism.SCRAM_SHA_512)
@@ -193,3 +201,44 @@ def test_no_secret_is_printed() -> None:
     """A token would stand in a log."""
     request = Request("GET", "/metrics", "", "", False, True, authorization="Bearer t0ken")
     assert "t0ken" not in repr(request)
+
+
+def test_the_listener_is_under_tls_and_takes_a_new_certificate(tmp_path: Path) -> None:
+    """Passwords of viewers would cross the network in clear, or a renewed certificate wait for a restart."""
+    authority = Authority()
+    settings = authority.write(tmp_path)
+    key_store = tmp_path / "keys.p12"
+    stores = HttpContext.of(BrokerConfig.from_mapping(settings))
+    client = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+
+    async def scenario() -> None:
+        server = await start_metrics_server("https://127.0.0.1:0", sources(), Readiness(), tls=lambda: stores.context)
+        assert server is not None
+
+        async def shown() -> int:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=client)
+            certificate = writer.get_extra_info("ssl_object").getpeercert()
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert (await reader.read(-1)).endswith(b"ok\n")
+            writer.close()
+            return int(certificate["serialNumber"], 16)
+
+        try:
+            first = await shown()
+            key_store.write_bytes(b"nonsense")
+            stores.refresh()
+            assert await shown() == first
+            renewed = authority.certify()
+            key_store.write_bytes(renewed.pkcs12())
+            stores.refresh()
+            assert await shown() == renewed.certificate.serial_number
+        finally:
+            await server.close()
+
+    uvloop.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_https_without_a_key_is_refused() -> None:
+    """The listener would be open in clear where TLS was asked for."""
+    with pytest.raises(TlsError, match=r"ssl\.keystore\.location is not set"):
+        HttpContext.of(BrokerConfig.from_mapping({}))

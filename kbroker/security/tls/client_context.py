@@ -17,7 +17,7 @@ from kbroker.security.tls.stores import read_keys, read_trusted
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
 
-_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 def client_ssl_context(config: BrokerConfig, listener: str) -> ssl.SSLContext:
@@ -29,8 +29,8 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     """A client's context; `check_hostname` says whether the certificate has to name the host (`server_hostname`)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.identifies_endpoints
-    context.minimum_version = _VERSIONS[settings.protocols[0]]
-    context.maximum_version = _VERSIONS[settings.protocols[-1]]
+    context.minimum_version = VERSIONS[settings.protocols[0]]
+    context.maximum_version = VERSIONS[settings.protocols[-1]]
     # As Java has it: what the trust store holds is trusted, root or not.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     trusted = read_trusted(settings.trust_store)
