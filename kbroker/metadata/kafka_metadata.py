@@ -5,7 +5,6 @@ Only what a cluster keeps: sessions and fencing of brokers are left out.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -41,8 +40,6 @@ class KafkaMetadata:
     next_producer_id: int = 0
     security: SecurityImage = field(default_factory=SecurityImage)
     """ACLs, SCRAM credentials and delegation tokens."""
-    elsewhere: Counter[str] = field(default_factory=Counter)
-    """How many of them ZooKeeper has, by what they are called."""
 
     def topic_configs(self, name: str) -> dict[str, str]:
         """What is set on a topic."""

@@ -57,7 +57,6 @@ def plan_import(
         draft.add(topic, metadata.topic_configs(topic.name), here)
     configs, left_settings = resource_settings(metadata.configs, config)
     quotas, left_quotas = client_quotas(metadata.quotas)
-    elsewhere = [f"{count} {name} in ZooKeeper: not read" for name, count in metadata.elsewhere.items() if count]
     highest = max((each.producer_id for each in found), default=-1)
     contents = StoreContents(
         [topic.image for topic in draft.topics],
@@ -72,7 +71,7 @@ def plan_import(
         tuple(draft.topics),
         tuple(draft.partitions),
         contents,
-        (*elsewhere, *draft.left(), *left_settings, *left_quotas),
+        (*draft.left(), *left_settings, *left_quotas),
         tuple(each.path for each in found if each.path not in taken),
         tuple(draft.blockers),
     )
@@ -82,7 +81,7 @@ def plan_from_directories(found: Sequence[FoundPartition], config: BrokerConfig,
     """The plan for a cluster whose metadata is in a ZooKeeper that is not asked."""
     left = (
         "settings of topics and brokers, quotas, ACLs and credentials: they are in ZooKeeper. Name it with "
-        "--zookeeper HOST:PORT while it still runs, and settings and quotas come along. Without it, no topic deletes "
+        "--zookeeper HOST:PORT while it still runs, and they come along. Without it, no topic deletes "
         "or compacts anything until you set what it had",
     )
     try:

@@ -1,4 +1,4 @@
-"""The metadata of a cluster in ZooKeeper mode, read from its ZooKeeper: topics, epochs, settings, quotas."""
+"""The metadata of a cluster in ZooKeeper mode, read from its ZooKeeper: topics, settings, quotas, ACLs, users, tokens."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.zookeeper import paths
+from kbroker.cluster.zookeeper.acl_znodes import AclZnodes
 from kbroker.cluster.zookeeper.entity_configs import EntityConfigs
 from kbroker.cluster.zookeeper.kazoo_session import KazooSession
 from kbroker.cluster.zookeeper.reader import ZnodeReader
 from kbroker.cluster.zookeeper.session import ZooKeeperError
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
-from kbroker.cluster.zookeeper.znodes import decode_cluster_id, decode_config, decode_producer_id_block
+from kbroker.cluster.zookeeper.token_znodes import TokenZnodes
+from kbroker.cluster.zookeeper.znodes import decode_cluster_id, decode_producer_id_block
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage, ConfigResource, PartitionImage, TopicImage
 from kbroker.metadata.kafka_metadata import KafkaMetadata
@@ -20,13 +22,6 @@ from kbroker.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.cluster.zookeeper.session import ZooKeeper
-
-ACL_ROOTS = ("/kafka-acl", "/kafka-acl-extended")
-TOKEN_ROOT = "/delegation_token/tokens"
-SCRAM = "SCRAM-"
-ACLS = "ACLs"
-CREDENTIALS = "SCRAM credentials"
-TOKENS = "delegation tokens"
 
 
 async def from_zookeeper(connect: str, cluster_id: str) -> KafkaMetadata:
@@ -53,7 +48,6 @@ async def read_cluster(zookeeper: ZooKeeper, cluster_id: str) -> KafkaMetadata:
     if block is not None:
         metadata.next_producer_id = block[0].last + 1
     await _settings(zookeeper, metadata)
-    await _protected(reader, metadata)
     if reader.nonsense:
         path, reason = next(iter(reader.nonsense.items()))
         raise ZooKeeperError(f"{path} makes no sense: {reason}")
@@ -88,28 +82,18 @@ async def _settings(zookeeper: ZooKeeper, metadata: KafkaMetadata) -> None:
     configs = EntityConfigs(zookeeper)
     topics = [TopicImage(each.name, each.topic_id, ()) for each in metadata.topics.values()]
     cache = MetadataCache(ClusterImage.of("", topics=topics))
-    configs.publish_to(cache)
+    acls, tokens = AclZnodes(zookeeper), TokenZnodes(zookeeper)
+    for each in (configs, acls, tokens):
+        each.publish_to(cache)
     await configs.load()
-    if configs.nonsense:
-        path, reason = next(iter(configs.nonsense.items()))
-        raise ZooKeeperError(f"{path} makes no sense: {reason}")
+    await acls.read()
+    await tokens.read()
+    for each in (configs, acls, tokens):
+        for path, reason in each.nonsense.items():
+            raise ZooKeeperError(f"{path} makes no sense: {reason}")
+    metadata.security = cache.image.security
     metadata.configs = {resource: dict(values) for resource, values in cache.image.configs.items()}
     metadata.quotas = {entity: dict(values) for entity, values in cache.image.quotas.items()}
     for topic in metadata.topics.values():
         if settings := configs.of_topic(topic.name):
             metadata.configs[ConfigResource(TOPIC_RESOURCE, topic.name)] = dict(settings)
-
-
-async def _protected(reader: ZnodeReader, metadata: KafkaMetadata) -> None:
-    for root in ACL_ROOTS:
-        for kind in await reader.children(root):
-            below = [f"{root}/{kind}"]
-            if root != ACL_ROOTS[0]:
-                below = [f"{root}/{kind}/{each}" for each in await reader.children(f"{root}/{kind}")]
-            for path in below:
-                metadata.elsewhere[ACLS] += len(await reader.children(path))
-    metadata.elsewhere[TOKENS] = len(await reader.children(TOKEN_ROOT))
-    for user in await reader.children("/config/users"):
-        found = await reader.read(paths.config(f"users/{user}"), decode_config)
-        if found is not None:
-            metadata.elsewhere[CREDENTIALS] += sum(name.startswith(SCRAM) for name in found[0])

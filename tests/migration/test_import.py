@@ -243,6 +243,7 @@ def test_replicas_that_are_elsewhere_are_told_and_decided(tmp_path: Path) -> Non
         record("ConfigRecord", resource_type=4, resource_name="2", name="log.retention.ms", value="5"),
         record("ConfigRecord", resource_type=4, resource_name="", name="num.io.threads", value="32"),
         record("ConfigRecord", resource_type=4, resource_name="", name="ssl.keystore.password", value="x"),
+        record("ConfigRecord", resource_type=4, resource_name="", name="nonsense.setting", value="x"),
     ]
     topics = [
         topic(),
@@ -270,10 +271,12 @@ def test_replicas_that_are_elsewhere_are_told_and_decided(tmp_path: Path) -> Non
         "replicas on other brokers: here each partition of these topics has one: t",
         "a setting of topic t: from.the.future=1: Unknown topic config name",
         "settings of broker 2, which is another one: log.retention.ms",
-        "a setting of all brokers: ssl.keystore.password=x:",
+        "a setting of all brokers: nonsense.setting=x:",
     ):
         assert text in left
-    assert report.plan.contents.configs == {ConfigResource(4, ""): {"num.io.threads": "32"}}
+    assert report.plan.contents.configs == {
+        ConfigResource(4, ""): {"num.io.threads": "32", "ssl.keystore.password": "x"}
+    }
     assert report.left_aside == (f"{source}/older-0", f"{source}/stray-0")
     assert "Kafka did not end in order" in report.notes[0]
     with pytest.raises(ImportRefusedError, match="--add-missing"):

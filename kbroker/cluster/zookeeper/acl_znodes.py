@@ -191,8 +191,17 @@ class AclZnodes:
             await _ensured(self._zookeeper, folder)
         await self._literal.mark()
         await self._prefixed.mark()
+        await self.read()
+
+    async def read(self) -> None:
+        """Read everything, and make nothing."""
         for resource in await self._resources():
             await self._reload(resource)
+
+    @property
+    def nonsense(self) -> Mapping[str, str]:
+        """What makes no sense, by its path, and why."""
+        return self._reader.nonsense
 
     async def _resources(self) -> list[AclResource]:
         found = list(self._known)

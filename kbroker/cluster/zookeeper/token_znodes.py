@@ -113,8 +113,17 @@ class TokenZnodes:
             except NodeExistsError:
                 continue
         await self._notifications.mark()
+        await self.read()
+
+    async def read(self) -> None:
+        """Read everything, and make nothing."""
         for token_id in {*self._known, *await self._reader.children(TOKENS)}:
             await self._reload(token_id)
+
+    @property
+    def nonsense(self) -> Mapping[str, str]:
+        """What makes no sense, by its path, and why."""
+        return self._reader.nonsense
 
     async def run(self) -> None:
         """Follow notifications."""
