@@ -1,4 +1,4 @@
-"""The metadata of a cluster in ZooKeeper mode, read from its ZooKeeper: topics, settings, quotas, ACLs, users, tokens."""
+"""The metadata of a cluster in ZooKeeper mode, read from it: topics, settings, quotas, ACLs, users, tokens."""
 
 from __future__ import annotations
 
