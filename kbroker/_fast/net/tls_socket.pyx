@@ -126,8 +126,6 @@ cdef class TlsSocket(StreamSocket):
             return 0
         if self.handshake_bytes == 0 and data[0] != HANDSHAKE:
             return self._refuse("plaintext", "the client does not speak TLS")
-        if self.handshake_bytes + size > MOST_HANDSHAKE_BYTES:
-            return self._refuse("oversized", f"more than {MOST_HANDSHAKE_BYTES} bytes")
         if size < HEADER_BYTES:
             return 0
         record = HEADER_BYTES + (data[3] << 8 | data[4])
@@ -181,6 +179,9 @@ cdef class TlsSocket(StreamSocket):
             return 0 if why is None else self._refuse("refused", why)
         if self.at_end:
             return self._refuse("ended", "the client went away in the handshake")
+        # Requests that came with the last of a handshake are not counted: they count here only where it goes on.
+        if self.handshake_bytes > MOST_HANDSHAKE_BYTES:
+            return self._refuse("oversized", f"more than {MOST_HANDSHAKE_BYTES} bytes")
         return self._shake()
 
     def _too_slow(self) -> None:

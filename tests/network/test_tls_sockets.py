@@ -1,0 +1,433 @@
+"""Handshakes and ends under TLS: split, truncated, oversized, slow, hostile; what a thread does beside the loop.
+
+Also of `kbroker._fast.net.tls_socket`, `kbroker._fast.net.tls_shared`, `kbroker._fast.net.tls_stream`,
+`kbroker._fast.net.tls_library`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import resource
+import ssl
+import struct
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import uvloop
+from OpenSSL import SSL
+
+from tests.network import socket_kinds
+from tests.network.served_connection import ECHO, FILE, Harness, answer, frame, running, until
+
+HANDSHAKE, ALERT = 22, 21
+
+
+OPEN: list[asyncio.StreamWriter] = []
+
+
+@contextlib.asynccontextmanager
+async def served(send_threads: int = 0, buffer_bytes: int = 65536) -> AsyncIterator[Harness]:
+    """As `running`; closes what wires are open at the end."""
+    async with running(send_threads, buffer_bytes) as harness:
+        try:
+            yield harness
+        finally:
+            for writer in OPEN:
+                writer.close()
+            OPEN.clear()
+
+
+class Wire:
+    """A client whose bytes of TLS the test sends itself."""
+
+    def __init__(self, context: ssl.SSLContext, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+
+    @classmethod
+    async def connect(cls, harness: Harness) -> Wire:
+        assert socket_kinds.current.context is not None
+        streams = await asyncio.open_connection("127.0.0.1", harness.listener.port)
+        OPEN.append(streams[1])
+        return cls(socket_kinds.current.context, *streams)
+
+    async def rest(self) -> bytes:
+        """What the broker says until it hangs up, in whichever way."""
+        said = b""
+        try:
+            while data := await self.reader.read(65536):
+                said += data
+        except ConnectionResetError:
+            pass
+        return said
+
+    def hello(self) -> bytes:
+        """The first flight."""
+        with pytest.raises(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+        return self.outgoing.read()
+
+    async def finish(self) -> bytes:
+        """The last flight, which is not sent yet."""
+        while True:
+            try:
+                self.tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self.writer.write(self.outgoing.read())
+                data = await self.reader.read(65536)
+                assert data, "the broker hung up"
+                self.incoming.write(data)
+            else:
+                return self.outgoing.read()
+
+    async def ask(self, request: bytes) -> bytes:
+        """Send a request, and read as many bytes as it has."""
+        self.tls.write(request)
+        self.writer.write(self.outgoing.read())
+        (size,) = struct.unpack(">i", await self.read(4))
+        return await self.read(size)
+
+    async def read(self, size: int) -> bytes:
+        got = b""
+        while len(got) < size:
+            try:
+                got += self.tls.read(size - len(got))
+            except ssl.SSLWantReadError:
+                data = await self.reader.read(65536)
+                assert data, "the broker hung up"
+                self.incoming.write(data)
+        return got
+
+
+@pytest.fixture(autouse=True, params=["tls", "tls12"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket_kinds.SocketKind]:
+    chosen: socket_kinds.SocketKind = request.getfixturevalue(request.param)
+    monkeypatch.setattr(socket_kinds, "current", chosen)
+    assert chosen.listener is not None
+    chosen.listener.refusals.clear()
+    chosen.listener.verdict = None
+    yield chosen
+    chosen.listener.verdict = None
+
+
+def refusals() -> list[tuple[str, str]]:
+    assert socket_kinds.current.listener is not None
+    return socket_kinds.current.listener.refusals
+
+
+def test_a_handshake_may_come_byte_by_byte() -> None:
+    """A client behind a network that splits packets would not get in."""
+
+    async def main() -> None:
+        async with served() as harness:
+            wire = await Wire.connect(harness)
+            for byte in wire.hello():
+                wire.writer.write(bytes([byte]))
+                await wire.writer.drain()
+                await asyncio.sleep(0)
+            for byte in await wire.finish():
+                wire.writer.write(bytes([byte]))
+                await asyncio.sleep(0)
+            assert (await wire.ask(frame(ECHO, 1, b"x" * 100)))[4:] == b"x" * 100
+
+    uvloop.run(main())
+
+
+def test_requests_may_come_with_the_end_of_the_handshake() -> None:
+    """A client that sends at once would never be answered: its requests lie behind what the handshake took."""
+
+    async def main() -> None:
+        async with served() as harness:
+            wire = await Wire.connect(harness)
+            wire.writer.write(wire.hello())
+            last = await wire.finish()
+            body = os.urandom(300_000)
+            wire.tls.write(frame(ECHO, 1, body))
+            wire.writer.write(last + wire.outgoing.read())
+            assert (await wire.read(8 + len(body)))[8:] == body
+
+    uvloop.run(main())
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+def test_a_handshake_that_breaks_off_ends_the_connection(share: float) -> None:
+    """Connections of clients that went away would stay for ever."""
+
+    async def main() -> None:
+        async with served() as harness:
+            wire = await Wire.connect(harness)
+            hello = wire.hello()
+            wire.writer.write(hello[: int(len(hello) * share)])
+            wire.writer.write_eof()
+            assert await wire.rest() == b""
+            await until(lambda: not harness.listener.endpoint.connections)
+            assert [kind for kind, _ in refusals()] == ["ended"]
+
+    uvloop.run(main())
+
+
+def test_a_handshake_has_a_deadline(kind: socket_kinds.SocketKind) -> None:
+    """Clients that say nothing could take all connections."""
+
+    async def main() -> None:
+        async with served() as harness:
+            wire = await Wire.connect(harness)
+            wire.writer.write(wire.hello()[:50])
+            await until(lambda: harness.listener.endpoint.connections)
+            (connection,) = harness.listener.endpoint.connections
+            connection.socket._too_slow()
+            assert await wire.rest() == b""
+            assert [kind for kind, _ in refusals()] == ["slow"]
+
+    uvloop.run(main())
+
+
+@pytest.mark.parametrize(
+    ("data", "kinds"),
+    [
+        (frame(ECHO, 1, b"x"), {"plaintext"}),
+        (b"GET / HTTP/1.1\r\n\r\n", {"plaintext"}),
+        (b"\x16\x03\x01\x00\x02\x01\x00", {"failed", "ended"}),
+        (b"\x16\x03\x01\xff\xff" + bytes(70_000), {"failed"}),
+        (b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(16_380) + bytes(200_000), {"failed", "oversized"}),
+        ((b"\x16\x03\x01\x40\x00\x01\x01\xff\xff" + bytes(16_380)) * 10, {"failed", "oversized"}),
+    ],
+)
+def test_what_is_no_handshake_is_not_answered(data: bytes, kinds: set[str]) -> None:
+    """A stranger could have the broker hold memory, or get something of it."""
+
+    async def main() -> None:
+        async with served() as harness:
+            wire = await Wire.connect(harness)
+            wire.writer.write(data)
+            if len(data) < 10:
+                wire.writer.write_eof()
+            said = await wire.rest()
+            assert said[:1] in (b"", bytes([ALERT]))
+            assert len(said) <= 7
+            await until(lambda: not harness.listener.endpoint.connections)
+            assert {kind for kind, _ in refusals()} <= kinds
+            assert len(refusals()) == 1
+
+    uvloop.run(main())
+
+
+def test_a_client_that_the_listener_refuses_is_served_nothing(kind: socket_kinds.SocketKind) -> None:
+    """A client without a principal would be served as if it had one."""
+
+    async def main() -> None:
+        assert kind.listener is not None
+        kind.listener.verdict = "no rule applies"
+        async with served() as harness:
+            wire = await Wire.connect(harness)
+            wire.writer.write(wire.hello())
+            last = await wire.finish()
+            wire.tls.write(frame(ECHO, 1, b"secret"))
+            wire.writer.write(last + wire.outgoing.read())
+            wire.incoming.write(await wire.rest())
+            assert wire.tls.read(100) == b""
+            await until(lambda: not harness.listener.endpoint.connections)
+            assert refusals() == [("refused", "no rule applies")]
+            assert harness.listener.endpoint.stats.total() == 0
+
+    uvloop.run(main())
+
+
+def test_a_client_may_end_its_side_and_read_on() -> None:
+    """The answers to what it sent before would be lost."""
+
+    async def main() -> None:
+        async with served() as harness:
+            wire = await Wire.connect(harness)
+            wire.writer.write(wire.hello())
+            wire.writer.write(await wire.finish())
+            for number in range(20):
+                wire.tls.write(frame(ECHO, number, b"x" * 1000))
+            with pytest.raises(ssl.SSLWantReadError):
+                wire.tls.unwrap()
+            wire.writer.write(wire.outgoing.read())
+            data = b""
+            while chunk := await wire.reader.read(65536):
+                wire.incoming.write(chunk)
+            while True:
+                try:
+                    chunk = wire.tls.read(65536)
+                except (ssl.SSLZeroReturnError, ssl.SSLWantReadError):
+                    break
+                if not chunk:
+                    break
+                data += chunk
+            assert [struct.unpack_from(">i", data, 4 + 1008 * number)[0] for number in range(20)] == list(range(20))
+
+    uvloop.run(main())
+
+
+def test_a_change_of_a_record_ends_the_connection() -> None:
+    """Somebody between client and broker could change requests."""
+
+    async def main() -> None:
+        async with served() as harness:
+            wire = await Wire.connect(harness)
+            wire.writer.write(wire.hello())
+            wire.writer.write(await wire.finish())
+            await wire.ask(frame(ECHO, 1, b"x"))
+            wire.tls.write(frame(ECHO, 2, b"y" * 100))
+            changed = bytearray(wire.outgoing.read())
+            changed[50] ^= 1
+            wire.writer.write(bytes(changed))
+            await until(lambda: not harness.listener.endpoint.connections)
+            assert harness.listener.closed["lost"] == 1
+
+    uvloop.run(main())
+
+
+def test_sessions_are_not_negotiated_anew(certificate: socket_kinds.Certificate) -> None:
+    """A client could have the broker work for it without end, or change who it is amid its requests."""
+
+    async def main() -> None:
+        async with served() as harness:
+            context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+            context.set_max_proto_version(SSL.TLS1_2_VERSION)
+            context.use_privatekey_file(certificate.key)
+            context.use_certificate_file(certificate.chain)
+            client = SSL.Connection(context)
+            client.set_connect_state()
+            reader, writer = await asyncio.open_connection("127.0.0.1", harness.listener.port)
+
+            async def exchange() -> None:
+                try:
+                    writer.write(client.bio_read(65536))
+                except SSL.WantReadError:
+                    data = await reader.read(65536)
+                    assert data
+                    client.bio_write(data)
+
+            async def shake_hands() -> None:
+                while True:
+                    try:
+                        return client.do_handshake()
+                    except SSL.WantReadError:
+                        await exchange()
+
+            await shake_hands()
+            assert client.renegotiate()
+            with pytest.raises((SSL.Error, AssertionError)):
+                await shake_hands()
+            writer.close()
+
+    uvloop.run(main())
+
+
+def test_a_thread_sends_large_ranges_while_requests_come() -> None:
+    """What a thread encrypts and what the loop decrypts of the same session would spoil each other."""
+
+    async def main() -> None:
+        async with served(send_threads=2, buffer_bytes=1 << 20) as harness:
+            content = os.urandom(3 << 20)
+            harness.file.write(content)
+            harness.file.flush()
+            spread = [random.Random(number) for number in range(4)]
+
+            async def client(drawn: random.Random) -> None:
+                reader, writer = await harness.connect()
+                for number in range(25):
+                    position, size = drawn.randrange(1 << 20), drawn.randrange(100_000, 2 << 20)
+                    writer.write(frame(FILE, number, struct.pack(">qq", position, size)))
+                    writer.write(b"".join(frame(ECHO, number, bytes(60_000)) for _ in range(3)))
+                    got = await answer(reader)
+                    assert got == (number, b"<" + content[position : position + size] + b">")
+                    for _ in range(3):
+                        assert await answer(reader) == (number, bytes(60_000))
+                writer.close()
+
+            await asyncio.gather(*map(client, spread))
+            assert harness.listener.endpoint.send_threads.lent_count > 0
+
+    uvloop.run(main())
+
+
+def test_a_crowd_of_handshakes_is_let_in() -> None:
+    """Clients that come back together after a restart would wait for a thread that does not come."""
+
+    async def main() -> None:
+        async with served() as harness:
+            harness.listener._limits.change(1000, 1000, {})
+            clients = await asyncio.gather(*(harness.connect() for _ in range(150)))
+            for number, (_, writer) in enumerate(clients):
+                writer.write(frame(ECHO, number, b"x"))
+            for number, (reader, writer) in enumerate(clients):
+                assert await answer(reader) == (number, b"x")
+                writer.close()
+
+    uvloop.run(main())
+
+
+def _mutated(flights: list[bytes], drawn: random.Random) -> bytes:
+    data = bytearray(drawn.choice(flights))
+    for _ in range(drawn.choice((1, 1, 2, 8, 40))):
+        what, at = drawn.randrange(5), drawn.randrange(len(data))
+        if what == 0:
+            data[at] = drawn.randrange(256)
+        elif what == 1:
+            data[at] ^= 1 << drawn.randrange(8)
+        elif what == 2:
+            del data[at : at + drawn.randrange(1, 40)]
+        elif what == 3:
+            data[at:at] = drawn.randbytes(drawn.randrange(1, 40))
+        else:
+            other = drawn.choice(flights)
+            data[at:] = other[drawn.randrange(len(other)) :]
+        if not data:
+            data = bytearray(b"\x16")
+    return bytes(data)
+
+
+async def _mutations(count: int) -> None:
+    drawn = random.Random(5)
+    async with served() as harness:
+        wire = await Wire.connect(harness)
+        flights = [wire.hello()]
+        wire.writer.write(flights[0])
+        flights.append(flights[0] + await wire.finish())
+        wire.writer.write(flights[1][len(flights[0]) :])
+        await wire.ask(frame(ECHO, 0, b"x"))
+
+        async def one() -> None:
+            reader, writer = await asyncio.open_connection("127.0.0.1", harness.listener.port)
+            try:
+                writer.write(_mutated(flights, drawn))
+                writer.write_eof()
+                while said := await reader.read(65536):
+                    assert said[0] in (HANDSHAKE, ALERT, 20, 23), said[:20]
+            except OSError:
+                pass
+            writer.close()
+
+        held = 0
+        for done in range(0, count, 20):
+            await asyncio.gather(*(one() for _ in range(20)))
+            if done % 500 == 0:
+                assert await wire.ask(frame(ECHO, done, b"x")) == struct.pack(">i", done) + b"x"
+            if done == min(5_000, count // 40 * 20):
+                gc.collect()
+                held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await until(lambda: len(harness.listener.endpoint.connections) == 1)
+        assert harness.listener.endpoint.stats.total() <= count // 500 + 2
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held < 20_000, "kilobytes are held for nothing"
+
+
+def test_mutated_handshakes_get_nothing() -> None:
+    """A stranger could crash the broker, or get at what is behind the handshake."""
+    uvloop.run(_mutations(1_000))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_very_many_mutated_handshakes_get_nothing() -> None:
+    """The same, with as many as find what is rare."""
+    uvloop.run(_mutations(50_000))
