@@ -28,6 +28,7 @@ from kbroker.assembly.listening import Listeners
 from kbroker.assembly.membership.choice import membership_of
 from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
 from kbroker.assembly.membership.settings import inter_broker_listener
+from kbroker.assembly.security_figures import security_figures
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.member import StartInterruptedError
 from kbroker.cluster.outbound import Outbound
@@ -142,7 +143,15 @@ class Broker:
             )
         )
         self.garbage = GarbageCollection(lambda: self.slices.busy)
-        self.figures = BrokerFigures(config, self.clock, self.readiness, manager, self.listeners, self.membership)
+        self.figures = BrokerFigures(
+            config,
+            self.clock,
+            self.readiness,
+            manager,
+            self.listeners,
+            self.membership,
+            partial(security_figures, self.security, self.sasl, self.clock),
+        )
         self.readiness.watch(lambda: map(Problem, manager.environment.damages.reasons(manager.logs)))
 
     async def start(self) -> None:
@@ -159,6 +168,7 @@ class Broker:
         self._watch_disks()
         await self.membership.wait_for_others()
         await self.sasl.start()
+        self.security.describe()
         await self.listeners.listen(self.services, self.handlers, self.log_manager, self.quotas)
         self.moves.resume_found()
         self._schedule()
@@ -401,7 +411,7 @@ class Broker:
 
     async def _follow_stores(self) -> None:
         """Have listeners take certificates that were renewed."""
-        await self.security.follow_files(lambda: self.settings.config)
+        await self.security.follow_files(lambda: self.settings.config, self.clock.now_ms())
         self.security.log_suppressed()
 
     def _activity(self) -> int:

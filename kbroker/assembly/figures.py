@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kbroker import __version__
@@ -54,9 +54,11 @@ class BrokerFigures:
         logs: LogManager,
         listeners: Listeners,
         membership: ClusterMembership,
+        security: Callable[[], Values],
     ) -> None:
         self.logs_loaded = False
         self._membership = membership
+        self._security = security
         self._config = config
         self._clock = clock
         self._readiness = readiness
@@ -83,6 +85,7 @@ class BrokerFigures:
             expired_offsets=lambda: self.services.group_coordinator.expired_offset_count if self._ready else 0,
             maintenance=self._maintenance,
             cluster=self._cluster,
+            security=self._security,
             slices=self._logs.slices,
             max_partitions=self._config.get("kbroker.metrics.max.partitions"),
             groups=self._group_summaries,

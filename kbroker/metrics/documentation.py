@@ -27,7 +27,8 @@ copies what it needs on the event loop, in slices of its time, and is rendered b
 Worth an alert: `kbroker_cleaner_uncleanable_partitions`, `kbroker_cleaner_dead_threads` or `kbroker_log_damages`
 above 0; `kbroker_cleaner_oldest_dirty_seconds` and
 `kbroker_retention_oldest_deletable_seconds` that only grow; `kbroker_log_dir_refusing`; `kbroker_log_dirs_offline`;
-`kbroker_loop_delay_seconds` with a tail. What to do then: [operations.md](operations.md).
+`kbroker_loop_delay_seconds` with a tail; `kbroker_tls_certificate_left_seconds` below two weeks, and a
+`kbroker_tls_store_changes_total` with the outcome `failed` that grows. What to do then: [operations.md](operations.md).
 """
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker._fast.base.counters import BUCKET_BOUNDS_NS
-from kbroker.metrics import cluster
+from kbroker.metrics import cluster, security
 from kbroker.metrics.maintenance import families
 from kbroker.metrics.snapshot import PartitionRow, Snapshot
 
@@ -285,6 +285,10 @@ def _cluster(snapshot: Snapshot) -> Iterator[Metric]:
     yield from families(snapshot.cluster, cluster.FAMILIES)
 
 
+def _security(snapshot: Snapshot) -> Iterator[Metric]:
+    yield from families(snapshot.security, security.FAMILIES)
+
+
 def _process(_: Snapshot) -> Iterator[Metric]:
     """CPU, memory, descriptors and start time under the names that the library's own collector gives them."""
     from prometheus_client import CollectorRegistry, ProcessCollector
@@ -315,6 +319,7 @@ SECTIONS: tuple[tuple[str, Callable[[Snapshot], Iterator[Metric]]], ...] = (
     ("The broker", _about),
     ("Requests", _requests),
     ("Connections", _connections),
+    ("Encryption and logins", _security),
     ("Quotas", _quotas),
     ("Topics and partitions", _logs),
     ("Replication and the controller", _cluster),

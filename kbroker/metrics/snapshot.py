@@ -124,6 +124,7 @@ class Snapshot:
     expired_offset_count: int
     maintenance: Values
     cluster: Values
+    security: Values
     storage: StorageTotals
     offline: OfflineTotals
     quotas: tuple[QuotaRow, ...]
@@ -178,6 +179,7 @@ async def take(sources: Sources) -> Snapshot:
         expired_offset_count=sources.expired_offsets(),
         maintenance=maintenance,
         cluster=cluster,
+        security=sources.security(),
         storage=sources.storage(),
         offline=sources.offline(),
         quotas=_at_most(sources.quotas(), sources.max_partitions),

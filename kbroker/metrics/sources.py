@@ -262,6 +262,7 @@ class Sources:
     expired_offsets: Callable[[], int] = _nothing
     maintenance: Callable[[Pace], Awaitable[Values]] = _no_values
     cluster: Callable[[Pace], Awaitable[Values]] = _no_values
+    security: Callable[[], Values] = dict
     client_samples: Callable[[], Iterable[ClientSample]] = _no_samples
     max_partitions: int = 2_000
     slices: Slices = field(default_factory=Slices)

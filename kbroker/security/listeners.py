@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 TLS = frozenset({"SSL", "SASL_SSL"})
 SASL = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
+logger = logging.getLogger("kbroker.security")
+
 STORES_INTERVAL_MS = 5_000
 
 
@@ -97,9 +100,19 @@ class ListenersSecurity:
                 if made is not None:
                     each.take(made)
 
-    async def follow_files(self, current: Callable[[], BrokerConfig]) -> None:
-        """Take stores whose files have changed; to be run every few seconds."""
+    def describe(self) -> None:
+        """Log what the listeners under TLS speak."""
+        if self.tls:
+            from kbroker.security.tls import library
+
+            logger.info("TLS by %s; the kernel's is not used", library.version())
         for each in self.tls:
+            logger.info("%s", each.describe())
+
+    async def follow_files(self, current: Callable[[], BrokerConfig], now_ms: int) -> None:
+        """Take stores whose files have changed, and warn of those that run out; to be run every few seconds."""
+        for each in self.tls:
+            each.warn_of_end(now_ms)
             if not await self._loop.run_in_executor(None, each.has_changed_files):
                 continue
             config = current()

@@ -65,11 +65,12 @@ CALLS = (
     "transactions list",
     "transactions open",
 )
-#: These need an authorizer, a group, a transaction, a damage, ZooKeeper or Kafka's directories, which other files make.
+#: These need an authorizer, TLS, a group, a transaction, a damage, ZooKeeper or directories of Kafka: other files make them.
 ELSEWHERE = {
     "acls add",
     "acls list",
     "acls remove",
+    "certificates",
     "export",
     "groups move-offsets",
     "import",

@@ -28,12 +28,13 @@ def check_continuity(
         names = [java_name(each.certificate.subject.public_bytes()) for each in (before, after)]
         if not may_change_name and names[0] != names[1]:
             raise TlsError(f"Keystore DistinguishedName does not match: existing={names[0]}, new={names[1]}")
-        hosts, hosts_now = (_alternative_names(each.certificate) for each in (before, after))
+        hosts, hosts_now = (alternative_names(each.certificate) for each in (before, after))
         if not may_change_hosts and not hosts <= hosts_now:
             raise TlsError(f"Keystore SubjectAltNames do not match: existing={sorted(hosts)}, new={sorted(hosts_now)}")
 
 
-def _alternative_names(certificate: x509.Certificate) -> set[str]:
+def alternative_names(certificate: x509.Certificate) -> set[str]:
+    """The hosts and addresses that a certificate is for."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

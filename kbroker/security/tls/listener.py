@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cryptography import x509
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.security")
 
+DAY_MS = 86_400_000
+WARNING_DAYS = 14
+
 Versions = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -47,6 +51,8 @@ class TlsListener:
         self.rules = rules
         self.reload_failures = 0
         self.reloads = 0
+        self.handshakes = 0
+        self._warned_of: float | None = None
         self.failures: Counter[str] = Counter()
         """Handshakes that came to nothing, by kind."""
         self.certificate_of = library.certificate_of
@@ -72,6 +78,7 @@ class TlsListener:
 
     def shaken(self, connection: Connection, socket: TlsSocket) -> str | None:
         """Give the client its session after the handshake, or say why it gets none."""
+        self.handshakes += 1
         if not self._names_clients:
             return None
         principal = ANONYMOUS
@@ -117,6 +124,7 @@ class TlsListener:
     def take(self, made: ServerContext) -> None:
         """Use it for connections from now on; those that are open go on as they are."""
         self._take(made)
+        self._warned_of = None
         self._files = _versions(made.settings)
         self.reloads += 1
         logger.info("listener %s has new key and trust stores; %s", self.name, self.until())
@@ -131,10 +139,37 @@ class TlsListener:
         before, self._files = self._files, _versions(self.made.settings)
         return before != self._files
 
+    @property
+    def ends_ms(self) -> int:
+        """When the first of the certificates that it shows runs out."""
+        shown = [each for entry in self.made.keys for each in entry.chain]
+        return round(min(each.not_valid_after_utc for each in shown).timestamp() * 1000)
+
     def until(self) -> str:
         """For people: how long its certificates last."""
-        last = min(self.made.keys, key=lambda each: each.certificate.not_valid_after_utc).certificate
-        return f"its certificate is valid until {last.not_valid_after_utc:%Y-%m-%d %H:%M} UTC"
+        return f"its certificate is valid until {_date(self.ends_ms)}"
+
+    def describe(self) -> str:
+        """For people: what it speaks, and to whom."""
+        settings = self.made.settings
+        subject = java_name(self.made.keys[0].certificate.subject.public_bytes())
+        asks = {ClientAuth.NONE: "asks for no certificates", ClientAuth.REQUESTED: "asks for certificates"}
+        return (
+            f"listener {self.name}: {' and '.join(settings.protocols)} as {subject}, {self.until()}; "
+            f"{asks.get(settings.client_auth, 'lets in clients with certificates alone')}"
+        )
+
+    def warn_of_end(self, now_ms: int) -> None:
+        """Say once a day that the certificate runs out soon."""
+        left_days = (self.ends_ms - now_ms) / DAY_MS
+        if left_days < WARNING_DAYS and (self._warned_of is None or left_days <= self._warned_of - 1):
+            self._warned_of = left_days
+            end = f"runs out on {_date(self.ends_ms)}" if left_days > 0 else f"has run out on {_date(self.ends_ms)}"
+            logger.warning("a certificate of listener %s %s", self.name, end)
+
+
+def _date(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _versions(settings: TlsSettings) -> Versions:

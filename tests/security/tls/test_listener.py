@@ -1,7 +1,13 @@
-"""A broker whose listeners speak TLS, and its clients."""
+"""A broker whose listeners speak TLS, and its clients.
+
+Also of `kbroker.security.listeners`, `kbroker.security.plaintext`, `kbroker.security.tls.listener`,
+`kbroker.security.tls.server_context`, `kbroker.security.tls.continuity`, `kbroker.security.tls.library`,
+`kbroker.assembly.security_figures`, `kbroker.metrics.security`, `kbroker.cli.certificates`.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import ssl
@@ -14,7 +20,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from kbroker.cli.main import run
 from tests.broker_process import BrokerError, BrokerProcess
+from tests.network.raw_client import scrape
 from tests.ports import free_port
 from tests.security.tls.authority import Authority, Issued, name
 
@@ -309,3 +317,43 @@ def test_clients_log_in_over_tls(secured: Secured) -> None:
         wrapped.sendall(b"\0\0\0\x11\0\x03\0\0\0\0\0\x07\0\x03abc\0\0\0\0")
         assert wrapped.recv(100) == b""
     assert "alice-secret" not in broker.output()
+
+
+def test_certificates_and_handshakes_are_told_of(secured: Secured, capsys: pytest.CaptureFixture[str]) -> None:
+    """A certificate would run out, and clients would be turned away, without a word to the broker's owner."""
+    secured.issued = secured.authority.issue(days=5)
+    secured.issued.write_pkcs12(secured.store, SECRET)
+    broker = secured.start()
+    secured.wrapped().close()
+    with socket.create_connection(("127.0.0.1", secured.port), WAIT_SECONDS) as plain:
+        plain.sendall(API_VERSIONS)
+        assert plain.recv(100) == b""
+    values = scrape(broker.metrics_url)
+    assert values['kbroker_tls_handshakes_total{listener="SSL"}'] == 1
+    assert values['kbroker_tls_handshakes_failed_total{kind="plaintext",listener="SSL"}'] == 1
+    left = values['kbroker_tls_certificate_left_seconds{listener="SSL"}']
+    assert 4 * 86_400 < left < 5 * 86_400
+    assert "listener SSL: TLSv1.2 and TLSv1.3 as CN=localhost, its certificate is valid until" in broker.output()
+    until(lambda: "a certificate of listener SSL runs out on" in broker.output())
+    secured.store.write_bytes(b"rubbish")
+    failed = 'kbroker_tls_store_changes_total{listener="SSL",outcome="failed"}'
+    until(lambda: scrape(broker.metrics_url)[failed] == 1)
+
+    address = f"127.0.0.1:{secured.port}"
+    assert run(["certificates", address, "--json"]) == 0
+    (shown,) = json.loads(capsys.readouterr().out)["certificates"]
+    assert (shown["where"], shown["subject"], shown["issuer"]) == (address, "CN=localhost", "CN=authority")
+    assert shown["hosts"] == "127.0.0.1, localhost"
+    assert shown["days_left"] == 5.0
+    assert run(["certificates", address, "--within", "7"]) == 1
+    assert "CN=localhost" in capsys.readouterr().out
+    secured.issued.write_pkcs12(secured.store, SECRET)
+    properties = secured.folder / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in secured.settings().items()))
+    assert run(["certificates", "--properties", str(properties), "--json"]) == 0
+    assert [row["subject"] for row in json.loads(capsys.readouterr().out)["certificates"]] == [
+        "CN=localhost",
+        "CN=authority",
+    ]
+    assert run(["certificates", f"127.0.0.1:{secured.plain_port}"]) == 1
+    assert run(["certificates"]) == 2

@@ -1,6 +1,7 @@
 """Names of subjects as Java writes them, and principals by `ssl.principal.mapping.rules`.
 
-The rules and what comes of them are the vectors of Kafka's own `SslPrincipalMapperTest`.
+The rules and what comes of them are the vectors of Kafka's own `SslPrincipalMapperTest`.  Of
+`kbroker.security.tls.distinguished_name` and `kbroker.security.tls.principal_mapping`.
 """
 
 from __future__ import annotations

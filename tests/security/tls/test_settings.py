@@ -1,4 +1,7 @@
-"""The settings of TLS: what they say together, and what contradicts itself."""
+"""The settings of TLS: what they say together, and what contradicts itself.
+
+Also of `kbroker.security.tls.cipher_suites`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Key and trust stores of every kind: what is read of them, and why one is refused."""
+"""Key and trust stores of every kind: what is read of them, and why one is refused.
+
+Also of `kbroker.security.tls.jks_store`.
+"""
 
 from __future__ import annotations
 

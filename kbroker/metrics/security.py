@@ -1,0 +1,21 @@
+"""Metrics of listeners that encrypt and of clients that log in.  Rows as in `maintenance`."""
+
+from __future__ import annotations
+
+from kbroker.metrics.maintenance import table
+
+_ROWS = """
+kbroker_tls_handshakes|counter|listener|Handshakes that clients have come through.
+kbroker_tls_handshakes_failed|counter|listener,kind|
+    Handshakes that came to nothing: failed, refused, plaintext (the client does not speak TLS), ended, slow, oversized.
+kbroker_tls_certificate_left_seconds|gauge|listener|
+    Time until the first certificate that the listener shows runs out; negative behind its end.
+kbroker_tls_store_changes|counter|listener,outcome|
+    Changed key and trust stores that a listener has taken, and those that it could not use (failed).
+kbroker_authentications|counter|listener,mechanism,outcome|
+    Logins by SASL: succeeded, failed, and those of open connections: again, failed_again.
+kbroker_authentications_expired|counter|listener|
+    Connections that were closed as their clients did not log in again in time.
+"""
+
+FAMILIES = table(_ROWS)
