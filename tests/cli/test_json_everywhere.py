@@ -65,7 +65,7 @@ CALLS = (
     "transactions list",
     "transactions open",
 )
-#: These need an authorizer, TLS, a group, a transaction, a damage, ZooKeeper or directories of Kafka: other files make them.
+#: These need an authorizer, TLS, a group, a transaction, a damage, ZooKeeper or directories of Kafka, from other files.
 ELSEWHERE = {
     "acls add",
     "acls list",
