@@ -6,11 +6,17 @@ the cluster's id, or to prepare disks ahead.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 import click
 
 from kbroker.cli.output import json_option, print_json
 from kbroker.config import BrokerConfig, ConfigError
 from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
+
+if TYPE_CHECKING:
+    from kbroker.metadata.security_image import ScramCredential, ScramKey
 
 
 @click.command("format")
@@ -20,15 +26,29 @@ from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
     "-t", "--cluster-id", metavar="ID", help="22 characters, as `kbroker format` prints.  [default: a random one]"
 )
 @click.option("--ignore-formatted", is_flag=True, help="Leave directories that are formatted as they are.")
+@click.option(
+    "-S",
+    "--add-scram",
+    "users",
+    multiple=True,
+    metavar="USER",
+    help="A first user of SCRAM: 'SCRAM-SHA-256=[name=alice,password=…]', as Kafka's storage tool takes it.",
+)
 @json_option
 def command(
-    properties: str | None, overrides: tuple[str, ...], cluster_id: str | None, ignore_formatted: bool, as_json: bool
+    properties: str | None,
+    overrides: tuple[str, ...],
+    cluster_id: str | None,
+    ignore_formatted: bool,
+    users: tuple[str, ...],
+    as_json: bool,
 ) -> None:
-    """Write meta.properties into the directories of log.dirs."""
+    """Write meta.properties into the directories of log.dirs, and the first users."""
     from kbroker.cluster.workers.worker_slot import WorkerSlotError
     from kbroker.storage.directories.log_dirs import LogDirError, open_directories
     from kbroker.storage.files.filesystem import FileSystem
 
+    credentials = _credentials(users)
     if cluster_id is not None:
         try:
             uuid_from_text(cluster_id)
@@ -51,12 +71,40 @@ def command(
         chosen = chosen or uuid_to_text(random_uuid())
         for directory in directories:
             directory.bind(chosen, next(nodes))
+        if credentials:
+            _store(config, chosen, credentials)
     except LogDirError as error:
         raise click.ClickException(str(error)) from None
     finally:
         for directory in directories:
             directory.release()
     _report(chosen, config, [(each.path, each not in known) for each in directories], as_json)
+
+
+def _credentials(users: tuple[str, ...]) -> Mapping[ScramKey, ScramCredential]:
+    from kbroker.security.scram_arguments import ScramArgumentError, parse_scram_arguments
+
+    try:
+        return parse_scram_arguments(users)
+    except ScramArgumentError as error:
+        raise click.UsageError(f"--add-scram: {error}") from None
+
+
+def _store(config: BrokerConfig, cluster_id: str, credentials: Mapping[ScramKey, ScramCredential]) -> None:
+    """Put the users into a new metadata store."""
+    from kbroker.metadata.security_image import SecurityDelta
+    from kbroker.startup.new_store import StoreContents, StoreThereError, write_store
+    from kbroker.storage.files.filesystem import FileSystem
+
+    if config.get("zookeeper.connect"):
+        raise click.ClickException(
+            "--add-scram: users of a cluster with ZooKeeper are there: add them with kafka-configs or kbroker users"
+        )
+    contents = StoreContents([], -1, security=SecurityDelta(scram=credentials))
+    try:
+        write_store(FileSystem(), config.log_dirs[0], cluster_id, contents)
+    except StoreThereError as error:
+        raise click.ClickException(f"--add-scram: {error}") from None
 
 
 def _directories_by_node(config: BrokerConfig) -> dict[int, list[str]]:

@@ -30,6 +30,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "profile": ("kbroker.cli.profile", "Keep clusters by name, with the settings of their clients."),
     "quotas": ("kbroker.cli.quotas", "List, set and remove the quotas of users, client ids and addresses."),
     "certificates": ("kbroker.cli.certificates", "Show the certificates of listeners, and when they run out."),
+    "users": ("kbroker.cli.users", "List, add and remove users who log in by SCRAM."),
+    "tokens": ("kbroker.cli.tokens", "List, create, renew and expire delegation tokens."),
     "acls": ("kbroker.cli.acls", "List, add and remove ACLs: who may do what to which resources."),
     "import": ("kbroker.cli.import_kafka", "Take over the directories of a stopped Apache Kafka."),
     "export": ("kbroker.cli.export_kafka", "Make the directories of a stopped kbroker an Apache Kafka's."),

@@ -78,7 +78,14 @@ ELSEWHERE = {
     "metadata rebuild",
     "share describe",
     "streams describe",
+    "tokens create",
+    "tokens expire",
+    "tokens list",
+    "tokens renew",
     "transactions describe",
+    "users add",
+    "users list",
+    "users remove",
 }
 
 

@@ -95,7 +95,7 @@ def _mechanism(config: BrokerConfig, listener: str, name: str) -> MechanismSetti
     if name == GSSAPI and importlib.util.find_spec("gssapi") is None:
         raise SaslSettingsError(
             f"listener {listener}: GSSAPI (the default of sasl.enabled.mechanisms) needs the package gssapi, which "
-            "is not installed: pip install kbroker[gssapi]"
+            "is not installed (the extra gssapi of kbroker)"
         )
     settings = MechanismSettings(
         name, cast("int", get("connections.max.reauth.ms")), {} if module is None else module.options

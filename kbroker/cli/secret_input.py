@@ -1,0 +1,22 @@
+"""Secrets that commands take: asked for, from a pipe, or from a file, as arguments can be seen by others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+def read_secret(file: Path | None, what: str) -> str:
+    """The first line of a file or, without one, of what is typed or piped in.  ClickException for an empty one."""
+    if file is not None:
+        text = file.read_text(encoding="utf-8")
+    elif sys.stdin.isatty():
+        text = str(click.prompt(what, hide_input=True, confirmation_prompt=True, err=True))
+    else:
+        text = sys.stdin.readline()
+    secret = text.partition("\n")[0].rstrip("\r")
+    if not secret:
+        raise click.ClickException(f"{what}: it is empty")
+    return secret
