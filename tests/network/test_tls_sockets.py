@@ -138,6 +138,25 @@ def test_a_handshake_may_come_byte_by_byte() -> None:
     uvloop.run(main())
 
 
+@pytest.mark.parametrize("rest", range(1, 8))
+def test_a_handshake_may_be_cut_anywhere(rest: int) -> None:
+    """What follows a record that was cut would be waited for in vain, until the deadline."""
+
+    async def main() -> None:
+        async with served() as harness:
+            wire = await Wire.connect(harness)
+            wire.writer.write(wire.hello())
+            last = await wire.finish()
+            first = 5 + int.from_bytes(last[3:5], "big")
+            wire.writer.write(last[: first + rest])
+            for _ in range(200):
+                await asyncio.sleep(0)
+            wire.writer.write(last[first + rest :])
+            assert (await wire.ask(frame(ECHO, 1, b"x")))[4:] == b"x"
+
+    uvloop.run(main())
+
+
 def test_requests_may_come_with_the_end_of_the_handshake() -> None:
     """A client that sends at once would never be answered: its requests lie behind what the handshake took."""
 

@@ -12,6 +12,7 @@ the turn of the loop that goes on with it.
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport EAGAIN, errno
 from libc.stdint cimport uintptr_t
+from libc.string cimport memmove
 
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.socket_calls cimport socket_calls
@@ -118,23 +119,34 @@ cdef class TlsSocket(StreamSocket):
     # Handshake
 
     cdef int _shake(self) except -1:
-        """Go on with the handshake if a whole record of it has come."""
+        """Go on with the handshake with the whole records that have come, so that what is left begins with one."""
         cdef const unsigned char* data = <const unsigned char*> self.arrived.data
         cdef Py_ssize_t size = self.arrived.end
+        cdef Py_ssize_t whole = 0
         cdef Py_ssize_t record
         if size == 0 or self.with_thread:
             return 0
         if self.handshake_bytes == 0 and data[0] != HANDSHAKE:
             return self._refuse("plaintext", "the client does not speak TLS")
-        if size < HEADER_BYTES:
+        while size - whole >= HEADER_BYTES:
+            record = HEADER_BYTES + (data[whole + 3] << 8 | data[whole + 4])
+            if record > MOST_RECORD_BYTES:
+                # OpenSSL says what is wrong with it.
+                whole = size
+            elif whole + record > size:
+                break
+            else:
+                whole += record
+        if whole == 0:
             return 0
-        record = HEADER_BYTES + (data[3] << 8 | data[4])
-        if size < record <= MOST_RECORD_BYTES:
-            return 0
-        if not keep(&self.stream.pending, self.arrived.data, size):
+        if not keep(&self.stream.pending, self.arrived.data, whole):
             raise MemoryError()
-        self.handshake_bytes += size
-        drop(&self.arrived)
+        self.handshake_bytes += whole
+        if whole == size:
+            drop(&self.arrived)
+        else:
+            memmove(self.arrived.data, self.arrived.data + whole, size - whole)
+            self.arrived.end = size - whole
         self.with_thread = True
         return self.shared.shake(self)
 
