@@ -68,6 +68,10 @@ class Setting(NamedTuple):
     source: Source
     origin: str
 
+    def __repr__(self) -> str:
+        """Without the value, which may be a password."""
+        return f"Setting({self.key}, {self.origin})"
+
 
 class ConfigError(Exception):
     """Settings that kbroker refuses to start with.  The message names the key, its value and what is allowed."""

@@ -79,6 +79,10 @@ class Judgement(NamedTuple):
     mechanism: str = ""
     """The SASL mechanism of that listener, in lower case, that the setting is of alone."""
 
+    def __repr__(self) -> str:
+        """Without the value, which may be a password."""
+        return f"Judgement({self.verdict}, {None if self.row is None else self.row.name})"
+
     @property
     def is_of_listener(self) -> bool:
         """Whether a single listener, or its mechanism, may have the setting of its own."""
