@@ -14,6 +14,7 @@ from tests.simulation.groups.committers import Committer
 from tests.simulation.groups.drawing import draw_members
 from tests.simulation.log_life import draw_lives
 from tests.simulation.producers import Producer
+from tests.simulation.strangers import Stranger
 from tests.simulation.transactions.transactors import Transactor
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ DOUBTING = 0.25
 """The share in which one is not up to date."""
 BULKS = 4
 """So many requests for much at once has a history whose work is measured."""
+STRANGE = 24
+"""So many requests has a client without rights."""
 METADATA_VERSIONS = (0, 1, 4, 5, 8, 9, 10, 12, 13)
 
 
@@ -140,6 +143,8 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     made.extend(world.administration.clients())
     if rng.random() < DOUBTING:
         made.append(Doubter(world, "doubter", 12))
+    if world.is_secured:
+        made.append(Stranger(world, "stranger", STRANGE))
     made.extend(draw_lives(world))
     if world.is_measured:
         made.append(Bulk(world, "bulk", BULKS))

@@ -38,6 +38,7 @@ from tests.simulation.lost_store import lose_store
 from tests.simulation.reading_back import read_back
 from tests.simulation.scale import Outcome, Scale
 from tests.simulation.sockets import Network
+from tests.simulation.strangers import is_secured, security_settings
 from tests.simulation.surroundings import surroundings
 from tests.simulation.topics import Topic, create_topics
 from tests.simulation.transactions.ledger import TransactionLedger
@@ -122,6 +123,8 @@ class World:
         self.racks: dict[int, str] = {}
         """Where brokers stand, if consumers are to read from the nearest."""
         self.is_measured = self.loop.budget is not None
+        self.is_secured = is_secured(seed, scale.nodes)
+        """Whether there is a listener that authenticates, too, and an authorizer."""
 
     # What clients ask
 
@@ -171,10 +174,12 @@ class World:
     def forget_leader(self, partition: Partition) -> None:
         """A client was told that it is not."""
 
-    async def connect(self, node: int, name: str, client_id: str) -> ModelConnection | None:
+    async def connect(self, node: int, name: str, client_id: str, port: int | None = None) -> ModelConnection | None:
+        """A connection to a broker, at another port than its usual one if need be; None where it is not there."""
         made = ModelConnection(name, self.loop, self.judge, client_id, self._next_correlation_id)
         try:
-            await self.network.connect(lambda: made, *self.address(node))
+            host, usual = self.address(node)
+            await self.network.connect(lambda: made, host, port or usual)
         except ConnectionRefusedError:
             return None
         made.node = node
@@ -205,6 +210,7 @@ class World:
             "socket.request.max.bytes": "200000",
             "queued.max.request.bytes": "200000" if self.is_large else rng.choice(("-1", "-1", "200000")),
             **self._shared_settings,
+            **(security_settings(host_of(node), PORT) if self.is_secured else {}),
         }
 
     def config(self, node: int) -> BrokerConfig:
