@@ -62,6 +62,7 @@ from kbroker.security.client.between_brokers import between_brokers
 from kbroker.security.delegation_tokens import ExpiredTokens, has_expired
 from kbroker.security.http_access import http_access
 from kbroker.security.listeners import STORES_INTERVAL_MS, ListenersSecurity
+from kbroker.security.openness import broker_principal, openness, warning_of_brokers
 from kbroker.security.sasl.credentials import StoredCredentials
 from kbroker.security.sasl.listeners import Sasl
 from kbroker.storage.directories.strays import KnownTopic
@@ -178,7 +179,20 @@ class Broker:
         except StartInterruptedError:
             return  # All that `stop` ends is there.
         self.readiness.watch(self.membership.problems)
+        self._tell_openness()
         self.readiness.move(ReadyState.READY)
+
+    def _tell_openness(self) -> None:
+        """Log what is open to whom, and warn where brokers may not reach each other."""
+        for each in openness(self.config):
+            logger.info("%s", each)
+        if self.authorizer is None or self.services.coordinators_elsewhere is None:
+            return
+        listener = inter_broker_listener(self.config)
+        principal = broker_principal(between_brokers(self.config, listener))
+        host = next(each.host for each in self.config.listeners if each.name == listener)
+        if principal is not None and (text := warning_of_brokers(self.authorizer, principal, host)) is not None:
+            logger.warning("%s", text)
 
     async def _join_cluster(self) -> None:
         """Find the cluster; make what stands on its metadata, the controller included."""

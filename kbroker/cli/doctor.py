@@ -23,6 +23,7 @@ from kbroker.cli.host_checks import (
     read_mounts,
 )
 from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.cli.security_checks import check_openness
 from kbroker.config import BrokerConfig, ConfigError
 
 _WORST_FIRST = (Level.PROBLEM, Level.WARNING, Level.OK)
@@ -66,6 +67,7 @@ def examine(properties: str | None, overrides: tuple[str, ...]) -> list[Finding]
         *check_settings(config),
         *directories,
         *check_listeners(config, is_running),
+        *check_openness(config),
         *check_cluster(config),
         *check_limits(),
         *check_clock(),

@@ -20,6 +20,7 @@ from kbroker._fast.base.slices import Slices
 from kbroker.assembly.membership.choice import membership_of
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
+from kbroker.config.authorizer import STANDARD
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request
@@ -233,6 +234,8 @@ class Running:
                 "offsets.topic.num.partitions": "1",
                 "transaction.state.log.num.partitions": "1",
                 "group.initial.rebalance.delay.ms": "0",
+                "authorizer.class.name": STANDARD,
+                "super.users": "User:ANONYMOUS",
             }
         )
         slices = self.slices = Slices(self.loop, 0)

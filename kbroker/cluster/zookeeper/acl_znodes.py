@@ -13,7 +13,6 @@ that makes no sense here stays as it is when others of its znode change; it allo
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,6 +38,7 @@ from kbroker.cluster.zookeeper.znode_json import (
 )
 from kbroker.metadata.image import MetadataDelta
 from kbroker.metadata.security_image import Acl, SecurityDelta
+from kbroker.security.acl.changes import id_of
 from kbroker.security.acl.kinds import (
     OPERATIONS,
     PATTERNS,
@@ -156,11 +156,6 @@ def _resource(kind: str, name: str, pattern: PatternType) -> AclResource:
     if number not in set(ResourceKind) or not name:
         raise ZnodeError(f"{kind}:{name} is no resource")
     return AclResource(number, name, pattern.value)
-
-
-def id_of(acl: Acl) -> bytes:
-    """The id of an ACL in images: ZooKeeper has none."""
-    return hashlib.blake2b(repr(tuple(map(str, acl))).encode(), digest_size=16).digest()
 
 
 class AclZnodes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from kbroker.errors import InvalidRequestError, KafkaError
 from kbroker.metadata.security_image import Acl, SecurityDelta, SecurityImage
@@ -17,50 +17,32 @@ _UNKNOWN = "UNKNOWN"
 
 @dataclass(frozen=True, slots=True)
 class AclCreation:
-    """ACLs to be made, with the ids that they get; one that is there already stays."""
+    """ACLs to be made, by the ids that they get (`id_of`); one whose id is there already stays as it is."""
 
-    acls: Sequence[tuple[bytes, Acl]]
+    acls: Mapping[bytes, Acl]
 
     def plan(self, image: SecurityImage) -> tuple[SecurityDelta, list[Acl]]:
         """What is new, and the same for the audit log."""
-        known = set(image.acls.values())
-        made: dict[bytes, Acl | None] = {}
-        added = []
-        for key, acl in self.acls:
-            if acl not in known:
-                known.add(acl)
-                made[key] = acl
-                added.append(acl)
-        return SecurityDelta(acls=made), added
+        made: dict[bytes, Acl | None] = {key: acl for key, acl in self.acls.items() if key not in image.acls}
+        return SecurityDelta(acls=made), [acl for acl in made.values() if acl is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class AclDeletion:
-    """ACLs to be deleted: all that one of the filters selects."""
+    """ACLs to be deleted, by their ids."""
 
-    filters: Sequence[AclFilter]
-    spared: frozenset[int] = field(default=frozenset())
-    """The places of filters that select nothing."""
+    keys: Sequence[bytes]
 
-    def plan(self, image: SecurityImage) -> tuple[SecurityDelta, list[list[Acl]]]:
-        """What goes, and for each filter what it selects, be it selected by others, too."""
-        gone: dict[bytes, Acl | None] = {}
-        selected: list[list[Acl]] = []
-        for place, each in enumerate(self.filters):
-            found: list[Acl] = []
-            selected.append(found)
-            if place in self.spared:
-                continue
-            for key, acl in image.acls.items():
-                if each.selects(acl):
-                    gone[key] = None
-                    found.append(acl)
-        return SecurityDelta(acls=gone), selected
+    def plan(self, image: SecurityImage) -> tuple[SecurityDelta, list[Acl]]:
+        """What goes, and the same for the audit log."""
+        gone = {key: acl for key in self.keys if (acl := image.acls.get(key)) is not None}
+        return SecurityDelta(acls=dict.fromkeys(gone)), list(gone.values())
 
 
-def new_ids(acls: Sequence[Acl]) -> list[tuple[bytes, Acl]]:
-    """The ACLs with ids."""
-    return [(uuid.uuid4().bytes, acl) for acl in acls]
+def id_of(acl: Acl) -> bytes:
+    """The id of a new ACL: the same for the same ACL, so that two requests that make it at once make one.  Those that
+    Kafka has made have others."""
+    return hashlib.blake2b(repr(tuple(map(str, acl))).encode(), digest_size=16).digest()
 
 
 def fault_of(acl: Acl) -> KafkaError | None:

@@ -25,7 +25,7 @@ from kbroker.cluster.zookeeper.znode_json import ZnodeError
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage
 from kbroker.metadata.security_image import Acl
-from kbroker.security.acl.changes import AclCreation, AclDeletion, new_ids
+from kbroker.security.acl.changes import AclCreation, AclDeletion, id_of
 from kbroker.security.acl.filters import AclFilter
 from tests.cluster.zookeeper.fake import FakeEnsemble
 from tests.unbroken import UNBROKEN
@@ -55,10 +55,11 @@ class Node:
         return set(self.cache.image.security.acls.values())
 
     async def make(self, *acls: Acl) -> list[Acl]:
-        return await self.controller.alter_security(AclCreation(new_ids(acls)))
+        return await self.controller.alter_security(AclCreation({id_of(acl): acl for acl in acls}))
 
-    async def delete(self, *filters: AclFilter) -> list[list[Acl]]:
-        return await self.controller.alter_security(AclDeletion(filters))
+    async def delete(self, wanted: AclFilter) -> list[Acl]:
+        keys = [key for key, acl in self.cache.image.security.acls.items() if wanted.selects(acl)]
+        return await self.controller.alter_security(AclDeletion(keys))
 
     async def until(self, acls: set[Acl]) -> None:
         async with asyncio.timeout(20):
@@ -114,7 +115,7 @@ def test_brokers_follow_what_others_make_and_delete() -> None:
         await second.until({BOB})
         await first.make(PREFIXED, OF_ID)
         await second.until({BOB, PREFIXED, OF_ID})
-        assert await second.delete(AclFilter(resource_type=2)) == [[BOB, PREFIXED]]
+        assert await second.delete(AclFilter(resource_type=2)) == [BOB, PREFIXED]
         assert "t1" not in ensemble.children_of("/kafka-acl/Topic")
         assert second.acls == {OF_ID}
         first_following = asyncio.ensure_future(first.znodes.run())

@@ -1,0 +1,87 @@
+"""What listeners are open to, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbroker.cli.host_checks import Level
+from kbroker.cli.security_checks import check_openness
+from kbroker.config import BrokerConfig
+from kbroker.metadata.security_image import Acl
+from kbroker.security.acl.settings import AuthorizerSettings
+from kbroker.security.acl.standard_authorizer import StandardAuthorizer
+from kbroker.security.client.client_security import ClientSecurity
+from kbroker.security.openness import broker_principal, openness, warning_of_brokers
+from kbroker.security.principal import ANONYMOUS, Principal
+from kbroker.security.sasl.mechanism import Login
+
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+@pytest.mark.parametrize(
+    ("values", "words", "exposed"),
+    [
+        (
+            {"listeners": "PLAINTEXT://127.0.0.1:9092"},
+            "listener PLAINTEXT://127.0.0.1:9092 is open to whoever is on this machine, as User:ANONYMOUS, "
+            "unencrypted; they may do everything, as authorizer.class.name is not set",
+            False,
+        ),
+        (
+            {"listeners": "PLAINTEXT://:9092"},
+            "open to whoever can connect, as User:ANONYMOUS, unencrypted; they may do everything",
+            True,
+        ),
+        (
+            {"listeners": "PLAINTEXT://:9092", "authorizer.class.name": STANDARD},
+            "as User:ANONYMOUS, unencrypted; ACLs say what they may do",
+            False,
+        ),
+        (
+            {"listeners": "PLAINTEXT://:9092", "authorizer.class.name": STANDARD, "super.users": "User:ANONYMOUS"},
+            "but User:ANONYMOUS is a super user and may do everything",
+            True,
+        ),
+        (
+            {
+                "listeners": "PLAINTEXT://:9092",
+                "authorizer.class.name": STANDARD,
+                "allow.everyone.if.no.acl.found": "true",
+            },
+            "what no ACL is about is open to all",
+            False,
+        ),
+    ],
+)
+def test_a_listener_says_what_it_is_open_to(values: dict[str, str], words: str, exposed: bool) -> None:
+    """An owner would take an open broker for a closed one."""
+    config = BrokerConfig.from_mapping(values)
+    (found,) = openness(config)
+    assert words in str(found) and found.is_exposed == exposed
+    (finding,) = check_openness(config)
+    assert (finding.level is Level.WARNING) == exposed == bool(finding.mend)
+
+
+def test_brokers_that_may_not_reach_each_other_are_warned_of() -> None:
+    """Replicas would not follow, and only the others' audit logs say why."""
+    peer = Principal("User", "broker")
+
+    def warning(*acls: Acl, super_users: frozenset[str] = frozenset(), everyone: bool = False) -> str | None:
+        authorizer = StandardAuthorizer(AuthorizerSettings(super_users, everyone), acls)
+        return warning_of_brokers(authorizer, peer, "10.0.0.1")
+
+    told = warning() or ""
+    assert "brokers reach each other as User:broker" in told and "--operation cluster-action" in told
+    assert warning(super_users=frozenset({"User:broker"})) is None
+    assert warning(Acl(4, "kafka-cluster", 3, "User:broker", "*", 9, 3)) is None
+    assert warning(Acl(4, "kafka-cluster", 3, "User:broker", "10.0.0.2", 9, 3)) is not None
+    assert warning(everyone=True) is None
+
+
+def test_a_broker_knows_its_own_principal_where_its_settings_tell() -> None:
+    """A warning would name somebody else."""
+    assert broker_principal(ClientSecurity()) == ANONYMOUS
+    login = Login("broker", "secret")
+    assert broker_principal(ClientSecurity("SASL_SSL", login=login)) == Principal("User", "broker")
+    assert broker_principal(ClientSecurity("SSL")) is None
+    assert broker_principal(ClientSecurity("SASL_SSL", login=Login("id", "hmac", by_token=True))) is None
