@@ -39,6 +39,7 @@ BEFORE = {
     "backup.md": START,
     "command-line.md": START,
     "quickstart.md": START,
+    "security.md": "",
 }
 
 
