@@ -107,7 +107,7 @@ def judge(key: str, text: str, others: Mapping[str, str] = MappingProxyType({}))
         return Judgement(Verdict.INVALID, str(error), row, None, listener, mechanism)
     if row.security and value != row.default:
         why = (
-            f"{key} asks for protection (TLS or SASL) that kbroker does not implement yet; "
+            f"{key} asks for protection that kbroker does not have; "
             "it refuses to start unprotected, remove the setting to go on without"
         )
         return Judgement(Verdict.REFUSED, why, row, value, listener, mechanism)

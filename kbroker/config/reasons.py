@@ -7,11 +7,12 @@ from collections.abc import Mapping
 SECURITY = "security"
 
 REASONS: Mapping[str, str] = {
-    SECURITY: "kbroker has no SASL yet",
+    SECURITY: "kbroker has no such protection; docs/security.md says what it has",
     "authorizer": "kbroker's authorizer has all ACLs before any listener is opened",
     "buffers": "kbroker gives the memory of a write back when it is done and keeps none for the next",
     "connect": "kbroker gives up connecting to another broker after 10 seconds, and tries again soon",
     "control": "kbroker takes a controller's requests on the listener between brokers",
+    "kerberos": "tickets and keys are the business of the Kerberos library and its krb5.conf",
     "java": "it names Java classes, and kbroker runs none",
     "in flight": "kbroker sends ZooKeeper what is ready at once, and bounds what one transaction holds",
     "linger": "kbroker writes what coordinators have to write at once and lets nothing wait",

@@ -46,12 +46,12 @@ delegation.token.max.lifetime.ms|LONG|604800000||>=1|+|hard token life
 delegation.token.expiry.time.ms|LONG|86400000||>=1|+|renewal period
 delegation.token.expiry.check.interval.ms|LONG|3600000||>=1|+|expiry scan
 sasl.client.callback.handler.class|CLASS|null|||!|client credential plugin
-sasl.kerberos.kinit.cmd|STRING|/usr/bin/kinit|broker||!|path of kinit
-sasl.kerberos.min.time.before.relogin|LONG|60000|broker||!|pause between ticket renewals
+sasl.kerberos.kinit.cmd|STRING|/usr/bin/kinit|broker||- kerberos|path of kinit
+sasl.kerberos.min.time.before.relogin|LONG|60000|broker||- kerberos|pause between ticket renewals
 sasl.kerberos.principal.to.local.rules|LIST|DEFAULT|broker||!|Kerberos principal to short name rules
-sasl.kerberos.service.name|STRING|null|broker||!|Kerberos service name of the broker
-sasl.kerberos.ticket.renew.jitter|DOUBLE|0.05|broker||!|random part of the renewal time
-sasl.kerberos.ticket.renew.window.factor|DOUBLE|0.8|broker||!|share of a ticket's life after which it is renewed
+sasl.kerberos.service.name|STRING|null|broker||- kerberos|Kerberos service name of the broker
+sasl.kerberos.ticket.renew.jitter|DOUBLE|0.05|broker||- kerberos|random part of the renewal time
+sasl.kerberos.ticket.renew.window.factor|DOUBLE|0.8|broker||- kerberos|share of a ticket's life after which it is renewed
 sasl.login.callback.handler.class|CLASS|null|||!|login plugin
 sasl.login.class|CLASS|null|||!|login class
 sasl.login.connect.timeout.ms|INT|null|||!|connect timeout of the login provider
