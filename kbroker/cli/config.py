@@ -48,8 +48,8 @@ A name that kbroker does not know is a warning, with the known one that it seems
 setting does not allow stops the start, with the setting, the value and what is allowed.  A setting of Kafka that has no
 effect here is a warning with the reason, at the start, in the log when it is changed at run time, and in what
 DescribeConfigs says.  If it asks for what kbroker cannot do (a Java class, tiered storage) or would protect something
-in a way that kbroker does not have, kbroker refuses to start when it is set to anything but its default: nothing is served with
-less than was asked for.
+in a way that kbroker does not have, kbroker refuses to start when it is set to anything but its default: nothing is
+served with less than was asked for.
 
 A `server.properties` written for Kafka works: listeners named in `controller.listener.names` are left out, and
 `process.roles` may say `broker,controller`.  That of a broker whose controllers are elsewhere is refused, as kbroker

@@ -51,7 +51,7 @@ sasl.kerberos.min.time.before.relogin|LONG|60000|broker||- kerberos|pause betwee
 sasl.kerberos.principal.to.local.rules|LIST|DEFAULT|broker||!|Kerberos principal to short name rules
 sasl.kerberos.service.name|STRING|null|broker||- kerberos|Kerberos service name of the broker
 sasl.kerberos.ticket.renew.jitter|DOUBLE|0.05|broker||- kerberos|random part of the renewal time
-sasl.kerberos.ticket.renew.window.factor|DOUBLE|0.8|broker||- kerberos|share of a ticket's life after which it is renewed
+sasl.kerberos.ticket.renew.window.factor|DOUBLE|0.8|broker||- kerberos|share of a ticket's life before renewal
 sasl.login.callback.handler.class|CLASS|null|||!|login plugin
 sasl.login.class|CLASS|null|||!|login class
 sasl.login.connect.timeout.ms|INT|null|||!|connect timeout of the login provider
