@@ -217,9 +217,10 @@ class ShareRead:
             if named in self._initializing:
                 continue
             try:
-                partition = services.replica_manager.partition(
-                    services.replica_manager.topic_name(named.topic_id), named.partition
-                )
+                name = services.replica_manager.topic_name(named.topic_id)
+                # Anew with each attempt: the right may have gone while the fetch waited.
+                require_named(self._ctx, name)
+                partition = services.replica_manager.partition(name, named.partition)
             except KafkaError as error:
                 self._errors[named] = error
                 del self._watched[named]

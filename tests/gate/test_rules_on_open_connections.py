@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.compat.waiting import wait_for
 from tests.gate.guarded_broker import GuardedBroker
 from tests.gate.refused_world import OTHER_ADDRESS
 from tests.scenarios.batches import Batch
@@ -22,6 +23,7 @@ SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
 }
 REFUSED = 29
 WAIT_MS = 20_000
@@ -148,5 +150,43 @@ def test_a_session_that_waits_gives_nothing_when_its_right_is_gone(world: World)
         read = world.second.ask("Fetch", 16, {**again, "session_id": begun.session_id, "session_epoch": 2})
         assert read.responses[0].partitions[0].error_code == 0
         assert bytes(read.responses[0].partitions[0].records)
+    finally:
+        world.withdraw()
+
+
+def test_a_share_fetch_that_waits_acquires_nothing_when_its_right_is_gone(world: World) -> None:
+    """Records that were written after a right was taken away would reach its client, and be locked for the others."""
+    world.let(3)
+    world.allow(principal="User:ANONYMOUS", host=OTHER_ADDRESS, resource_type=3, resource_name="g")
+    asked = {
+        "group_id": "g",
+        "member_id": "AAAAAAAAAAAAAAAAAAAAAA",
+        "max_wait_ms": WAIT_MS,
+        "min_bytes": 1,
+        "max_bytes": 100_000,
+        "max_records": 10,
+        "batch_size": 10,
+    }
+    topics = [{"topic_id": world.topic_id, "partitions": [{"partition_index": 0}]}]
+    member = {"member_id": "BBBBBBBBBBBBBBBBBBBBBA", "member_epoch": 0, "subscribed_topic_names": ["t"]}
+    try:
+        # The group begins at the end of the log, once its state is there.
+        first = {**asked, "max_wait_ms": 500, "share_session_epoch": 0, "topics": topics}
+
+        def begun() -> bool:
+            # Has the topic of such states made.
+            world.first.quietly("ShareGroupHeartbeat", 1, group_id="g", **member)
+            (partition,) = world.second.ask("ShareFetch", 1, first).responses[0].partitions
+            return int(partition.error_code) == 0
+
+        wait_for(begun, "the group's state")
+        world.second.send("ShareFetch", 1, {**asked, "share_session_epoch": 1, "topics": []})
+        other = Wire(world.broker.port, source=OTHER_ADDRESS)
+        other.ask("ApiVersions", 3, {})
+        other.close()
+        world.withdraw()
+        assert produced(world.first.wire) == 0
+        (partition,) = world.second.answer("ShareFetch", 1).responses[0].partitions
+        assert (partition.error_code, partition.acquired_records) == (REFUSED, [])
     finally:
         world.withdraw()
