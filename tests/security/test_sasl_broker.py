@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from kbroker.errors import ErrorCode
+from kbroker.schemas import wire
 from kbroker.security.principal import Principal
 from kbroker.security.sasl.mechanism import Login
 from kbroker.security.sasl.scram_client import ScramClient
@@ -290,3 +291,40 @@ def test_a_listener_that_could_not_authenticate_ends_the_start(
     with pytest.raises(ValueError, match=reason) as caught:
         uvloop.run(main())
     assert "hidden" not in str(caught.value)
+
+
+QUOTAS = {
+    "the user": [("user", "alice")],
+    "the user by this client id": [("user", "alice"), ("client-id", "test")],
+    "every user": [("user", None)],
+    "another user": [("user", "bob")],
+    "the user by another client id": [("user", "alice"), ("client-id", "other")],
+}
+
+
+@pytest.mark.parametrize("name", QUOTAS)
+def test_quotas_are_of_the_user_who_logged_in(tmp_path: Path, name: str) -> None:
+    """A user could use as much as it likes, or would pay for what another one uses."""
+    response = wire.AlterClientQuotasRequest
+    entity = [response.EntityData(entity_type=kind, entity_name=who) for kind, who in QUOTAS[name]]
+    ops = [response.OpData(key="controller_mutation_rate", value=0.001)]
+    topic = wire.CreateTopicsRequest.CreatableTopic
+
+    async def main() -> None:
+        async with sasl_broker(tmp_path, PLAIN) as broker:
+            client = await RawClient.connect(broker)
+            await client.log_in("alice")
+            entries = [response.EntryData(entity=entity, ops=ops)]
+            assert (await client.ask("AlterClientQuotas", 1, entries=entries)).entries[0].error_code == 0
+            codes = []
+            for number in range(2):
+                # A connection that has used too much waits; the user's next one does not.
+                client = await RawClient.connect(broker)
+                await client.log_in("alice")
+                topics = [topic(name=f"t{number}", num_partitions=9, replication_factor=1)]
+                answer = await client.ask("CreateTopics", 6, topics=topics, timeout_ms=9_000)
+                codes.append(answer.topics[0].error_code)
+            limited = not name.startswith("another") and not name.endswith("another client id")
+            assert codes == [0, ErrorCode.THROTTLING_QUOTA_EXCEEDED if limited else 0]
+
+    uvloop.run(main())
