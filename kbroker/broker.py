@@ -58,7 +58,6 @@ from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.security.acl.standard_authorizer import authorizer_of
-from kbroker.security.client.between_brokers import between_brokers
 from kbroker.security.delegation_tokens import ExpiredTokens, has_expired
 from kbroker.security.http_access import http_access
 from kbroker.security.listeners import STORES_INTERVAL_MS, ListenersSecurity
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig, LogConfig
     from kbroker.metadata.image import ClusterImage, TopicImage
     from kbroker.security.authorizer import Authorizer
+    from kbroker.security.client.client_security import ClientSecurity
 
 logger = logging.getLogger("kbroker.broker")
 
@@ -140,7 +140,7 @@ class Broker:
                 self.stopping,
                 self._halt,
                 manager,
-                Outbound(loop, lambda: between_brokers(config, inter_broker_listener(config))),
+                Outbound(loop, partial(_between_brokers, config)),
             )
         )
         self.garbage = GarbageCollection(lambda: self.slices.busy)
@@ -189,7 +189,7 @@ class Broker:
         if self.authorizer is None or self.services.coordinators_elsewhere is None:
             return
         listener = inter_broker_listener(self.config)
-        principal = broker_principal(between_brokers(self.config, listener))
+        principal = broker_principal(_between_brokers(self.config))
         host = next(each.host for each in self.config.listeners if each.name == listener)
         if principal is not None and (text := warning_of_brokers(self.authorizer, principal, host)) is not None:
             logger.warning("%s", text)
@@ -447,3 +447,13 @@ def exit_later(status: int) -> None:
     timer = threading.Timer(HALT_SECONDS, os._exit, (status,))
     timer.daemon = True
     timer.start()
+
+
+def _between_brokers(config: BrokerConfig) -> ClientSecurity | None:
+    """The security of connections to other brokers; None where they are plain.  ClientSecurityError."""
+    listener = inter_broker_listener(config)
+    if all(each.protocol == "PLAINTEXT" for each in config.listeners if each.name == listener):
+        return None
+    from kbroker.security.client.between_brokers import between_brokers
+
+    return between_brokers(config, listener)

@@ -75,8 +75,11 @@ def _rights(settings: AuthorizerSettings | None, is_anonymous: bool) -> tuple[bo
     return False, "ACLs say what they may do"
 
 
-def broker_principal(security: ClientSecurity) -> Principal | None:
-    """Whom other brokers take this one for; None where only its certificate or its token tells."""
+def broker_principal(security: ClientSecurity | None) -> Principal | None:
+    """Whom other brokers take this one for, `security` None at a plain listener; None where only its certificate or its
+    token tells."""
+    if security is None:
+        return ANONYMOUS
     if security.authenticates:
         return None if security.login is None or security.login.by_token else Principal("User", security.login.name)
     return ANONYMOUS if security.is_plain else None

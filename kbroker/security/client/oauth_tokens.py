@@ -8,9 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +67,11 @@ class TokenEndpoint:
         return self._token
 
     def _ask(self) -> tuple[str, float]:
+        # A broker that asks for no tokens starts without them.
+        import urllib.error
+        import urllib.parse
+        import urllib.request
+
         form = {"grant_type": "client_credentials", **self.parameters}
         if self.scope:
             form["scope"] = self.scope

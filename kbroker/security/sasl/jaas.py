@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 CONTROL_FLAGS = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_WORD = re.compile(r"[A-Za-z_$\u00a0-\U0010ffff][\w.$\u00a0-\U0010ffff-]*", re.ASCII)
 _NUMBER = re.compile(r"-?[0-9.]+")
 _OCTAL = re.compile(r"[0-3][0-7]{0,2}|[4-7][0-7]?")
 
@@ -34,6 +34,12 @@ class LoginModule:
     def short_name(self) -> str:
         """The name of its class alone."""
         return self.name.rpartition(".")[2]
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """A word; such a set of characters takes milliseconds to compile."""
+    return re.compile(r"[A-Za-z_$\u00a0-\U0010ffff][\w.$\u00a0-\U0010ffff-]*", re.ASCII)
 
 
 def parse_jaas(text: str) -> tuple[LoginModule, ...]:
@@ -105,7 +111,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         elif sign in "\"'":
             word, at = _quoted(text, at)
             yield _Token(sign, word)
-        elif match := _WORD.match(text, at):
+        elif match := _word().match(text, at):
             at = match.end()
             yield _Token("", match[0])
         elif (match := _NUMBER.match(text, at)) and any(map(str.isdigit, match[0])):

@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -57,6 +56,8 @@ def read_url(plan: JwksPlan) -> bytes:
         if path is not None:
             content = path.read_bytes()
         else:
+            import urllib.request  # A broker without such a listener starts without it.
+
             with urllib.request.urlopen(plan.url, timeout=TIMEOUT_SECONDS) as answer:
                 content = answer.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
