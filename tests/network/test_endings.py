@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import struct
 
+import pytest
 import uvloop
 
 from tests.network.later import reset
-from tests.network.served_connection import ECHO, FILE, LATER, SILENT, TASK, answer, frame, running, until
+from tests.network.served_connection import ECHO, FILE, LATER, MAX_FRAME, SILENT, TASK, answer, frame, running, until
+
+NO_API = 99
 
 
 def test_requests_before_a_bad_frame_get_their_answers() -> None:
@@ -132,5 +135,35 @@ def test_an_answer_that_is_being_sent_reaches_a_client_that_half_closes() -> Non
             assert await answer(reader) == (1, b"<" + bytes(size) + b">")
             assert await reader.read() == b""
             writer.close()
+
+    uvloop.run(main())
+
+
+@pytest.mark.parametrize("size", [1, 30_000, 120_000])
+@pytest.mark.parametrize(
+    "refused",
+    [
+        b"\xff\xff\xff\xff",
+        struct.pack(">i", MAX_FRAME + 1),
+        frame(NO_API, 9, b""),
+        struct.pack(">ihhih", 10, ECHO, 0, 9, 7),
+    ],
+    ids=["no length", "too long", "no such API", "no header"],
+)
+def test_what_was_asked_before_a_request_that_is_refused_is_answered(refused: bytes, size: int) -> None:
+    """A producer whose socket is full would lose the acknowledgements of what is stored, for one request too new."""
+
+    async def main() -> None:
+        async with running(buffer_bytes=16384) as harness:
+            reader, writer = await harness.connect()
+            harness.file.truncate(size)
+            asked = struct.pack(">qq", 0, size)
+            writer.write(frame(FILE, 1, asked) + frame(FILE, 2, asked) + refused + frame(ECHO, 3, b"never"))
+            body = b"<" + bytes(size) + b">"
+            assert [await answer(reader) for _ in range(2)] == [(1, body), (2, body)]
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+            await until(lambda: not harness.listener.endpoint.connections)
 
     uvloop.run(main())

@@ -135,6 +135,8 @@ cdef class Connection(ConnectionInterface):
         self.last_active = now_ns() * 1e-9
         self.answers.flush()
         if self.life != CLOSED and self.answers.state == SEND_CLEAR:
+            if self.requests.refusal is not None:
+                return self.requests.refuse_now()
             self._process()
         return 0
 

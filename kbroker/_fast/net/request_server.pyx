@@ -100,6 +100,10 @@ cdef class RequestServer:
             id_data = <const char*> cursor_take(&cursor, id_bytes)
             if id_data != NULL:
                 ctx.client_id = self._client_id(id_data, id_bytes)
+        if CHECKED:
+            assert self.pending is None, "one request of a connection at a time"
+        self.pending = ctx
+        self._next(SERVING)
         if cursor.fault:
             return self.refuse("malformed header", f"API {ctx.api_key}: {end - position} bytes do not hold a header",
                                ctx.api_key)
@@ -108,10 +112,6 @@ cdef class RequestServer:
         ctx.route = route
         if route is not None:
             self.asked |= route.asks
-        if CHECKED:
-            assert self.pending is None, "one request of a connection at a time"
-        self.pending = ctx
-        self._next(SERVING)
         if route is None or not route.min_version <= ctx.api_version <= route.max_version:
             return self._unsupported(ctx)
         if ctx.api_version >= route.header_flexible_from:
@@ -375,10 +375,27 @@ cdef class RequestServer:
         return 0
 
     cdef int refuse(self, str reason, str detail, object kind) except -1:
-        """Close the connection for what it sent; `kind` tells it from others with that reason, in the log."""
+        """Close the connection for what it sent, behind the answers to what came before, as Kafka does; `kind` tells it
+        from others with that reason, in the log."""
+        if self.answers.state == SEND_CLEAR and self.answers.queued_bytes > 0:
+            self.answers.flush()
+            if self.connection.life == CLOSED:
+                return 0
+        if self.answers.state != SEND_CLEAR:
+            # What is no frame lies in the buffer still, and comes again.
+            if self.state != READY:
+                self.refusal = reason, detail, kind
+                if self.state == SERVING:
+                    self._next(WAITING)
+            return 0
         self.endpoint.owner.bad_request(self.connection, reason, detail, kind)
         (<object> self.connection).close(reason)
         return 0
+
+    cdef int refuse_now(self) except -1:
+        """The answers that were waited for have left."""
+        reason, detail, kind = self.refusal
+        return self.refuse(reason, detail, kind)
 
     cdef int abandon(self) except -1:
         """Give up a request that waits, as the client is gone."""
