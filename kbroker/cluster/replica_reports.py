@@ -104,7 +104,8 @@ def after_losses(
     have of them.
 
     A replica that was not shut down cleanly, and whose log ends before another replica's, may lack committed records:
-    it leads nothing and is in no ISR until it has copied them.
+    it leads nothing and is in no ISR until it has copied them.  The same goes for one without a log, unless no replica
+    has one: then nothing was ever there.
     """
     ends: dict[TopicPartition, dict[int, HeldLog]] = {}
     for node_id, logs in held.items():
@@ -119,7 +120,12 @@ def after_losses(
             continue
         able = {node_id: log for node_id, log in of_nodes.items() if node_id in (*partition.isr, *partition.elr)}
         best = max(((log.epoch, log.end) for log in able.values()), default=(-1, -1))
-        short = [node_id for node_id, log in able.items() if log.is_unclean and (log.epoch, log.end) < best]
+        is_anywhere = any(each not in of_nodes or of_nodes[each].end >= 0 for each in partition.replicas)
+        short = [
+            node_id
+            for node_id, log in able.items()
+            if log.is_unclean and ((log.epoch, log.end) < best or (log.end < 0 and is_anywhere))
+        ]
         if short:
             context = contexts.of(image.topics[name.topic])
             changed = decisions.change(partition, context, unclean=short)

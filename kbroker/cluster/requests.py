@@ -134,7 +134,8 @@ class ReplicaReport:
 
 @dataclass(frozen=True, slots=True)
 class HeldLog:
-    """How far a replica's log goes after a start: the newest leader epoch that it holds, and its end.
+    """How far a replica's log goes after a start: the newest leader epoch that it holds, and its end; -1 and -1 where
+    there is no log.
 
     `is_unclean`: the broker did not shut down cleanly, so records that were not on disk yet may be lost.
     """

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.replication")
 
+NO_LOG = HeldLog(NO_LEADER_EPOCH, -1, is_unclean=True)
+"""It, or its name, was not on the disk yet when the machine ended, or the disk is another one."""
+
 
 def report_at_start(
     image: ClusterImage, node_id: int, log_manager: LogManager, *, all_on_one_host: bool = False
@@ -52,7 +55,7 @@ def report_at_start(
         was_unclean = log is None or log.parent in unclean_directories
         if was_unclean or needs_new_epoch(partition, node_id, held_epoch):
             online[name] = held_epoch
-            if log is None or (was_unclean and not all_on_one_host):
+            if was_unclean and not all_on_one_host:
                 unclean.add(name)
     if offline:
         logger.error(
@@ -66,14 +69,18 @@ def report_at_start(
 async def held_logs(
     image: ClusterImage, node_id: int, log_manager: LogManager, pace: Pace
 ) -> dict[TopicPartition, HeldLog]:
-    """The latest epochs and end offsets of this node's logs, for partitions that another replica could lead as well."""
+    """The latest epochs and end offsets of this node's logs, for partitions that another replica could lead as well,
+    and which of its logs are not there."""
     unclean_directories = {directory.path for directory in log_manager.online_directories() if not directory.clean}
     found: dict[TopicPartition, HeldLog] = {}
     for name, partition in _partitions(image, node_id):
         await pace
         able = {*partition.isr, *partition.elr}
         log = log_manager.get_log(name)
-        if log is not None and node_id in able and len(able) > 1:
+        if log is None:
+            if not log_manager.failures.offline:
+                found[name] = NO_LOG
+        elif node_id in able and len(able) > 1:
             found[name] = HeldLog(log.latest_epoch, log.log_end_offset, log.parent in unclean_directories)
     return found
 

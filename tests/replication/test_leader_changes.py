@@ -18,7 +18,7 @@ from kbroker.handlers.partition_view import view
 from kbroker.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataDelta, PartitionImage, TopicChange
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.store import MetadataStoreError
-from kbroker.replication.leader_changes import report_at_start
+from kbroker.replication.leader_changes import NO_LOG, held_logs, report_at_start
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
 from kbroker.replication.partition import Partition
 from kbroker.replication.replica_manager import ReplicaManager
@@ -26,7 +26,7 @@ from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition
 from tests.cluster.parts import Metadata
 from tests.storage.batches import batch
-from tests.unbroken import finished
+from tests.unbroken import UNBROKEN, finished
 
 METADATA = "metadata.sqlite"
 
@@ -147,6 +147,19 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Parts]]:
 
     yield begin
     started[-1].stop()
+
+
+def test_a_log_that_is_not_there_is_held_as_none(start: Callable[..., Parts]) -> None:
+    """Nobody would know whether a partition was ever written to, once its machine has lost its power."""
+    parts = start()
+    finished(parts.controller.create_topics([NewTopic("t", 2)]))
+    parts.replicas.partition("t", 0)
+    missing = {TopicPartition("t", 1): NO_LOG}
+    assert finished(held_logs(parts.cache.image, parts.node_id, parts.logs, UNBROKEN.pace())) == missing
+    report = report_at_start(parts.cache.image, parts.node_id, parts.logs, all_on_one_host=True)
+    assert not report.unclean
+    parts.fail(0)
+    assert not finished(held_logs(parts.cache.image, parts.node_id, parts.logs, UNBROKEN.pace()))
 
 
 def test_an_epoch_that_cannot_be_stored_is_not_published(start: Callable[..., Parts]) -> None:

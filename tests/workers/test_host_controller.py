@@ -16,6 +16,7 @@ from kbroker.errors import InvalidReplicationFactorError, KafkaError
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.difference import difference
 from kbroker.metadata.image import ClusterImage
+from kbroker.replication.leader_changes import NO_LOG
 from kbroker.types import TopicPartition
 from tests.unbroken import finished
 from tests.workers.host import Host
@@ -188,6 +189,26 @@ def test_the_only_replica_leads_whatever_it_has_lost(host: Host, tmp_path: Path)
     again = after_power_cut(tmp_path, {before.leader: HeldLog(0, 0, True)})
     assert again.partition("t").leader == before.leader
     assert again.partition("t").isr == before.isr
+
+
+def test_a_partition_whose_log_nobody_has_made_yet_keeps_its_leader(host: Host, tmp_path: Path) -> None:
+    """Topics that were made right before a power cut would be without a leader for good."""
+    host.create("t", 1, 2)
+    before = host.partition("t")
+    host.store.close()
+    after = after_power_cut(tmp_path, dict.fromkeys(before.replicas, NO_LOG)).partition("t")
+    assert (after.leader, after.isr) == (before.leader, before.isr)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_one_without_a_log_does_not_lead_while_another_may_have_one(host: Host, tmp_path: Path, known: bool) -> None:
+    """A disk that is empty would make all replicas empty."""
+    host.create("t", 1, 2)
+    leader, other = host.partition("t").replicas
+    host.store.close()
+    held = {leader: NO_LOG, **({other: HeldLog(0, 0, True)} if known else {})}
+    after = after_power_cut(tmp_path, held).partition("t")
+    assert (after.leader in (other, -1), after.isr) == (True, (other,))
 
 
 def test_one_that_is_out_of_the_isr_does_not_lead_for_its_long_log(host: Host, tmp_path: Path) -> None:

@@ -66,7 +66,10 @@ class LogReports:
 
     async def report_logs(self, node_id: int, held: Mapping[TopicPartition, HeldLog]) -> None:
         """What a worker that has just started holds; returns when it may lead and follow."""
+        is_late = self._settled.is_set()
         self.arrived(node_id, held)
+        if is_late:
+            await self._controller.report_logs({node_id: held})
         if any(log.is_unclean for log in held.values()):
             await self._settled.wait()
 
