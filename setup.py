@@ -33,7 +33,7 @@ MODES: dict[str, tuple[list[str], list[str], list[tuple[str, str | None]]]] = {
         [("KBROKER_DEBUG", "1")],
     ),
     "profile": (["-O3", "-g", "-fno-omit-frame-pointer"], ["-g"], [("NDEBUG", None)]),
-    "coverage": (["-O1"], [], [("NDEBUG", None)]),
+    "coverage": (["-O1", "-UNDEBUG"], [], [("KBROKER_DEBUG", "1")]),
 }
 JOBS = len(os.sched_getaffinity(0))
 TRACED = tuple(f"kbroker._fast.{room}." for room in ("net", "requests", "log"))

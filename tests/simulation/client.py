@@ -55,7 +55,10 @@ class Client:
     async def producer_id(self, connection: ModelConnection) -> tuple[int, int]:
         """A new producer's id and epoch, -1 and -1 where none is given now."""
         answer = await connection.answer(wire.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 3)
-        return (-1, -1) if answer is None or answer.error_code != 0 else (answer.producer_id, answer.producer_epoch)
+        if answer is None or answer.error_code != 0:
+            return -1, -1
+        self.world.producer_ids.add(answer.producer_id)
+        return answer.producer_id, answer.producer_epoch
 
     async def pause(self) -> None:
         """Let some time pass, mostly none."""

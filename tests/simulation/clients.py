@@ -14,11 +14,13 @@ from tests.simulation.groups.committers import Committer
 from tests.simulation.groups.drawing import draw_members
 from tests.simulation.log_life import draw_lives
 from tests.simulation.producers import Producer
+from tests.simulation.rude import Rude
 from tests.simulation.strangers import Stranger
 from tests.simulation.transactions.transactors import Transactor
 
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
+    from tests.simulation.judge import Partition
     from tests.simulation.world import World
 
 COMMITTING = 0.3
@@ -28,7 +30,11 @@ TRANSACTING = (0.0, 0.0, 0.0, 0.1, 0.3)
 DOUBTING = 0.25
 """The share in which one is not up to date."""
 BULKS = 4
-"""So many requests for much at once has a history whose work is measured."""
+"""So many requests for much at once has a history whose work is measured, and half as many one in some others."""
+MUCH_AT_ONCE = 0.12
+"""The share of those."""
+RUDE = 0.12
+"""The share of histories in which a client sends what is no request."""
 STRANGE = 24
 """So many requests has a client without rights."""
 METADATA_VERSIONS = (0, 1, 4, 5, 8, 9, 10, 12, 13)
@@ -74,8 +80,10 @@ class Asker(Client):
                 rng.choice((0, 1, 2, 3)),
                 lambda answer: self._expect(answer is None or answer.error_code == 0, answer),
             )
-        else:
+        elif kind < 0.9:
             self._ask_for_offsets(connection)
+        else:
+            self._ask_for_producers(connection)
 
     def _ask_for_metadata(self, connection: ModelConnection) -> None:
         version = self.rng.choice(METADATA_VERSIONS)
@@ -113,6 +121,33 @@ class Asker(Client):
             judge,
         )
 
+    def _ask_for_producers(self, connection: ModelConnection) -> None:
+        request = wire.DescribeProducersRequest
+        topic = self.rng.choice(list(self.world.topics.values()))
+        partition = (topic.name, self.rng.randrange(topic.partitions))
+        sent_at = self.world.loop.time()
+
+        def judge(answer: Any) -> None:
+            if answer is not None:
+                found = answer.topics[0].partitions[0]
+                self.judge_producers(found, partition, connection.node, sent_at)
+
+        row = request.TopicRequest(name=topic.name, partition_indexes=[partition[1]])
+        connection.ask(request(topics=[row]), 0, judge)
+
+    def judge_producers(self, found: Any, partition: Partition, node: int, sent_at: float) -> None:
+        """Each producer of a partition is there once, was given its id, and has written by now."""
+        world = self.world
+        if found.error_code != 0:
+            excused = world.witness.excuses(found.error_code, partition, node, sent_at)
+            self._expect(excused and world.tolerates(found.error_code, partition), found)
+        named = [each.producer_id for each in found.active_producers]
+        self._expect(len(set(named)) == len(named), found)
+        for each in found.active_producers:
+            is_there = each.producer_id in world.producer_ids and each.last_timestamp <= world.now_ms()
+            begins_in_order = each.current_txn_start_offset >= -1 and each.last_sequence >= -1
+            self._expect(is_there and begins_in_order and each.producer_epoch >= 0, each)
+
     def _expect(self, holds: bool, answer: object) -> None:
         if not holds:
             self.judge.fail(f"{self.name}: {answer}")
@@ -146,7 +181,9 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     if world.is_secured:
         made.append(Stranger(world, "stranger", STRANGE))
     made.extend(draw_lives(world))
-    if world.is_measured:
-        made.append(Bulk(world, "bulk", BULKS))
+    if world.is_measured or rng.random() < MUCH_AT_ONCE:
+        made.append(Bulk(world, "bulk", BULKS if world.is_measured else BULKS // 2))
+    if rng.random() < RUDE:
+        made.append(Rude(world, "rude", rng.choice((3, 8))))
     only = world.scale.only
     return [client for number, client in enumerate(made) if only is None or number in only]

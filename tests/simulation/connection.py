@@ -29,6 +29,7 @@ PATIENCE_SECONDS = 30.0
 WAKE_SECONDS = 10.0
 """Within so long a request is answered that waited for something, once that is there."""
 BUFFER_BYTES = 65536
+VERSION_AT = 6
 STALL_SECONDS = 5.0
 """Bytes of an answer do not stay away for so long."""
 
@@ -93,11 +94,16 @@ class ModelConnection:
         allowed_seconds: float = PATIENCE_SECONDS,
         is_answered: bool = True,
         late: Callable[[], bool] | None = None,
+        said: int | None = None,
     ) -> None:
-        """Send a request with the next `flush`."""
+        """Send a request with the next `flush`; `said`: another version that it says to be of, which is answered in
+        version 0."""
         correlation_id = self._next_correlation_id()
+        data = encode_request(request.api_key, version, correlation_id, self.client_id, request)
+        if said is not None:
+            data, version = data[:VERSION_AT] + struct.pack(">h", said) + data[VERSION_AT + 2 :], 0
         asked = Asked(request.api_key, version, correlation_id, request, allowed_seconds, then, late)
-        self._unsent.append(encode_request(request.api_key, version, correlation_id, self.client_id, request))
+        self._unsent.append(data)
         self._judge.note("%s asks %s", self.name, asked)
         if is_answered:
             if not self.outstanding:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 TAKING_PART = 0.4
 """The share of histories with faults that have those of disks as well."""
 DISK_RATHER = 0.6
+HANDED_OVER_SECONDS = 20.0
 HEAL_SECONDS = 30.0
 """Within so long a broker notices that there is room again."""
 
@@ -62,7 +63,7 @@ class DiskFaults:
         self._world = world
         rng = world.rng
         self.take_part = world.fails and rng.random() < TAKING_PART
-        self._directories = rng.choice((1, 2, 3)) if self.take_part else 1
+        self._directories = rng.choice((1, 2, 3) if self.take_part else (1, 1, 1, 2))
         self._ailing: dict[int, list[_Ailment]] = {}
         """What is or was wrong with each broker's disks."""
         self.halting: set[int] = set()
@@ -112,7 +113,7 @@ class DiskFaults:
         rng = world.rng
         if not self.take_part or rng.random() > DISK_RATHER:
             return False
-        node, kind = rng.choice(world.nodes), rng.choice(list(Kind))
+        node, kind = rng.choice(world.nodes), rng.choice((*Kind, Kind.NO_ROOM))
         folder = rng.choice(world.log_dirs(node))
         world.judge.note("the disk %s of broker %d %s", Path(folder).name, node, kind.value)
         ailment = _Ailment(self._partitions_below(node, folder))
@@ -122,6 +123,9 @@ class DiskFaults:
                 each.may_be_closed = True
         self._begin(node, folder, kind)
         await asyncio.sleep(rng.choice((0.02, 0.3, 3.0)) * rng.random())
+        if kind is Kind.NO_ROOM and rng.random() < 0.5:
+            # Until others lead what has no room here.
+            await asyncio.sleep(HANDED_OVER_SECONDS * rng.random())
         if kind in PASSING:
             self._end(node, folder)
             ailment.until = world.loop.time() + HEAL_SECONDS

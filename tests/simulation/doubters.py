@@ -2,7 +2,7 @@
 
 The judge looks into the broker for what it knew when the request was sent and when the answer came: an epoch that was
 over before is fenced, one that has yet to come is not known, and neither is served (KIP-320); each epoch of a session
-is answered once and in order (KIP-227).
+is answered once and in order, and one that was ended is over (KIP-227).
 """
 
 from __future__ import annotations
@@ -93,6 +93,25 @@ class Doubter(Client):
             if self._reads(connection, answer):
                 return
             session_id, epoch = answer.session_id, epoch + 1 if answer.session_id else 0
+            if session_id and rng.random() < 0.2:
+                await self._end_session(connection, version, session_id, epoch)
+                session_id = epoch = 0
+
+    async def _end_session(self, connection: ModelConnection, version: int, session_id: int, epoch: int) -> None:
+        """A last fetch, which is of no session any more; who asks for that again is told so."""
+        last = await connection.answer(fetch_of(self.partition, self._offset, session=(session_id, LATEST)), version)
+        if last is None:
+            return
+        self.judge_end(connection, session_id, last.error_code, last.session_id)
+        if self._reads(connection, last):
+            return
+        again = await connection.answer(fetch_of(self.partition, self._offset, session=(session_id, epoch)), version)
+        if again is not None:
+            self.judge_end(connection, session_id, again.error_code - ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+
+    def judge_end(self, connection: ModelConnection, session_id: int, wrong: int, named: int) -> None:
+        """A session that was ended answers nothing any more."""
+        self._requires(wrong == 0 and named == 0, connection, f"session {session_id} goes on behind its end: {wrong}")
 
     def _reads(self, connection: ModelConnection, answer: Any) -> bool:
         """Whether another broker is to be asked."""

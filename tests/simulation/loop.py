@@ -142,6 +142,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.disk = Disk()
         self.turns = 0
         self.failures: list[str] = []
+        self._given_up: list[asyncio.Handle] = []
         self._clock_resolution = 1e-9
         self._events: list[tuple[int, int, _Event]] = []
         self._missed: list[_Event] = []
@@ -240,11 +241,21 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         process = context.get(PROCESS, OUTSIDE)
         if process.backlog is not None:
             process.backlog.append(handle)
-        elif process.alive and not handle.cancelled():
+        elif not process.alive:
+            self._give_up(handle)
+        elif not handle.cancelled():
             if self.budget is None:
                 handle._run()
             else:
                 self.budget.run(process, handle._run)
+
+    def _give_up(self, handle: asyncio.Handle) -> None:
+        """What a process that has ended would have done; a task of its own that waited for that would complain when it
+        goes, and so would a failure that nobody has looked at."""
+        self._given_up.append(handle)
+        for each in handle._args:  # type: ignore[attr-defined]
+            if isinstance(each, asyncio.Future) and each.done() and not each.cancelled():
+                each.exception()
 
     def _jump(self) -> None:
         """Go to the next moment at which something happens."""

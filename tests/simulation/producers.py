@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 FIRST_PRODUCE_WITH_ZSTD = 7
 LAST_PRODUCE_BY_NAME = 12
 MOST_UNSETTLED = 5
+MOST_PAD = 95_000
+"""Of two values, in a request that is as large as brokers take."""
 FIRST_PRODUCE_WITH_BATCHES = 3
 FIRST_PRODUCE_WITH_TIMESTAMPS = 2
 OLD_PRODUCE_VERSIONS = (0, 1, 2)
@@ -82,8 +85,8 @@ class Producer(Client):
         self.codec = self._drawn_codec()
         self.pad = rng.choice((0, 0, 100, 5000))
         if not self.several and rng.random() < (0.9 if world.is_large else 0.1):
-            # With requests that no pooled buffer holds.
-            self.pad = 35_000
+            # With requests that no pooled buffer holds, for the most part of few values.
+            self.pad = rng.choice((35_000, MOST_PAD))
         self.slow = rng.random() < 0.15
         self.timeout_ms = rng.choice(world.timeouts_ms)
         # In turmoil disks are well.
@@ -169,6 +172,9 @@ class Producer(Client):
             connection.finish(rng)
         if self.acks == 0:
             self._unsettled.clear()
+        elif self.idempotent and self.world.forgets_after < math.inf:
+            # When what is in doubt comes again, brokers may know the producer no more.
+            self._forget()
 
     def _may_go_on(self) -> bool:
         """Whether a new batch may follow: brokers know the last five of an idempotent producer in a partition, so one
@@ -194,10 +200,13 @@ class Producer(Client):
         return sent.at <= self.world.stopped_at or (is_unknown and others)
 
     def _begin_anew(self, connection: ModelConnection) -> None:
+        self._forget()
+        connection.abort()
+
+    def _forget(self) -> None:
         self.producer = (-1, -1)
         self._states.clear()
         self._unsettled.clear()
-        connection.abort()
 
     def _batches(self) -> list[Sent]:
         rng = self.rng
@@ -207,11 +216,15 @@ class Producer(Client):
         for partition in chosen:
             state = self._states.setdefault(partition, _State())
             recent = [each for each in state.recent if each.at > self.world.stopped_at]
-            if self.idempotent and recent and rng.random() < 0.15:
+            is_known = self.world.forgets_after == math.inf
+            if self.idempotent and recent and is_known and rng.random() < 0.15:
                 found.append(rng.choice(recent))
                 found[-1].again = True
                 continue
-            values = [self.world.next_value(self.pad) for _ in range(rng.choice((1, 1, 2, 5)))]
+            values = [
+                self.world.next_value(self.pad)
+                for _ in range(rng.choice((2,) if self.pad == MOST_PAD else (1, 1, 2, 5)))
+            ]
             producer = (*self.producer, state.sequence) if self.idempotent else (-1, -1, -1)
             if self.version < FIRST_PRODUCE_WITH_BATCHES:
                 magic = 1 if self.version >= FIRST_PRODUCE_WITH_TIMESTAMPS else 0

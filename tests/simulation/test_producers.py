@@ -93,6 +93,7 @@ def idempotent_producer(requests: int) -> Producer:
         topics={"t": Topic("t", b"", 1)},
         timeouts_ms=(100,),
         stopped_at=-math.inf,
+        forgets_after=math.inf,
         witness=Witness(),
         may_lose_leaders=False,
         may_lead_twice=False,

@@ -47,7 +47,10 @@ class WorkerFaults:
                 break
             if world.disks.take_part:
                 await self._all_are_back()
-                if await world.disks.happen():
+                behind = world.loop.create_task(self._kill_behind_first())
+                has_happened = await world.disks.happen()
+                behind.cancel()
+                if has_happened:
                     continue
             for _ in range(rng.randint(1, 3)):
                 await rng.choice(self._kinds)()
@@ -80,6 +83,18 @@ class WorkerFaults:
         if found:
             for node in self._rng.sample(found, self._rng.randint(1, len(found))):
                 await self._crash(node)
+
+    async def _kill_behind_first(self) -> None:
+        """At times another process ends when worker 1 is about to be back, perhaps with less than it had."""
+        world, rng = self._world, self._rng
+        if rng.random() < 0.4:
+            while not world.starts(1):
+                await asyncio.sleep(0.005)
+            await asyncio.sleep(rng.choice((0.001, 0.01, 0.05)) * rng.random())
+            others = [node for node in self._some() if node != 1]
+            if others:
+                # To its end, whatever becomes of this.
+                self._restarts.append(world.loop.create_task(self._crash(rng.choice(others))))
 
     async def _crash(self, node: int) -> None:
         world = self._world

@@ -8,6 +8,7 @@ the supervisor does is done here, with its rules (`supervision.worker_life`).
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import socket
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from kbroker.metadata.image import ClusterImage
 
-WORKERS_SCALE = Scale(nodes=3, requests=400, clients=(5, 60), aborts=0.003)
+WORKERS_SCALE = Scale(nodes=3, requests=400, clients=(5, 60), aborts=0.003, crashes=0.6)
 SETTLED_WITHIN_SECONDS = 90.0
 COUNTS = (2, 2, 3, 3, 4)
 NOBODY = InForce(-1, -1, [])
@@ -155,6 +156,10 @@ class Workers(Several):
         self.disks.watch(node, broker)
         return True
 
+    def starts(self, node: int) -> bool:
+        """Whether a worker's process is there, and does not serve yet."""
+        return node in self._starting
+
     def kill_start(self, node: int) -> bool:
         """Kill a process that starts; whether there is one."""
         if node not in self._starting:
@@ -194,6 +199,7 @@ class Workers(Several):
             if each.node == node:
                 each.may_be_closed = each.broker_stops = True
         self.states.look()
+        self.crashed_at[node] = math.inf  # What it acknowledges until it has stopped is there.
         process, broker = self.processes[node], self.brokers.pop(node)
         process.serves = False
         broker.stopping.set()

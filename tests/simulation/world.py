@@ -51,6 +51,9 @@ SETTLE_SECONDS = 15.0
 LIMIT_SECONDS = 600.0
 CHECK_SECONDS = 1.0
 MOMENT_SECONDS = 0.5
+DAY_SECONDS = 86_400.0
+FORGETS_SECONDS = 2.0
+"""Many times as long as a producer takes to send again what is in doubt, where nothing fails."""
 
 
 class World:
@@ -120,6 +123,10 @@ class World:
         self._value = 0
         self.disks = DiskFaults(self)
         self.witness = Witness()
+        self.forgets_after = FORGETS_SECONDS if not self.fails and self.rng.random() < 0.3 else math.inf
+        """For how long brokers know a producer that is silent."""
+        self.producer_ids: set[int] = set()
+        """Those that were given out."""
         self.racks: dict[int, str] = {}
         """Where brokers stand, if consumers are to read from the nearest."""
         self.is_measured = self.loop.budget is not None
@@ -208,6 +215,9 @@ class World:
             "log.initial.task.delay.ms": rng.choice(("0", "300", "30000")),
             "log.cleaner.backoff.ms": rng.choice(("50", "1000", "15000")),
             "socket.request.max.bytes": "200000",
+            "producer.id.expiration.ms": str(int(1000 * min(self.forgets_after, DAY_SECONDS))),
+            "producer.id.expiration.check.interval.ms": "200" if self.forgets_after < DAY_SECONDS else "600000",
+            "max.incremental.fetch.session.cache.slots": rng.choice(("1000", "1000", "3")),
             "queued.max.request.bytes": "200000" if self.is_large else rng.choice(("-1", "-1", "200000")),
             **self._shared_settings,
             **(security_settings(host_of(node), PORT) if self.is_secured else {}),

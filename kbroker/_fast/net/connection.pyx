@@ -135,9 +135,7 @@ cdef class Connection(ConnectionInterface):
         self.last_active = now_ns() * 1e-9
         self.answers.flush()
         if self.life != CLOSED and self.answers.state == SEND_CLEAR:
-            if self.requests.refusal is not None:
-                return self.requests.refuse_now()
-            self._process()
+            return self._process() if self.requests.refusal is None else self.requests.refuse(self.requests.refusal)
         return 0
 
     def helped(self, Py_ssize_t sent=0) -> None:
@@ -175,7 +173,7 @@ cdef class Connection(ConnectionInterface):
                 if size < 0 or size > most or (size < HEADER_BYTES and not requests.takes_tokens):
                     kind, detail = self.endpoint.owner.describe_bad_frame(
                         PyBytes_FromStringAndSize(data, min(available, 16)), size, requests.is_trusted)
-                    requests.refuse("bad frame", detail, kind)
+                    requests.refuse(("bad frame", detail, kind))
                     break
                 if available < 4 + size:
                     break

@@ -29,15 +29,16 @@ cdef class RequestServer:
     cdef unsigned long long bytes_in
     cdef unsigned long long bytes_out
     cdef tuple introduction
-    cdef tuple refusal      # what the connection is closed for as soon as its answers are with the kernel, or None
+    # What the connection is closed for as soon as its answers are with the kernel, or None: the reason, a detail, and
+    # what tells it from others with that reason, in the log.
+    cdef tuple refusal
     cdef int asked
 
     cdef int serve(self, Py_ssize_t position, Py_ssize_t end) except -1
     cdef int finish(self, object frame) except -1
     cdef bint conclude(self, RequestContext ctx, object response, bint encoded) except -1
     cdef int malformed(self, RequestContext ctx, object error) except -1
-    cdef int refuse(self, str reason, str detail, object kind) except -1
-    cdef int refuse_now(self) except -1
+    cdef int refuse(self, tuple why) except -1
     cdef int abandon(self) except -1
     cdef int change_session(self, object session) except -1
     cdef int mute(self) except -1

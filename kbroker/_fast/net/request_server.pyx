@@ -100,13 +100,12 @@ cdef class RequestServer:
             id_data = <const char*> cursor_take(&cursor, id_bytes)
             if id_data != NULL:
                 ctx.client_id = self._client_id(id_data, id_bytes)
-        if CHECKED:
-            assert self.pending is None, "one request of a connection at a time"
+        assert not CHECKED or self.pending is None, "one request of a connection at a time"
         self.pending = ctx
         self._next(SERVING)
         if cursor.fault:
-            return self.refuse("malformed header", f"API {ctx.api_key}: {end - position} bytes do not hold a header",
-                               ctx.api_key)
+            return self.refuse(("malformed header", f"API {ctx.api_key}: {end - position} bytes do not hold a header",
+                                ctx.api_key))
         if 0 <= ctx.api_key < API_KEYS:
             route = <Route> self.endpoint.routes[ctx.api_key]
         ctx.route = route
@@ -117,8 +116,8 @@ cdef class RequestServer:
         if ctx.api_version >= route.header_flexible_from:
             skip_tagged_fields(&cursor)
             if cursor.fault:
-                return self.refuse("malformed header", f"API {ctx.api_key}: the header's tagged fields are cut off",
-                                   ctx.api_key)
+                return self.refuse(("malformed header", f"API {ctx.api_key}: the header's tagged fields are cut off",
+                                    ctx.api_key))
         return self._run(ctx, cursor.position - data, end)
 
     cdef bint _recall(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
@@ -212,8 +211,8 @@ cdef class RequestServer:
     cdef int malformed(self, RequestContext ctx, object error) except -1:
         """The request under way cannot be decoded."""
         if self.pending is ctx:
-            self.refuse("malformed request", f"API {ctx.api_key} version {ctx.api_version}: {error}",
-                        (ctx.api_key, ctx.api_version))
+            self.refuse(("malformed request", f"API {ctx.api_key} version {ctx.api_version}: {error}",
+                         (ctx.api_key, ctx.api_version)))
         return 0
 
     cdef bint _defer(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
@@ -272,8 +271,8 @@ cdef class RequestServer:
     cdef int _unsupported(self, RequestContext ctx) except -1:
         frame = self.endpoint.owner.unsupported(ctx)
         if frame is None:
-            return self.refuse("unsupported request", f"API {ctx.api_key} version {ctx.api_version} is not served",
-                               (ctx.api_key, ctx.api_version))
+            return self.refuse(("unsupported request", f"API {ctx.api_key} version {ctx.api_version} is not served",
+                                (ctx.api_key, ctx.api_version)))
         self.pending = None
         self._next(READY)
         self.answers.add(frame)
@@ -342,7 +341,7 @@ cdef class RequestServer:
         return True
 
     cdef bint _refuse_unauthenticated(self, RequestContext ctx) except -1:
-        self.refuse("unauthenticated request", f"API {ctx.api_key}: the client has not authenticated", ctx.api_key)
+        self.refuse(("unauthenticated request", f"API {ctx.api_key}: the client has not authenticated", ctx.api_key))
         return False
 
     cdef int change_session(self, object session) except -1:
@@ -374,28 +373,19 @@ cdef class RequestServer:
         self.state = then
         return 0
 
-    cdef int refuse(self, str reason, str detail, object kind) except -1:
-        """Close the connection for what it sent, behind the answers to what came before, as Kafka does; `kind` tells it
-        from others with that reason, in the log."""
-        if self.answers.state == SEND_CLEAR and self.answers.queued_bytes > 0:
+    cdef int refuse(self, tuple why) except -1:
+        """Close the connection for what it sent, behind the answers to what came before, as Kafka does."""
+        if self.answers.state == SEND_CLEAR:
             self.answers.flush()
-            if self.connection.life == CLOSED:
-                return 0
+        if self.connection.life == CLOSED:
+            return 0
         if self.answers.state != SEND_CLEAR:
             # What is no frame lies in the buffer still, and comes again.
-            if self.state != READY:
-                self.refusal = reason, detail, kind
-                if self.state == SERVING:
-                    self._next(WAITING)
-            return 0
-        self.endpoint.owner.bad_request(self.connection, reason, detail, kind)
-        (<object> self.connection).close(reason)
+            self.refusal = None if self.state == READY else why
+            return self._next(WAITING) if self.state == SERVING else 0
+        self.endpoint.owner.bad_request(self.connection, *why)
+        (<object> self.connection).close(why[0])
         return 0
-
-    cdef int refuse_now(self) except -1:
-        """The answers that were waited for have left."""
-        reason, detail, kind = self.refusal
-        return self.refuse(reason, detail, kind)
 
     cdef int abandon(self) except -1:
         """Give up a request that waits, as the client is gone."""

@@ -79,8 +79,10 @@ class Administrator(Client):
                     await self.make()
             elif kind < 0.6 and life.partitions < 5:
                 await self._grow(life)
-            elif kind < 0.65:
+            elif kind < 0.65 or (kind < 0.72 and len(self.world.log_dirs(1)) > 1):
                 await moving.move_directory(self, life)
+                if rng.random() < 0.3:
+                    await moving.move_directory(self, life)  # While the first may be under way.
             elif kind < 0.8 and self.world.scale.nodes > 1:
                 await (moving.move_replicas if rng.random() < 0.7 else moving.elect)(self, life)
             else:

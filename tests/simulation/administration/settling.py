@@ -21,6 +21,7 @@ SETTLE_SECONDS = 60.0
 LOOK_SECONDS = 0.5
 METADATA_VERSION = 12
 TOPIC = 2
+STRAY = "stray"
 DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<number>\d+)(\.\w+-(?P<mark>\w+))?")
 """Of a partition, or of what is to become of it or to go."""
 
@@ -68,7 +69,7 @@ async def _wrong(world: World, topics: Sequence[ChangingTopic]) -> str | None:
                 return f"broker {node} says {says} of {topic.name}: {wrong}"
         if (differs := await _settings_differ(world, node, topics)) is not None:
             return differs
-        if (left := _left(world.log_dirs(node), topics)) is not None:
+        if (left := _left(world.log_dirs(node), topics, world.fails)) is not None:
             return f"broker {node} has {left} on its disk"
     return None
 
@@ -116,13 +117,16 @@ def expected(life: Life) -> dict[str, int]:
     return {name: setting.last for name, setting in life.settings.items() if setting.last != 0}
 
 
-def _left(folders: Sequence[str], topics: Sequence[ChangingTopic]) -> str | None:
-    """What a disk has of topics, partitions or copies that are not there any more."""
+def _left(folders: Sequence[str], topics: Sequence[ChangingTopic], fails: bool) -> str | None:
+    """What a disk has of topics, partitions or copies that are not there any more.  What went while a broker or a disk
+    was away is set aside, and stays."""
     lives = {topic.name: topic.life for topic in topics}
     for folder in map(Path, folders):
         for each in sorted(folder.iterdir()):
             found = DIRECTORY.fullmatch(each.name)
             if found is None or found["topic"] not in lives or not each.is_dir():
+                continue
+            if found["mark"] == STRAY and fails:
                 continue
             life = lives[found["topic"]]
             is_there = life is not None and life.deletion_asked_at == FOREVER

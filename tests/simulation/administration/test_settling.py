@@ -26,7 +26,7 @@ class Settled:
     """Two brokers, which say of a topic of two partitions and of one that was deleted what is right."""
 
     def __init__(self, folder: Path) -> None:
-        self.world = MadeUp(self.says, log_dirs=lambda node: [str(folder / str(node))])
+        self.world = MadeUp(self.says, log_dirs=lambda node: [str(folder / str(node))], fails=False)
         self.topics = [ChangingTopic("t", self.world.judge), ChangingTopic("u", self.world.judge)]
         for topic in self.topics:
             life = topic.begins(0.0, 2)
@@ -96,6 +96,8 @@ def test_what_is_as_it_was_asked_for_is_no_violation(settled: Settled) -> None:
     life.grown_amid_moves.add(0)
     for node in (1, 2):
         settled.rows[node][0].partitions[0].replica_nodes = [1]
+    settled.world.fails = True
+    left("t-0.abc-stray")(settled)
     settled.settle()
 
 
@@ -166,6 +168,7 @@ def left(name: str) -> Callable[[Settled], None]:
         (left("t-0.abc-delete"), "broker 2 has t-0.abc-delete on its disk"),
         (left("t-2"), "broker 2 has t-2 on its disk"),
         (left("t-1.abc-future"), "broker 2 has t-1.abc-future on its disk"),
+        (left("t-0.abc-stray"), "broker 2 has t-0.abc-stray on its disk"),
     ],
 )
 def test_what_has_not_settled_is_seen(settled: Settled, change: Callable[[Settled], None], violation: str) -> None:

@@ -202,6 +202,7 @@ class Transactor(Client):
             answer = await connection.answer(request, version, allowed_seconds=PATIENCE_SECONDS)
             code = None if answer is None else answer.error_code
             if code == 0:
+                self.world.producer_ids.add(answer.producer_id)
                 self.who = ledger.initialized(self.id, sent, (answer.producer_id, answer.producer_epoch))
                 break
             if answer is not None:
