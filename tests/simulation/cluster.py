@@ -49,6 +49,8 @@ class ModelSession(SlowSession):
         self._has_lapsed = False
         self._amid = amid
         self._last_arrival = 0.0
+        self.lost_at = 0.0
+        """When the session, or its connection, ended last."""
         self._losses = 0
         """How often what was on its way was lost."""
 
@@ -59,6 +61,7 @@ class ModelSession(SlowSession):
 
     def lapse(self) -> None:
         """ZooKeeper ends the session, and its process goes on as if it were there, until `notice`."""
+        self.lost_at = asyncio.get_running_loop().time()
         if self.state is SessionState.CONNECTED:
             self._has_lapsed = True
             self._forget()
@@ -133,6 +136,7 @@ class ModelSession(SlowSession):
     def _move(self, state: SessionState) -> None:
         if state is not SessionState.CONNECTED:
             self._losses += 1
+            self.lost_at = asyncio.get_running_loop().time()
         self._context.run(super()._move, state)
 
 

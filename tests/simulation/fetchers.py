@@ -237,6 +237,7 @@ class Fetcher(FetchLoop):
             if behind and not in_doubt:
                 judge.fail(f"{name}: nothing from {asked}, where {behind} was committed before it was asked")
             stops = connection.broker_stops or connection.node in world.disks.halting
+            stops |= world.away_at.get(connection.node, 0.0) >= sent_at
             if world.loop.time() - sent_at < self.max_wait_ms / 1000 - 0.001 and not stops:
                 judge.fail(
                     f"{name}: an empty answer after {world.loop.time() - sent_at:.6f} s of {self.max_wait_ms} ms"

@@ -47,6 +47,7 @@ ELECT_VERSION = 2
 FIRST_WITH_BATCHES = (0, 11)
 FIRST_WITH_TOPIC_IDS = (2, 8)
 STORMS = 8
+LEARNT_SECONDS = 2.0
 
 
 class Turmoil(Cluster):
@@ -155,8 +156,14 @@ class Turmoil(Cluster):
             fragile.update(
                 topic for broker in self.brokers.values() for topic in broker.services.replica_manager.topics
             )
-        is_electing = any(not each.done() for each in self._elections)
-        return not fragile or (not is_electing and all(self._is_settled(topic) for topic in sorted(fragile)))
+        if not fragile:
+            return True
+        is_changing = any(not each.done() for each in self._elections) or any(
+            # Its controller may have yet to learn that a broker was away, and begin an epoch for that.
+            self.loop.time() - each.lost_at < LEARNT_SECONDS
+            for each in self.sessions.values()
+        )
+        return not is_changing and all(self._is_settled(topic) for topic in sorted(fragile))
 
     def _is_settled(self, topic: str) -> bool:
         """Whether each replica of the ISRs has all that is committed, in the epoch that is in force.  Where followers

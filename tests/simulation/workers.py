@@ -165,12 +165,18 @@ class Workers(Several):
         if node not in self._starting:
             return False
         self.judge.note("worker %d is killed at its start", node)
+        for each in self.connections:
+            if each.node == node:
+                each.may_be_closed = True
         self.network.end_process(self.processes[node])
         self._start_ends[node].set_result(None)
         return True
 
     def _published(self, _old: ClusterImage, new: ClusterImage, _delta: object) -> None:
         self.image = new
+        for node, broker in new.brokers.items():
+            if broker.is_fenced:
+                self.away_at[node] = self.loop.time()
 
     async def crash(self, node: int) -> None:
         await super().crash(node)

@@ -51,9 +51,7 @@ SETTLE_SECONDS = 15.0
 LIMIT_SECONDS = 600.0
 CHECK_SECONDS = 1.0
 MOMENT_SECONDS = 0.5
-DAY_SECONDS = 86_400.0
-FORGETS_SECONDS = 2.0
-"""Many times as long as a producer takes to send again what is in doubt, where nothing fails."""
+FORGETS_SECONDS, DAY_SECONDS = 2.0, 86_400.0
 
 
 class World:
@@ -118,6 +116,8 @@ class World:
         self.crashes: dict[int, int] = {}
         self.stopped_at = -math.inf
         """When a broker has stopped in order last."""
+        self.away_at: dict[int, float] = {}
+        """When its controller took a broker for gone last, which learns later that it led nothing."""
         self.crashed_at: dict[int, float] = {}
         """When a broker was lost last."""
         self._value = 0

@@ -31,6 +31,7 @@ cdef class RequestServer:
     cdef tuple introduction
     # What the connection is closed for as soon as its answers are with the kernel, or None: the reason, a detail, and
     # what tells it from others with that reason, in the log.
+    # What is no frame stays in the buffer instead, and comes again.
     cdef tuple refusal
     cdef int asked
 

@@ -103,21 +103,18 @@ cdef class RequestServer:
         assert not CHECKED or self.pending is None, "one request of a connection at a time"
         self.pending = ctx
         self._next(SERVING)
-        if cursor.fault:
-            return self.refuse(("malformed header", f"API {ctx.api_key}: {end - position} bytes do not hold a header",
-                                ctx.api_key))
-        if 0 <= ctx.api_key < API_KEYS:
+        if not cursor.fault and 0 <= ctx.api_key < API_KEYS:
             route = <Route> self.endpoint.routes[ctx.api_key]
         ctx.route = route
         if route is not None:
             self.asked |= route.asks
+            if route.header_flexible_from <= ctx.api_version <= route.max_version:
+                skip_tagged_fields(&cursor)
+        if cursor.fault:
+            return self.refuse(("malformed header", f"API {ctx.api_key}: {end - position} bytes do not hold a header",
+                                ctx.api_key))
         if route is None or not route.min_version <= ctx.api_version <= route.max_version:
             return self._unsupported(ctx)
-        if ctx.api_version >= route.header_flexible_from:
-            skip_tagged_fields(&cursor)
-            if cursor.fault:
-                return self.refuse(("malformed header", f"API {ctx.api_key}: the header's tagged fields are cut off",
-                                    ctx.api_key))
         return self._run(ctx, cursor.position - data, end)
 
     cdef bint _recall(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
@@ -210,10 +207,9 @@ cdef class RequestServer:
 
     cdef int malformed(self, RequestContext ctx, object error) except -1:
         """The request under way cannot be decoded."""
-        if self.pending is ctx:
-            self.refuse(("malformed request", f"API {ctx.api_key} version {ctx.api_version}: {error}",
-                         (ctx.api_key, ctx.api_version)))
-        return 0
+        return 0 if self.pending is not ctx else self.refuse((
+            "malformed request", f"API {ctx.api_key} version {ctx.api_version}: {error}",
+            (ctx.api_key, ctx.api_version)))
 
     cdef bint _defer(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
         """Whether the request is answered together with others (`FlushBatch`): the last one of those that came.
@@ -377,10 +373,7 @@ cdef class RequestServer:
         """Close the connection for what it sent, behind the answers to what came before, as Kafka does."""
         if self.answers.state == SEND_CLEAR:
             self.answers.flush()
-        if self.connection.life == CLOSED:
-            return 0
-        if self.answers.state != SEND_CLEAR:
-            # What is no frame lies in the buffer still, and comes again.
+        if self.answers.state != SEND_CLEAR and self.connection.life != CLOSED:
             self.refusal = None if self.state == READY else why
             return self._next(WAITING) if self.state == SERVING else 0
         self.endpoint.owner.bad_request(self.connection, *why)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
@@ -21,7 +21,10 @@ class ChangingAsker(ChangingClient):
     """One question after the other, each to any broker."""
 
     async def run(self) -> None:
-        kinds = (self._metadata, self._metadata, self._partitions, self._settings, self._cluster, self._log_dirs)
+        kinds = (
+            self._metadata, self._metadata, self._partitions, self._settings, self._cluster, self._log_dirs,
+            self._moves,
+        )  # fmt: skip
         while self.requests > 0:
             connection = await self.connect(self.rng.choice(list(self.world.nodes)))
             while connection is not None and self.requests > 0 and not connection.gone:
@@ -124,6 +127,35 @@ class ChangingAsker(ChangingClient):
         if answer is not None and node not in self.world.crashed_at:
             folders = [each.log_dir for each in answer.results]
             self._require(set(folders) <= set(self.world.log_dirs(node)), connection, f"{folders}", self.topics[0])
+
+    async def _moves(self, connection: ModelConnection) -> None:
+        """Of the replicas that are under way: those of topics that were told to move, to where they were told."""
+        request = wire.ListPartitionReassignmentsRequest
+        since = self.world.loop.time()
+        asked = [
+            request.ListPartitionReassignmentsTopics(name=each.name, partition_indexes=list(range(4)))
+            for each in self.topics
+        ]
+        answer = await connection.answer(request(timeout_ms=1000, topics=asked), 0)
+        if answer is None:
+            return
+        if answer.error_code != 0:
+            is_excused = self.world.scale.nodes > 1 and answer.error_code == ErrorCode.NOT_CONTROLLER
+            self._require(is_excused, connection, f"what moves is {answer}", self.topics[0])
+            return
+        for named in answer.topics:
+            topic, now = self.topic(named.name), self.world.loop.time()
+            met = [each for each in topic.between(since - topic.lag, now) if each.moved_at <= now]
+            for row in named.partitions:
+                self._judge_move(connection, topic, met, row)
+
+    def _judge_move(self, connection: ModelConnection, topic: ChangingTopic, met: list[Life], row: Any) -> None:
+        replicas, adding, removing = map(set, (row.replicas, row.adding_replicas, row.removing_replicas))
+        what = f"{topic.name} moves as {row}"
+        self._require(bool(met), connection, what, topic)
+        self._require(bool(adding or removing) and adding | removing <= replicas, connection, what, topic)
+        self._require(not adding & removing and len(replicas) == len(row.replicas), connection, what, topic)
+        self._require(replicas <= set(self.world.nodes), connection, what, topic)
 
     def _require(self, holds: bool, connection: ModelConnection, what: str, topic: ChangingTopic) -> None:
         if not holds:

@@ -38,11 +38,21 @@ class Asked:
         self.settings_error = 0
         self.cluster = SimpleNamespace(error_code=0, brokers=[SimpleNamespace(broker_id=1)])
         self.dirs = ["/d2"]
+        self.moves_error, self.moves = 0, [self.move([1], [1], [])]
+        self.life.moved_at = 1.0
+
+    @staticmethod
+    def move(replicas: list[int], adding: list[int], removing: list[int]) -> Any:
+        return SimpleNamespace(partition_index=0, replicas=replicas, adding_replicas=adding, removing_replicas=removing)
 
     def says(self, _node: int, request: Any) -> Any:
         if isinstance(request, wire.DescribeConfigsRequest):
             configs = [SimpleNamespace(name=SEGMENT_MS, value=self.setting)]
             return SimpleNamespace(results=[SimpleNamespace(error_code=self.settings_error, configs=configs)])
+        if isinstance(request, wire.ListPartitionReassignmentsRequest):
+            return SimpleNamespace(
+                error_code=self.moves_error, topics=[SimpleNamespace(name="t", partitions=self.moves)]
+            )
         if isinstance(request, wire.DescribeClusterRequest):
             return self.cluster
         if isinstance(request, wire.DescribeLogDirsRequest):
@@ -56,7 +66,7 @@ class Asked:
                 finished(getattr(self.asker, kind)(Told(1, self.says)))
 
 
-EVERY = ("_metadata", "_partitions", "_settings", "_cluster", "_log_dirs")
+EVERY = ("_metadata", "_partitions", "_settings", "_cluster", "_log_dirs", "_moves")
 
 
 def test_what_there_is_is_no_violation() -> None:
@@ -97,6 +107,13 @@ def says(change: Callable[[Asked], object]) -> Callable[[Asked], object]:
         ("_cluster", lambda asked: asked.cluster.brokers.append(SimpleNamespace(broker_id=7)), "the cluster is"),
         ("_cluster", lambda asked: asked.cluster.brokers.append(SimpleNamespace(broker_id=1)), "the cluster is"),
         ("_log_dirs", lambda asked: asked.dirs.append("/d3"), "/d3"),
+        ("_moves", lambda asked: setattr(asked, "moves_error", ErrorCode.NOT_CONTROLLER), "what moves is"),
+        ("_moves", lambda asked: setattr(asked.life, "moved_at", float("inf")), "t moves as"),
+        ("_moves", lambda asked: asked.moves.append(asked.move([1], [], [])), "t moves as"),
+        ("_moves", lambda asked: asked.moves.append(asked.move([1], [2], [])), "t moves as"),
+        ("_moves", lambda asked: asked.moves.append(asked.move([1], [1], [1])), "t moves as"),
+        ("_moves", lambda asked: asked.moves.append(asked.move([1, 1], [1], [])), "t moves as"),
+        ("_moves", lambda asked: asked.moves.append(asked.move([1, 7], [7], [])), "t moves as"),
     ],
 )
 def test_an_answer_that_is_wrong_is_seen(kind: str, change: Callable[[Asked], object], violation: str) -> None:
