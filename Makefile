@@ -193,15 +193,15 @@ histories: install $(MADE)/test
 	  $(BIN)/python -m pytest tests/replication/simulation -k stays -n $(WORKERS) --timeout 0 $(PYTEST)
 
 # Whole brokers on virtual time, every answer judged: make simulate SIMULATIONS=100000 SEED=1; one again: REPLAY=77,
-# made small: SHRINK=77.  One hash seed: consumer groups go through sets of topics' names.
+# made small: SHRINK=77
 SIMULATIONS ?= 1000
 simulate: install $(MADE)/test
-	PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation $(if $(REPLAY),--replay $(REPLAY),$(if $(SHRINK),--shrink $(SHRINK),\
+	$(BIN)/python -m tests.simulation $(if $(REPLAY),--replay $(REPLAY),$(if $(SHRINK),--shrink $(SHRINK),\
 	  --simulations $(SIMULATIONS) --seed $(or $(SEED),1)))
 
 # The same where classes that hold state assert their invariants with each change.
 simulate-debug: debug-build
-	cd build/debug && PYTHONHASHSEED=0 PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m tests.simulation \
+	cd build/debug && PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m tests.simulation \
 	  --simulations $(SIMULATIONS) --seed $(or $(SEED),1)
 
 # How much of connections, requests, the log and replication histories reach: a table of each file; FILES=fast_append lists
@@ -212,7 +212,7 @@ simulate-coverage: coverage-build
 
 # Faults that are put into copies of the tree one by one, each of which the simulation has to find: make mutations ONLY=commit-at-append
 mutations: install $(MADE)/test
-	PYTHONHASHSEED=0 $(BIN)/python -m tests.simulation.mutations $(ONLY)
+	$(BIN)/python -m tests.simulation.mutations $(ONLY)
 
 lint: install $(MADE)/lint
 	$(BIN)/ruff check .

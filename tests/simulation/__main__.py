@@ -7,6 +7,7 @@ import os
 import sys
 import time
 
+from tests.simulation.one_hash import with_one_hash
 from tests.simulation.runner import play_each, play_seed
 from tests.simulation.shrink import shrink
 from tests.simulation.world import ViolationError
@@ -56,4 +57,5 @@ def simulate(seeds: range, workers: int, most_failures: int) -> int:
 
 
 if __name__ == "__main__":
+    with_one_hash("tests.simulation")
     sys.exit(main())

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import coverage
 
+from tests.simulation.one_hash import with_one_hash
+
 ROOT = Path(__file__).parents[2]
 MEASURED = (
     "kbroker/_fast/net/*.py*",
@@ -160,4 +162,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    with_one_hash("tests.simulation.coverage")
     sys.exit(main())

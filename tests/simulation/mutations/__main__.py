@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.simulation.mutations.mutant import ALL, ROOT, Finding, Which, copied, first_failure, mutant
 from tests.simulation.mutations.patches import Mutation, mutations
 from tests.simulation.mutations.unfound import UNFOUND
+from tests.simulation.one_hash import with_one_hash
 
 MOST_HISTORIES = 2000
 VIOLATION_LETTERS = 160
@@ -77,4 +78,5 @@ def find(mutation: Mutation, tree: Path, first: int, most: int, workers: int, wh
 
 
 if __name__ == "__main__":
+    with_one_hash("tests.simulation.mutations")
     sys.exit(main())
