@@ -1,7 +1,8 @@
-"""What a broker has of connections when all of its clients are gone."""
+"""What a broker has of connections when all of its clients are gone, and what it holds when it is no more."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,4 +30,12 @@ def leftovers(broker: Broker, process: Process, network: Network) -> dict[str, i
     }
 
 
-__all__ = ["leftovers"]
+def dispose(broker: Broker) -> None:
+    """Give back what a broker holds that is no more."""
+    try:
+        broker.release()
+    except Exception:
+        logging.getLogger(__name__).debug("a broker that failed cannot be closed", exc_info=True)
+
+
+__all__ = ["dispose", "leftovers"]

@@ -31,7 +31,7 @@ from tests.simulation.defects import Defects
 from tests.simulation.disk_faults import DiskFaults
 from tests.simulation.features import coordinator_settings, draw_features
 from tests.simulation.judge import Judge, Partition, ViolationError
-from tests.simulation.leftovers import leftovers
+from tests.simulation.leftovers import dispose, leftovers
 from tests.simulation.log_life import LogLife
 from tests.simulation.loop import OUTSIDE, NothingToDoError, Process, SimulatedLoop
 from tests.simulation.lost_store import lose_store
@@ -466,14 +466,6 @@ def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Ou
         first = failures[0] if failures else repr(problem)
         raise ViolationError(f"seed {seed}: {first}\n{judge.story()}\n{failures}") from (loop.first_error or problem)
     return outcome
-
-
-def dispose(broker: Broker) -> None:
-    """Give back what a broker holds that is no more."""
-    try:
-        broker.release()
-    except Exception:
-        logging.getLogger(__name__).debug("a broker that failed cannot be closed", exc_info=True)
 
 
 def _drop(world: World) -> None:
