@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import ClusterMembership
     from kbroker.config import BrokerConfig, LogConfig
     from kbroker.metadata.image import ClusterImage, TopicImage
+    from kbroker.metrics.maintenance import Values
     from kbroker.security.authorizer import Authorizer
     from kbroker.security.client.client_security import ClientSecurity
 
@@ -121,6 +122,7 @@ class Broker:
         self.tasks = PeriodicTasks(loop)
         self.loop_delay = LoopDelaySampler(self._activity)
         self.metrics: MetricsServer | None = None
+        self._denials: Mapping[tuple[str, str], int] = {}
         secret = config.get("delegation.token.secret.key")
         users = StoredCredentials(
             lambda: self.cache.image.security, None if secret is None else secret.encode(), self.clock
@@ -151,7 +153,7 @@ class Broker:
             manager,
             self.listeners,
             self.membership,
-            partial(security_figures, self.security, self.sasl, self.clock),
+            self._security_figures,
         )
         self.readiness.watch(lambda: map(Problem, manager.environment.damages.reasons(manager.logs)))
 
@@ -166,6 +168,7 @@ class Broker:
         await self.membership.report_logs()
         self.log_manager.attach(self.loop, self.replicas.on_durable, self.replicas.on_refused)
         self._make_services()
+        self._denials = self.quotas.gatekeeper.denials
         self._watch_disks()
         await self.membership.wait_for_others()
         await self.sasl.start()
@@ -181,6 +184,10 @@ class Broker:
         self.readiness.watch(self.membership.problems)
         self._tell_openness()
         self.readiness.move(ReadyState.READY)
+
+    def _security_figures(self) -> Values:
+        acls = len(self.cache.image.security.acls)
+        return security_figures(self.security, self.sasl, self.clock, acls, self._denials)
 
     def _tell_openness(self) -> None:
         """Log what is open to whom, and warn where brokers may not reach each other."""

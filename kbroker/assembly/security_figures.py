@@ -1,7 +1,8 @@
-"""What a scrape of the metrics shows of TLS and SASL."""
+"""What a scrape of the metrics shows of TLS, SASL and the authorizer."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,8 +12,11 @@ if TYPE_CHECKING:
     from kbroker.security.sasl.listeners import Sasl
 
 
-def security_figures(security: ListenersSecurity, sasl: Sasl, clock: Clock) -> Values:
-    """The values of `metrics.security.FAMILIES`."""
+def security_figures(
+    security: ListenersSecurity, sasl: Sasl, clock: Clock, acls: int, denials: Mapping[tuple[str, str], int]
+) -> Values:
+    """The values of `metrics.security.FAMILIES`.  `denials`: how often clients were refused, by resource and
+    operation."""
     now_ms = clock.now_ms()
     logins: dict[tuple[str, ...], float] = {
         (name, mechanism, outcome): float(count)
@@ -37,5 +41,7 @@ def security_figures(security: ListenersSecurity, sasl: Sasl, clock: Clock) -> V
             for outcome, count in (("taken", each.reloads), ("failed", each.reload_failures))
         },
         "kbroker_authentications": logins,
+        "kbroker_acls": {(): float(acls)},
+        "kbroker_authorization_denied": {each: float(count) for each, count in denials.items()},
         "kbroker_authentications_expired": {(name,): float(stats.expired_count) for name, stats in sasl.stats.items()},
     }

@@ -97,6 +97,8 @@ class ClientGate(Gate):
         self, ctx: RequestContext, operation: Operation, kind: ResourceKind, name: str, allowed: bool, quietly: bool
     ) -> None:
         authorizer, session = self._authorizer, self.session
+        if authorizer is not None and not allowed and not quietly:
+            authorizer.denials[kind.name.lower(), operation.name.lower()] += 1
         if authorizer is not None and audit.is_noted(allowed=allowed, quietly=quietly):
             rule = authorizer.explain(session.principal, session.host, operation, kind, name)
             audit.note(

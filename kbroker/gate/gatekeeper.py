@@ -6,6 +6,7 @@ otherwise its connections ask nothing.  A client without a quota has no gate, ei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kbroker._fast.net.gate import Gatekeeper
@@ -37,6 +38,11 @@ class BrokerGatekeeper(Gatekeeper):
         self._authorizer = None if authorizer is None else CachedAuthorizer(authorizer, self.renew)
         self._reactor: Reactor | None = None
         self._authenticates = False
+
+    @property
+    def denials(self) -> Mapping[tuple[str, str], int]:
+        """How often the authorizer has refused clients something, by kind of resource and operation."""
+        return {} if self._authorizer is None else self._authorizer.denials
 
     def now_ms(self) -> int:
         """Milliseconds on a clock that does not go back."""

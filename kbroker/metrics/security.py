@@ -1,4 +1,4 @@
-"""Metrics of listeners that encrypt and of clients that log in.  Rows as in `maintenance`."""
+"""Metrics of listeners that encrypt, of clients that log in, and of what they may not.  Rows as in `maintenance`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ kbroker_tls_store_changes|counter|listener,outcome|
     Changed key and trust stores that a listener has taken, and those that it could not use (failed).
 kbroker_authentications|counter|listener,mechanism,outcome|
     Logins by SASL: succeeded, failed, and those of open connections: again, failed_again.
+kbroker_acls|gauge||ACLs of the cluster.
+kbroker_authorization_denied|counter|resource,operation|
+    What clients asked for and were refused by the authorizer, by what they would have done to what (topic, group, …).
 kbroker_authentications_expired|counter|listener|
     Connections that were closed as their clients did not log in again in time.
 """

@@ -5,6 +5,7 @@ Without an authorizer everything is allowed.  `acl.standard_authorizer` has the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol
@@ -71,12 +72,14 @@ class Authorizer(Protocol):
 class CachedAuthorizer:
     """Remembers an authorizer's decisions until they change, a bounded number of them."""
 
-    __slots__ = ("_authorizer", "_changed", "_decisions")
+    __slots__ = ("_authorizer", "_changed", "_decisions", "denials")
 
     def __init__(self, authorizer: Authorizer, changed: Callable[[], None] = lambda: None) -> None:
         self._authorizer = authorizer
         self._decisions: dict[tuple[Principal, str, Operation, ResourceKind, str | None], bool] = {}
         self._changed = changed
+        self.denials: Counter[tuple[str, str]] = Counter()
+        """How often clients were refused what they asked for, by kind of resource and operation, in small letters."""
         authorizer.subscribe(self._forget)
 
     def is_authorized(
