@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
-from kbroker.security.sasl.jwks import Jwks, JwksError, JwksPlan, parse_keys
+from kbroker.security.sasl.jwks import MOST_BYTES, Jwks, JwksError, JwksPlan, parse_keys
 from kbroker.security.sasl.mechanism import AuthenticationRefusedError, Outcome, SaslError
 from kbroker.security.sasl.oauthbearer import (
     BearerToken,
@@ -284,3 +286,39 @@ def test_a_file_without_keys_ends_the_start(tmp_path: Path) -> None:
         keys.close()
 
     asyncio.run(main())
+
+
+class Pages(BaseHTTPRequestHandler):
+    """An issuer's server."""
+
+    content: ClassVar[bytes] = ISSUER.jwks()
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/jwks" else 500)
+        self.end_headers()
+        self.wfile.write(self.content)
+
+    def log_message(self, *args: Any) -> None:
+        return
+
+
+def test_keys_are_read_from_an_issuers_server() -> None:
+    """Tokens of an identity provider would be refused, or its error page be taken for keys."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            address = f"http://127.0.0.1:{server.server_port}"
+            keys = Jwks(JwksPlan(f"{address}/jwks"))
+            keys.load()
+            assert {str(each.key_type) for each in keys._keys} == {"RSA", "EC", "OKP"}
+            for wrong in (f"{address}/other", f"{address[:-1]}x/jwks", "ftp://127.0.0.1/jwks"):
+                with pytest.raises(JwksError, match="cannot be read"):
+                    Jwks(JwksPlan(wrong)).load()
+            Pages.content = b" " * (MOST_BYTES + 1)
+            with pytest.raises(JwksError, match="more than"):
+                keys.load()
+            assert keys.candidates("rsa", "RSA"), "and the old ones count"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import uvloop
 
 from kbroker.errors import ErrorCode
+from kbroker.metadata.security_image import DelegationToken, ScramKey
 from kbroker.schemas import wire
+from kbroker.security.delegation_tokens import TokenCreation, token_hmac, token_password
 from kbroker.security.principal import Principal
 from kbroker.security.sasl.mechanism import Login
 from kbroker.security.sasl.scram_client import ScramClient
 from kbroker.security.scram import ScramMechanism
+from kbroker.security.scram_changes import ScramAlteration
 from tests.security.sasl_broker import ALL, PLAIN, PREFIX, PutUser, RawClient, sasl_broker
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -326,5 +330,59 @@ def test_quotas_are_of_the_user_who_logged_in(tmp_path: Path, name: str) -> None
                 codes.append(answer.topics[0].error_code)
             limited = not name.startswith("another") and not name.endswith("another client id")
             assert codes == [0, ErrorCode.THROTTLING_QUOTA_EXCEEDED if limited else 0]
+
+    uvloop.run(main())
+
+
+def test_a_user_who_was_removed_stays_until_its_session_ends(tmp_path: Path) -> None:
+    """Who was removed would be in for ever, or a client be cut off amid its requests, as by Kafka it is not."""
+    key = ScramKey("sam", ScramMechanism.SCRAM_SHA_256)
+
+    async def main() -> None:
+        async with sasl_broker(tmp_path, {**ALL, **SHORT_DELAY, "connections.max.reauth.ms": "3600000"}) as broker:
+            await broker.services.controller.alter_security(PutUser("sam", "sam-pw"))
+            client = await RawClient.connect(broker)
+
+            async def log_in() -> int:
+                assert await client.handshake("SCRAM-SHA-256") == 0
+                login = ScramClient(ScramMechanism.SCRAM_SHA_256, Login("sam", "sam-pw"))
+                proof = login.evaluate((await client.authenticate(login.first())).auth_bytes)
+                return int((await client.authenticate(proof or b"")).error_code)
+
+            assert await log_in() == 0
+            removed = await broker.services.controller.alter_security(ScramAlteration([key], []))
+            assert removed == [("sam", None)]
+            assert (await client.ask("Metadata", 1, topics=None)).brokers
+            assert await log_in() == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert await client.token() is None
+
+    uvloop.run(main())
+
+
+def test_a_session_ends_with_its_token_and_expired_tokens_are_dropped(tmp_path: Path) -> None:
+    """A job would keep what it was lent for a while."""
+    settings = {**ALL, **SHORT_DELAY, "delegation.token.secret.key": "s"}
+
+    async def main() -> None:
+        async with sasl_broker(tmp_path, settings) as broker:
+            now_ms = broker.clock.now_ms()
+            token = DelegationToken("id", "User:alice", "User:alice", (), now_ms, now_ms + 60_000, now_ms + 60_000)
+            for each in (token, replace(token, token_id="old", expires_ms=now_ms - 1)):
+                await broker.services.controller.alter_security(TokenCreation(each))
+            codes = []
+            for name in ("id", "old"):
+                client = await RawClient.connect(broker)
+                assert await client.handshake("SCRAM-SHA-512") == 0
+                password = token_password(token_hmac(b"s", name))
+                login = ScramClient(ScramMechanism.SCRAM_SHA_512, Login(name, password, by_token=True))
+                proof = login.evaluate((await client.authenticate(login.first())).auth_bytes)
+                answer = await client.authenticate(proof or b"")
+                codes.append(answer.error_code)
+                if not answer.error_code:
+                    assert 0 < answer.session_lifetime_ms <= 60_000
+                    assert client.session.by_token and client.session.principal == Principal("User", "alice")
+            assert codes == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]
+            await broker._drop_expired_tokens()
+            assert set(broker.cache.image.security.tokens) == {"id"}
 
     uvloop.run(main())

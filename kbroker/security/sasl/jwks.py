@@ -7,6 +7,7 @@ repeated after a pause that doubles.  A token with a key id that is not known as
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import logging
 import urllib.parse
@@ -60,7 +61,7 @@ def read_url(plan: JwksPlan) -> bytes:
 
             with urllib.request.urlopen(plan.url, timeout=TIMEOUT_SECONDS) as answer:
                 content = answer.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise JwksError(f"the keys at {plan.url} cannot be read: {error}") from None
     if len(content) > MOST_BYTES:
         raise JwksError(f"the keys at {plan.url} are more than {MOST_BYTES} bytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Callable, Mapping
 
 from kbroker.security.sasl.mechanism import (
@@ -22,28 +23,29 @@ _PARTS = 3
 class PlainUsers:
     """The users of a listener's PlainLoginModule: `user_NAME="password"`."""
 
-    __slots__ = ("_passwords",)
+    __slots__ = ("_digests",)
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._passwords = {
-            key.removeprefix(USER_PREFIX): value.encode()
+        self._digests = {
+            key.removeprefix(USER_PREFIX): _digest(value)
             for key, value in options.items()
             if key.startswith(USER_PREFIX)
         }
 
     def accepts(self, name: str, password: str) -> bool:
         """Whether that is the user's password.  A user that there is not takes as long as a wrong password."""
-        known = self._passwords.get(name)
-        is_equal = hmac.compare_digest(_digest(password.encode()), _digest(b"" if known is None else known))
+        known = self._digests.get(name)
+        is_equal = hmac.compare_digest(_digest(password), _NOBODYS if known is None else known)
         return is_equal and known is not None
 
 
-def _digest(secret: bytes) -> bytes:
-    """Of one length for all, so that a comparison says nothing of the length either."""
-    return hmac.digest(_KEY, secret, "sha256")
+def _digest(password: str) -> bytes:
+    """Of one length for all, so that a comparison says nothing of the password's."""
+    return hmac.digest(_KEY, password.encode(), "sha256")
 
 
-_KEY = b"kbroker's comparison of passwords"
+_KEY = secrets.token_bytes(32)
+_NOBODYS = secrets.token_bytes(32)
 
 
 class PlainServer(ServerMechanism):
