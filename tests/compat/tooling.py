@@ -216,6 +216,17 @@ def node_folder() -> Path:
     return folder
 
 
+def go_clients() -> Path:
+    """The program of franz-go and sarama, built on first use."""
+    require_tool("go")
+    folder, program = HERE / "go", TOOLS / "go-clients"
+    with _Locked("go"):
+        sources = [folder / name for name in ("main.go", "go.mod", "go.sum")]
+        if not program.exists() or program.stat().st_mtime < max(each.stat().st_mtime for each in sources):
+            _install(["go", "build", "-o", str(program), "."], folder, "the clients in Go")
+    return program
+
+
 def main() -> None:
     """Fetch everything ahead of the tests, as `make test-tools` does."""
     print(f"Kafka's jars: {kafka_jars()}")
