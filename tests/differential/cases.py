@@ -71,6 +71,8 @@ def _cases(api: str, version: int) -> Iterator[Case]:
         for number in range(PAIRS_OF_CHANGES if changes else 0):
             name, values = rng.choice(changes)
             again = list(tree.changes(schema.fields, "", values))
+            if not again:
+                continue  # The first has left nothing to change.
             second, values = rng.choice(again)
             yield Case(f"{label}two #{number}: {name}, {second}", start, values)
         for damage in DAMAGES:
