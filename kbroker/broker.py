@@ -61,7 +61,7 @@ from kbroker.security.acl.standard_authorizer import authorizer_of
 from kbroker.security.delegation_tokens import ExpiredTokens, has_expired
 from kbroker.security.http_access import http_access
 from kbroker.security.listeners import STORES_INTERVAL_MS, ListenersSecurity
-from kbroker.security.openness import broker_principal, openness, warning_of_brokers
+from kbroker.security.openness import broker_principal, openness, warning_of_brokers, warning_of_nobody
 from kbroker.security.sasl.credentials import StoredCredentials
 from kbroker.security.sasl.listeners import Sasl
 from kbroker.storage.directories.strays import KnownTopic
@@ -193,6 +193,8 @@ class Broker:
         """Log what is open to whom, and warn where brokers may not reach each other."""
         for each in openness(self.config):
             logger.info("%s", each)
+        if (text := warning_of_nobody(self.config, self.cache.image.security.acls.values())) is not None:
+            logger.warning("%s", text)
         if self.authorizer is None or self.services.coordinators_elsewhere is None:
             return
         listener = inter_broker_listener(self.config)

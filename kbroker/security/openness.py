@@ -5,10 +5,11 @@ Also whether brokers may reach each other: each needs CLUSTER_ACTION at the othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.config import EVERY_HOST
+from kbroker.security.acl.kinds import ALL, Permission
 from kbroker.security.acl.settings import AuthorizerSettings, authorizer_settings
 from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
 from kbroker.security.listeners import SASL, TLS
@@ -17,6 +18,7 @@ from kbroker.security.principal import ANONYMOUS, Principal
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.config.listener import Listener
+    from kbroker.metadata.security_image import Acl
     from kbroker.security.authorizer import Authorizer
     from kbroker.security.client.client_security import ClientSecurity
 
@@ -73,6 +75,21 @@ def _rights(settings: AuthorizerSettings | None, is_anonymous: bool) -> tuple[bo
     if settings.allow_everyone:
         return False, "ACLs say what they may do, and what no ACL is about is open to all"
     return False, "ACLs say what they may do"
+
+
+def warning_of_nobody(config: BrokerConfig, acls: Iterable[Acl]) -> str | None:
+    """What to warn of, where no client may change ACLs, so that they stay as they are for ever."""
+    settings = authorizer_settings(config)
+    if settings is None or settings.super_users or settings.allow_everyone:
+        return None
+    for acl in acls:
+        may_alter = acl.operation in (ALL, Operation.ALTER) and acl.permission_type == Permission.ALLOW
+        if may_alter and acl.resource_type == ResourceKind.CLUSTER:
+            return None
+    return (
+        "an authorizer is set, but there is nobody who may change ACLs: super.users is empty, and no ACL allows ALTER "
+        "on the cluster; name yourself in super.users"
+    )
 
 
 def broker_principal(security: ClientSecurity | None) -> Principal | None:

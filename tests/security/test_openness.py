@@ -11,7 +11,7 @@ from kbroker.metadata.security_image import Acl
 from kbroker.security.acl.settings import AuthorizerSettings
 from kbroker.security.acl.standard_authorizer import StandardAuthorizer
 from kbroker.security.client.client_security import ClientSecurity
-from kbroker.security.openness import broker_principal, openness, warning_of_brokers
+from kbroker.security.openness import broker_principal, openness, warning_of_brokers, warning_of_nobody
 from kbroker.security.principal import ANONYMOUS, Principal
 from kbroker.security.sasl.mechanism import Login
 
@@ -76,6 +76,21 @@ def test_brokers_that_may_not_reach_each_other_are_warned_of() -> None:
     assert warning(Acl(4, "kafka-cluster", 3, "User:broker", "*", 9, 3)) is None
     assert warning(Acl(4, "kafka-cluster", 3, "User:broker", "10.0.0.2", 9, 3)) is not None
     assert warning(everyone=True) is None
+
+
+def test_an_authorizer_that_nobody_can_tell_anything_is_warned_of() -> None:
+    """An owner would lock out everybody, himself included, and not know why."""
+
+    def warning(*acls: Acl, **values: str) -> str | None:
+        settings = {"authorizer.class.name": STANDARD, **{key.replace("_", "."): each for key, each in values.items()}}
+        return warning_of_nobody(BrokerConfig.from_mapping(settings), acls)
+
+    assert "there is nobody who may change ACLs" in (warning() or "")
+    assert warning(super_users="User:admin") is None
+    assert warning(allow_everyone_if_no_acl_found="true") is None
+    assert warning(authorizer_class_name="") is None
+    assert warning(Acl(4, "kafka-cluster", 3, "User:a", "*", 7, 3)) is None
+    assert warning(Acl(4, "kafka-cluster", 3, "User:a", "*", 7, 2), Acl(2, "t", 3, "User:a", "*", 2, 3)) is not None
 
 
 def test_a_broker_knows_its_own_principal_where_its_settings_tell() -> None:

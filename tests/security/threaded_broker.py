@@ -36,7 +36,8 @@ class ThreadedBroker:
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
         }
-        self.guarded = GuardedBroker(folder / "logs", {**own, **settings})
+        by_settings = "authorizer.class.name" in settings
+        self.guarded = GuardedBroker(folder / "logs", {**own, **settings}, by_settings=by_settings)
 
     @property
     def bootstrap(self) -> str:
