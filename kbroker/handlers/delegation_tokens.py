@@ -59,7 +59,7 @@ async def handle_create_delegation_token(ctx: RequestContext, request: wire.Crea
     requester = ctx.connection.session.principal
     owner = requester
     if request.owner_principal_name:
-        owner = Principal(request.owner_principal_type or _USER, request.owner_principal_name)
+        owner = Principal(request.owner_principal_type or "", request.owner_principal_name)
     answer = wire.CreateDelegationTokenResponse(
         principal_type=owner.kind,
         principal_name=owner.name,
