@@ -104,6 +104,7 @@ class Listeners:
                 slices=services.slices,
                 admission=quotas.admit,
                 security=security[each.name],
+                max_connections=config.own_of_listener(each.name, "max.connections"),
             )
             await listener.start()
             self.all.append(listener)

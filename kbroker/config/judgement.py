@@ -39,6 +39,7 @@ OF_MECHANISMS = frozenset(
 )
 OF_LISTENERS = OF_MECHANISMS | {
     "max.connection.creation.rate",
+    "max.connections",
     "sasl.enabled.mechanisms",
     "sasl.server.max.receive.size",
     *(name for name in BROKER_TABLE if name.startswith("ssl.")),

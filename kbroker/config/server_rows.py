@@ -67,7 +67,7 @@ socket.listen.backlog.size|INT|4096||>=1|+|connections that the system keeps unt
 max.connections.per.ip|INT|2147483647|cluster|>=0|+|connections from one address at a time
 max.connections.per.ip.overrides|STRING||cluster|address counts|+|
     exceptions to max.connections.per.ip, as address:number
-max.connections|INT|2147483647|cluster|>=0|+|connections at a time
+max.connections|INT|2147483647|cluster|>=0|+|connections at a time; of a single listener beside that
 max.connection.creation.rate|INT|2147483647|cluster|>=0|+|
     new connections a second; for one listener as listener.name.NAME.max.connection.creation.rate
 connections.max.idle.ms|LONG|600000|||+|connections that ask for nothing for so long are closed

@@ -1,8 +1,9 @@
 """The limits on connections: `max.connections`, `max.connections.per.ip` and its overrides, open files; and the number
 of threads that send to them.
 
-Counts are shared by all listeners.  A connection over a limit is accepted and closed at once; Kafka instead leaves
-connections over `max.connections` in the listen backlog, where the client waits without an answer.
+Counts are shared by all listeners; one may have a `max.connections` of its own beside that.  A connection over a limit
+is accepted and closed at once; Kafka instead leaves connections over `max.connections` in the listen backlog, where the
+client waits without an answer.
 
 Every connection is an open file of the process.  The owner of the other descriptors (the logs' files) is notified of
 the number of connections (`on_count`) whenever a few have come or gone.  At the process's limit of open files the loop

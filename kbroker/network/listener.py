@@ -67,6 +67,7 @@ class Listener:
         slices: Slices | None = None,
         admission: Callable[[str, str], Admission] | None = None,
         security: ListenerSecurity,
+        max_connections: int | None = None,
     ) -> None:
         self.name = name
         self.host = host
@@ -81,6 +82,7 @@ class Listener:
         self._slices = slices or Slices(loop)
         self._admission = admission
         self._security = security
+        self._max_connections = max_connections
         self.cold_reads_count = 0
         self._max_idle_seconds = max_idle_ms / 1000
         self._server: asyncio.AbstractServer | None = None
@@ -140,6 +142,8 @@ class Listener:
         address = connection.peer_host.removeprefix(MAPPED_IPV4)
         self._addresses[connection] = address
         setting = self._limits.admit(address)
+        if setting is None and self._max_connections is not None and len(self._addresses) > self._max_connections:
+            setting = "max.connections"
         if self._crowd is not None:
             self._crowd.look()
         if setting is None and not self.endpoint.draining:

@@ -7,11 +7,13 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from tests.broker.client import open_connections
 from tests.broker_process import BrokerProcess
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
+from tests.ports import free_port
 
 Start = Callable[..., BrokerProcess]
 
@@ -189,3 +191,25 @@ def _answers(broker: BrokerProcess) -> bool:
             return client.read() is not None
     except OSError:
         return False
+
+
+def test_a_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    """Clients of one listener could take all connections, and brokers and operators of another could not come in."""
+    port, other = free_port(), free_port()
+    settings = {
+        "listeners": f"INNER://127.0.0.1:{port},OUTER://127.0.0.1:{other}",
+        "listener.security.protocol.map": "INNER:PLAINTEXT,OUTER:PLAINTEXT",
+        "listener.name.outer.max.connections": "2",
+    }
+    with BrokerProcess(tmp_path, settings, port=port) as broker, ExitStack() as ended:
+
+        def is_served(at: int) -> bool:
+            client = ended.enter_context(RawClient(at))
+            try:
+                return client.ask(raw.api_versions())[4:6] == b"\0\0"
+            except (ConnectionError, AssertionError):
+                return False
+
+        assert [is_served(other) for _ in range(4)] == [True, True, False, False]
+        assert all(is_served(port) for _ in range(5))
+        assert "max.connections is reached" in broker.output()
