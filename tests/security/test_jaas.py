@@ -23,6 +23,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
         ),
         (f'{PLAIN} required a="single \' in double" ;', {"a": "single ' in double"}),
         (f'{PLAIN} required /* a="1" */ b="2" // c="3"\n d="4";', {"b": "2", "d": "4"}),
+        (f'{PLAIN} required/\n b="1"\n a="2";', {"a": "2"}),
         (f'{PLAIN} required a="1"a="2";', {"a": "2"}),
         (f'{PLAIN} required "a b"="c";', {"a b": "c"}),
         (f"{PLAIN} required a=x-1.y_$z b=true;", {"a": "x-1.y_$z", "b": "true"}),

@@ -123,11 +123,11 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _behind_comment(text: str, at: int) -> int:
-    """A slash alone begins a comment as well: StreamTokenizer has it so."""
+    """A slash alone begins a comment as well, of which the next character is part, whatever it is."""
     if text.startswith("/*", at):
         end = text.find("*/", at + 2)
         return len(text) if end < 0 else end + 2
-    return min((found for found in (text.find("\n", at), text.find("\r", at)) if found >= 0), default=len(text))
+    return min((found for found in (text.find("\n", at + 2), text.find("\r", at + 2)) if found >= 0), default=len(text))
 
 
 def _quoted(text: str, at: int) -> tuple[str, int]:
