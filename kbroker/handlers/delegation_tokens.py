@@ -1,7 +1,7 @@
-"""CreateDelegationToken (API 38): v1-v3.  RenewDelegationToken (39): v1-v2.  ExpireDelegationToken (40): v1-v2.
-DescribeDelegationToken (41): v1-v3.
+"""CreateDelegationToken (API 38): v0-v3.  RenewDelegationToken (39): v0-v2.  ExpireDelegationToken (40): v0-v2.
+DescribeDelegationToken (41): v0-v3.
 
-v2 is the flexible version.  v3 of Create and Describe names the requester besides the owner (KIP-373).  A client that
+v0 is of clients of Kafka 1.1.  v2 is the flexible version.  v3 of Create and Describe names the requester besides the owner (KIP-373).  A client that
 has not authenticated, or has done so by a token itself, may ask for none of it.  Rules are Kafka's:
 `kbroker.security.delegation_tokens`.
 """
@@ -55,7 +55,7 @@ def _may_ask(ctx: RequestContext) -> bool:
 
 
 async def handle_create_delegation_token(ctx: RequestContext, request: wire.CreateDelegationTokenRequest) -> Struct:
-    """CreateDelegationToken v1-v3: a token of the client, or of another user for whom it may ask."""
+    """CreateDelegationToken v0-v3: a token of the client, or of another user for whom it may ask."""
     requester = ctx.connection.session.principal
     owner = requester
     if request.owner_principal_name:
@@ -102,7 +102,7 @@ async def handle_create_delegation_token(ctx: RequestContext, request: wire.Crea
 
 
 async def handle_renew_delegation_token(ctx: RequestContext, request: wire.RenewDelegationTokenRequest) -> Struct:
-    """RenewDelegationToken v1-v2."""
+    """RenewDelegationToken v0-v2."""
     services = ctx.services
     token_id = _token_of(services, bytes(request.hmac))
     principal, now_ms = str(ctx.connection.session.principal), services.clock.now_ms()
@@ -112,7 +112,7 @@ async def handle_renew_delegation_token(ctx: RequestContext, request: wire.Renew
 
 
 async def handle_expire_delegation_token(ctx: RequestContext, request: wire.ExpireDelegationTokenRequest) -> Struct:
-    """ExpireDelegationToken v1-v2."""
+    """ExpireDelegationToken v0-v2."""
     services = ctx.services
     token_id = _token_of(services, bytes(request.hmac))
     principal, now_ms = str(ctx.connection.session.principal), services.clock.now_ms()
@@ -138,7 +138,7 @@ async def _changed(ctx: RequestContext, change: SecurityChange[Outcome]) -> Outc
 
 
 async def handle_describe_delegation_token(ctx: RequestContext, request: wire.DescribeDelegationTokenRequest) -> Struct:
-    """DescribeDelegationToken v1-v3: what concerns the client, and what it may describe besides."""
+    """DescribeDelegationToken v0-v3: what concerns the client, and what it may describe besides."""
     response = wire.DescribeDelegationTokenResponse
     secret = _secret(ctx.services)
     if not _may_ask(ctx):
@@ -196,8 +196,8 @@ def _described(token: DelegationToken, shown: bytes) -> wire.DescribeDelegationT
 
 
 HANDLERS: tuple[Handler, ...] = (
-    Handler(ApiKey.CREATE_DELEGATION_TOKEN, 1, 3, handle_create_delegation_token),
-    Handler(ApiKey.RENEW_DELEGATION_TOKEN, 1, 2, handle_renew_delegation_token),
-    Handler(ApiKey.EXPIRE_DELEGATION_TOKEN, 1, 2, handle_expire_delegation_token),
-    Handler(ApiKey.DESCRIBE_DELEGATION_TOKEN, 1, 3, handle_describe_delegation_token),
+    Handler(ApiKey.CREATE_DELEGATION_TOKEN, 0, 3, handle_create_delegation_token),
+    Handler(ApiKey.RENEW_DELEGATION_TOKEN, 0, 2, handle_renew_delegation_token),
+    Handler(ApiKey.EXPIRE_DELEGATION_TOKEN, 0, 2, handle_expire_delegation_token),
+    Handler(ApiKey.DESCRIBE_DELEGATION_TOKEN, 0, 3, handle_describe_delegation_token),
 )
