@@ -1,9 +1,9 @@
 """CreateDelegationToken (API 38): v0-v3.  RenewDelegationToken (39): v0-v2.  ExpireDelegationToken (40): v0-v2.
 DescribeDelegationToken (41): v0-v3.
 
-v0 is of clients of Kafka 1.1.  v2 is the flexible version.  v3 of Create and Describe names the requester besides the owner (KIP-373).  A client that
-has not authenticated, or has done so by a token itself, may ask for none of it.  Rules are Kafka's:
-`kbroker.security.delegation_tokens`.
+v0 is of clients of Kafka 1.1.  v2 is the flexible version.  v3 of Create and Describe names the requester besides the
+owner (KIP-373).  A client that has not authenticated, or has done so by a token itself, may ask for none of it.  Rules
+are Kafka's: `kbroker.security.delegation_tokens`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kbroker.security.delegation_tokens import (
     TokenLives,
     TokenRenewal,
     concerns,
-    find_token,
+    is_shown,
     new_token,
     token_hmac,
 )
@@ -104,7 +104,7 @@ async def handle_create_delegation_token(ctx: RequestContext, request: wire.Crea
 async def handle_renew_delegation_token(ctx: RequestContext, request: wire.RenewDelegationTokenRequest) -> Struct:
     """RenewDelegationToken v0-v2."""
     services = ctx.services
-    token_id = _token_of(services, bytes(request.hmac))
+    token_id = await _token_of(services, bytes(request.hmac))
     principal, now_ms = str(ctx.connection.session.principal), services.clock.now_ms()
     change = TokenRenewal(token_id, principal, request.renew_period_ms, now_ms, _lives(services))
     error, expires_ms = await _changed(ctx, change)
@@ -114,16 +114,21 @@ async def handle_renew_delegation_token(ctx: RequestContext, request: wire.Renew
 async def handle_expire_delegation_token(ctx: RequestContext, request: wire.ExpireDelegationTokenRequest) -> Struct:
     """ExpireDelegationToken v0-v2."""
     services = ctx.services
-    token_id = _token_of(services, bytes(request.hmac))
+    token_id = await _token_of(services, bytes(request.hmac))
     principal, now_ms = str(ctx.connection.session.principal), services.clock.now_ms()
     error, expires_ms = await _changed(ctx, TokenExpiry(token_id, principal, request.expiry_time_period_ms, now_ms))
     return wire.ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=expires_ms)
 
 
-def _token_of(services: Services, shown: bytes) -> str | None:
-    secret = _secret(services)
-    tokens = services.metadata_cache.image.security.tokens
-    return None if secret is None else find_token(tokens, secret, shown)
+async def _token_of(services: Services, shown: bytes) -> str | None:
+    """The id of the token with that HMAC, which all have to be worked out for; None without one."""
+    secret, pace = _secret(services), services.slices.pace()
+    if secret is not None:
+        for token_id in services.metadata_cache.image.security.tokens:
+            await pace
+            if is_shown(secret, token_id, shown):
+                return token_id
+    return None
 
 
 async def _changed(ctx: RequestContext, change: SecurityChange[Outcome]) -> Outcome:

@@ -367,10 +367,11 @@ def test_a_session_ends_with_its_token_and_expired_tokens_are_dropped(tmp_path: 
         async with sasl_broker(tmp_path, settings) as broker:
             now_ms = broker.clock.now_ms()
             token = DelegationToken("id", "User:alice", "User:alice", (), now_ms, now_ms + 60_000, now_ms + 60_000)
-            for each in (token, replace(token, token_id="old", expires_ms=now_ms - 1)):
+            group = replace(token, token_id="of a group", owner="Group:alice")
+            for each in (token, group, replace(token, token_id="old", expires_ms=now_ms - 1)):
                 await broker.services.controller.alter_security(TokenCreation(each))
             codes = []
-            for name in ("id", "old"):
+            for name in ("id", "old", "of a group"):
                 client = await RawClient.connect(broker)
                 assert await client.handshake("SCRAM-SHA-512") == 0
                 password = token_password(token_hmac(b"s", name))
@@ -381,8 +382,8 @@ def test_a_session_ends_with_its_token_and_expired_tokens_are_dropped(tmp_path: 
                 if not answer.error_code:
                     assert 0 < answer.session_lifetime_ms <= 60_000
                     assert client.session.by_token and client.session.principal == Principal("User", "alice")
-            assert codes == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]
+            assert codes == [0, ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.SASL_AUTHENTICATION_FAILED]
             await broker._drop_expired_tokens()
-            assert set(broker.cache.image.security.tokens) == {"id"}
+            assert set(broker.cache.image.security.tokens) == {"id", "of a group"}
 
     uvloop.run(main())

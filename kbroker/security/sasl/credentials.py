@@ -32,7 +32,10 @@ class StoredCredentials:
         token = self._image().tokens.get(token_id)
         if token is None or self._secret is None or token.expires_ms <= self._clock.now_ms():
             return None
-        return TokenCredential(token.owner.partition(":")[2], self._credential(token_id, mechanism), token.expires_ms)
+        kind, _, name = token.owner.partition(":")
+        if kind != "User":
+            return None  # Its client would be a user of that name.
+        return TokenCredential(name, self._credential(token_id, mechanism), token.expires_ms)
 
     def _credential(self, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
         """Worked out when the token is first used: some milliseconds, once."""
