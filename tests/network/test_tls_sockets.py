@@ -138,7 +138,7 @@ def test_a_handshake_may_come_byte_by_byte() -> None:
     uvloop.run(main())
 
 
-@pytest.mark.parametrize("rest", range(1, 8))
+@pytest.mark.parametrize("rest", [1, 4, 7])
 def test_a_handshake_may_be_cut_anywhere(rest: int) -> None:
     """What follows a record that was cut would be waited for in vain, until the deadline."""
 
@@ -149,9 +149,11 @@ def test_a_handshake_may_be_cut_anywhere(rest: int) -> None:
             last = await wire.finish()
             first = 5 + int.from_bytes(last[3:5], "big")
             wire.writer.write(last[: first + rest])
-            for _ in range(200):
-                await asyncio.sleep(0)
-            wire.writer.write(last[first + rest :])
+            for byte in last[first + rest :]:
+                # Turns of the loop, in which the broker takes what is there.
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                wire.writer.write(bytes([byte]))
             assert (await wire.ask(frame(ECHO, 1, b"x")))[4:] == b"x"
 
     uvloop.run(main())
