@@ -21,6 +21,7 @@ HERE = pathlib.Path(__file__).parent
 KAFKA_VERSION = "4.3.1"
 #: How long a broker may take to answer; much longer than it needs, because the machine may be busy.
 START_SECONDS = 240
+MORE_LISTENERS = "more listeners"
 CLUSTER_ID = "a2Jyb2tlci1iZW5jaG1hcg"
 
 #: What both sides are told; everything else is left at the defaults, which are the same.
@@ -132,7 +133,8 @@ class Broker:
 def start(
     name: str, congestion: str, base: pathlib.Path | None = None, settings: dict[str, str] | None = None
 ) -> Broker:
-    """Start `kafka` or `kbroker` on an empty directory; `settings` go above EQUAL_SETTINGS, on either."""
+    """Start `kafka` or `kbroker` on an empty directory; `settings` go above EQUAL_SETTINGS, on either.  MORE_LISTENERS
+    among them is opened beside the plain one."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix=f"bench-{name}-", dir=base))
     try:
         return {"kafka": _start_kafka, "kbroker": _start_kbroker}[name](folder, congestion, settings or {})
@@ -144,7 +146,8 @@ def start(
 def _start_kbroker(folder: pathlib.Path, congestion: str, extra: dict[str, str]) -> Broker:
     port = free_port()
     settings = {"metrics.listener": "none"} | EQUAL_SETTINGS | extra
-    settings |= {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(folder / "data")}
+    more = settings.pop(MORE_LISTENERS, "")
+    settings |= {"listeners": f"PLAINTEXT://127.0.0.1:{port}{more}", "log.dirs": str(folder / "data")}
     if congestion:
         settings["socket.tcp.congestion"] = congestion
     overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
@@ -178,6 +181,8 @@ def kafka_jars() -> pathlib.Path:
 
 def _start_kafka(folder: pathlib.Path, congestion: str, extra: dict[str, str]) -> Broker:
     port, controller = free_port(), free_port()
+    extra = dict(extra)
+    more = extra.pop(MORE_LISTENERS, "")
     settings = (
         EQUAL_SETTINGS
         | extra
@@ -186,7 +191,8 @@ def _start_kafka(folder: pathlib.Path, congestion: str, extra: dict[str, str]) -
             "process.roles": "broker,controller",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}{more},CONTROLLER://127.0.0.1:{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
             "log.dirs": str(folder / "data"),
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",

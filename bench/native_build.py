@@ -24,6 +24,11 @@ def bare_server() -> pathlib.Path:
     return _build(BUILD / "bare", [SOURCES / "bare.c", SOURCES / "wire.c"], ())
 
 
+def tls_load_generator() -> pathlib.Path:
+    """The load generator over TLS; needs OpenSSL's headers."""
+    return _build(BUILD / "tls", [SOURCES / "tls.c"], ("-pthread",), ("-lssl", "-lcrypto"))
+
+
 def librdkafka_client() -> pathlib.Path:
     """The program that produces and consumes by librdkafka."""
     names = ("librdkafka_client", "wire")

@@ -23,7 +23,19 @@ from kbroker._fast.net.tls_stream cimport (
     shake_hands,
 )
 
+cdef extern from "<sys/resource.h>" nogil:
+    int setpriority(int which, int who, int priority)
+    int PRIO_PROCESS
+
+cdef extern from "<sys/syscall.h>" nogil:
+    long SYS_gettid
+
+cdef extern from "<unistd.h>" nogil:
+    long syscall(long number, ...)
+    int getpid()
+
 cdef enum:
+    NICE = 5
     # Above this other threads may run while it is encrypted.
     RELEASE_GIL_BYTES = 65536
     # A thread's waking up is worth it from here on: encryption takes longer than a plain send.
@@ -32,6 +44,9 @@ cdef enum:
 
 
 cdef ssize_t shake_work(void* what, int out_fd, int fd, off_t position, size_t size) noexcept nogil:
+    # Of this thread alone: where processors are short the loop goes first, and those who are in before those who come.
+    if syscall(SYS_gettid) != getpid():
+        setpriority(PRIO_PROCESS, 0, NICE)
     shake_hands(<TlsStream*> what)
     return 0
 
