@@ -31,6 +31,9 @@ MEASURED_WITHIN = {
     "batch_info": "bench/test_small_parts.py: test_batch_info",
     "monotonic": "bench/test_network.py",  # Two looks at a clock for each request.
     "ready_queue": "bench/test_network.py",
+    "tls_library": "bench/test_network.py: test_connection_under_tls",
+    "tls_socket": "bench/test_network.py: test_connection_under_tls",
+    "tls_stream": "bench/test_network.py: test_connection_under_tls",
     "system_calls": "bench/test_fast_paths.py: test_append_fast",
     "build_facts": "bench/test_small_parts.py",  # Two constants.
     "busy_poll": "bench/test_network.py",

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pathlib
 import socket
+import ssl
 import struct
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
@@ -18,16 +20,22 @@ from typing import Any
 import pytest
 import uvloop
 
+from bench.tls_speed import certificates
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.net.accepting import accept_all
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import Route
+from kbroker._fast.net.tls_shared import TlsShared
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
+from kbroker.network.listener_security import ListenerSecurity
 from kbroker.network.socket_options import SocketOptions
 from kbroker.security.plaintext import Plaintext
+from kbroker.security.tls.listener import TlsListener
+from kbroker.security.tls.principal_mapping import PrincipalMapping
+from kbroker.security.tls.settings import tls_settings
 
 CLIENTS = 50
 TURNS = 20
@@ -70,7 +78,12 @@ class PythonEcho(asyncio.Protocol):
 
 
 def _listener(
-    loop: asyncio.AbstractEventLoop, *, cacheable: bool = False, file: Any = None, send_threads: int = 0
+    loop: asyncio.AbstractEventLoop,
+    *,
+    cacheable: bool = False,
+    file: Any = None,
+    send_threads: int = 0,
+    security: ListenerSecurity | None = None,
 ) -> Listener:
     def program(version: int) -> Plain:
         return Plain()
@@ -93,7 +106,7 @@ def _listener(
         unsupported=lambda ctx: None,
         max_frame_bytes=1 << 20,
         max_idle_ms=600_000,
-        security=Plaintext(),
+        security=security or Plaintext(),
     )
 
 
@@ -147,6 +160,32 @@ def test_connection(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
 @pytest.mark.benchmark(group="a request over loopback (receiver, connection, route, sender)")
 def test_recalled_answer(benchmark: Any, loop: asyncio.AbstractEventLoop) -> None:
     _measure_listener(benchmark, loop, _listener(loop, cacheable=True))
+
+
+@pytest.mark.benchmark(group="a request over loopback under TLS (socket part, stream; Python's client included)")
+def test_connection_under_tls(benchmark: Any, loop: asyncio.AbstractEventLoop, tmp_path: pathlib.Path) -> None:
+    settings = tls_settings(certificates(tmp_path).get)
+    security = TlsListener("SSL", settings, PrincipalMapping(), TlsShared(loop, 1), names_clients=True)
+    listener = _listener(loop, security=security)
+    loop.run_until_complete(listener.start())
+    context = ssl.create_default_context(cafile=str(tmp_path / "chain.pem"))
+
+    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", listener.port, ssl=context, server_hostname="localhost")
+
+    reader, writer = loop.run_until_complete(connect())
+
+    async def turn() -> None:
+        for _ in range(TURNS * 10):
+            writer.write(REQUEST)
+            await reader.readexactly(208)
+
+    benchmark.pedantic(lambda: loop.run_until_complete(turn()), rounds=20, iterations=1, warmup_rounds=2)
+    benchmark.extra_info["us"] = round(benchmark.stats.stats.min / (TURNS * 10) * 1e6, 2)
+    writer.close()
+    listener.stop_accepting()
+    listener.close_connections()
+    loop.run_until_complete(asyncio.sleep(0))
 
 
 @pytest.mark.parametrize("send_threads", [0, 1])

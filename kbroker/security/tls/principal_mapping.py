@@ -14,6 +14,7 @@ from kbroker.security.tls.settings import TlsError
 
 _RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER = re.compile(rf"\s*({_RULE})\s*(,\s*|$)", re.ASCII)
+_NO_END_OF_LINE = "[^\\n\\r\\x85\\u2028\\u2029]"
 _PARSER = re.compile(_RULE, re.ASCII)
 
 
@@ -63,16 +64,33 @@ def _parse(text: str) -> list[_Rule]:
         if parsed[1] is not None:
             rules.append(_Rule())
         elif parsed[2] is not None:
+            if re.search(r"(?<!\\)(\\\\)*\$(?![0-9])", parsed[3]) is not None:
+                raise TlsError(f"ssl.principal.mapping.rules: Invalid rule: `{rule}`: $ is not followed by a number")
             try:
-                rules.append(_Rule(re.compile(parsed[2]), parsed[3], parsed[4]))
+                rules.append(_Rule(re.compile(_as_java_reads(parsed[2]), re.ASCII), parsed[3], parsed[4]))
             except re.error as error:
                 raise TlsError(f"ssl.principal.mapping.rules: Invalid rule: `{rule}`: {error}") from None
     return rules
 
 
+def _as_java_reads(pattern: str) -> str:
+    """The pattern with Java's `.`, which matches no end of a line of any kind."""
+    made, in_class, at = [], 0, 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            made.append(pattern[at : at + 2])
+            at += 2
+            continue
+        in_class += (char == "[") - (char == "]" and in_class > 0)
+        made.append(_NO_END_OF_LINE if char == "." and not in_class else char)
+        at += 1
+    return "".join(made)
+
+
 def _replace(replacement: str, match: re.Match[str]) -> str:
     """As Java replaces: `$2` is a group, of as many digits as there are groups, and a backslash makes what follows
-    plain."""
+    plain.  A group that is not there is text, as Kafka has it."""
     made, at = [], 0
     groups = match.re.groups
     while at < len(replacement):
@@ -90,8 +108,7 @@ def _replace(replacement: str, match: re.Match[str]) -> str:
                     break
                 number = further
                 at += 1
-            if number <= groups:
-                made.append(match[number] or "")
+            made.append(match[number] or "" if number <= groups else f"${number}")
         else:
             made.append(char)
     return "".join(made)

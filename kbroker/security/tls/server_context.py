@@ -65,7 +65,7 @@ def _make(
         else:
             for each in trusted:
                 store.add_cert(crypto.X509.from_cryptography(each))
-            context.set_client_ca_list([crypto.X509.from_cryptography(each).get_subject() for each in trusted])
+                context.add_client_ca(each)
     context.set_verify(_VERIFY[settings.client_auth], None)
     return context
 
@@ -74,7 +74,7 @@ def _use(context: SSL.Context, settings: TlsSettings, entry: KeyEntry) -> None:
     try:
         with in_memory(entry.chain_pem()) as chain:
             context.use_certificate_chain_file(chain)
-        context.use_privatekey(crypto.PKey.from_cryptography_key(entry.key))  # type: ignore[arg-type]
+        context.use_privatekey(entry.key)  # type: ignore[arg-type]
         context.check_privatekey()
     except (SSL.Error, crypto.Error, TypeError) as error:
         raise TlsError(

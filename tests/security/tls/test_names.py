@@ -49,6 +49,10 @@ def test_the_first_rule_that_matches_makes_the_name(subject: str, expected: str)
         (r"RULE:^CN=(.*)\/(.*)$/$1-$2/", "CN=a/b", "a-b"),
         (r"RULE:^CN=(.*)$/\$1/", "CN=a", "$1"),
         ("RULE:^CN=(.*)$/$10/", "CN=a", "a0"),
+        ("RULE:^CN=(.*)$/$5/", "CN=a", "$5"),
+        ("RULE:^CN=(.*)$/$1/", "CN=a\r", None),
+        (r"RULE:^CN=(\w)$/$1/,DEFAULT", "CN=é", "CN=é"),
+        (r"RULE:^CN=([.a]\.x)$/$1/", "CN=..x", "..x"),
         ("RULE:^CN=((((((((((a))))))))))$/$10/", "CN=a", "a"),
     ],
 )
@@ -71,6 +75,7 @@ def test_rules_replace_as_java_does(rules: str, subject: str, expected: str | No
         "RULE:^CN=(.*?),OU=ServiceUsers.*$/U",
         "RULE:^CN=(.*?),OU=ServiceUsers.*$/LU",
         "RULE:^CN=((.*?),OU=ServiceUsers.*$/$1/L",
+        "RULE:^CN=(.*)$/$/",
     ],
 )
 def test_a_rule_that_is_none_is_refused(rules: str) -> None:

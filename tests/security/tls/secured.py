@@ -1,0 +1,86 @@
+"""A broker with a listener under TLS, beside a plain one, and the files of its authority and clients."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.broker_process import BrokerProcess
+from tests.ports import free_port
+from tests.security.tls.authority import Authority, Issued, name
+
+SECRET = "the-secret"
+WAIT_SECONDS = 20
+
+
+class Secured:
+    """The files of an authority, of a broker and of a client, and brokers with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.authority = Authority()
+        self.issued = self.authority.issue()
+        self.client = self.authority.issue(name(("O", "Org"), ("OU", "ServiceUsers"), ("CN", "Duke")))
+        self.store = self.issued.write_pkcs12(folder / "broker.p12", SECRET)
+        self.trust = self.authority.write_pem(folder / "ca.pem")
+        self.port, self.plain_port = free_port(), free_port()
+        self.broker: BrokerProcess | None = None
+
+    def settings(self, **others: str) -> dict[str, str]:
+        return {
+            "listeners": f"SSL://127.0.0.1:{self.port},PLAINTEXT://127.0.0.1:{self.plain_port}",
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": str(self.store),
+            "ssl.keystore.password": SECRET,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.trust),
+            **{key if "." in key else key.replace("_", "."): value for key, value in others.items()},
+        }
+
+    def make(self, settings: Mapping[str, str]) -> BrokerProcess:
+        self.broker = BrokerProcess(self.folder / "broker", settings, port=self.plain_port)
+        return self.broker
+
+    def start(self, **others: str) -> BrokerProcess:
+        broker = self.make(self.settings(**others))
+        broker.start()
+        return broker
+
+    def of_client(self, issued: Issued | None = None, **others: Any) -> dict[str, Any]:
+        """Settings of librdkafka, with a certificate or without."""
+        own = (
+            {}
+            if issued is None
+            else {
+                "ssl.key.pem": issued.key_pem(),
+                "ssl.certificate.pem": issued.chain_pem(),
+            }
+        )
+        return {
+            "bootstrap.servers": f"127.0.0.1:{self.port}",
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(self.trust),
+            **own,
+            **others,
+        }
+
+    def context(self, **versions: ssl.TLSVersion) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.trust))
+        for key, value in versions.items():
+            setattr(context, key, value)
+        return context
+
+    def shown(self) -> bytes:
+        """The certificate that the broker shows now."""
+        with self.wrapped() as wrapped:
+            certificate = wrapped.getpeercert(binary_form=True)
+            assert certificate is not None
+            return certificate
+
+    def wrapped(self) -> ssl.SSLSocket:
+        """A connection behind its handshake."""
+        plain = socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS)
+        return self.context().wrap_socket(plain, server_hostname="localhost")
