@@ -259,7 +259,9 @@ def test_a_client_that_the_listener_refuses_is_served_nothing(kind: socket_kinds
     uvloop.run(main())
 
 
-def test_a_client_may_end_its_side_and_read_on() -> None:
+@pytest.mark.parametrize("ends_stream", [False, True])
+@pytest.mark.parametrize("size", [1000, 60_000])
+def test_a_client_may_end_its_side_and_read_on(size: int, ends_stream: bool) -> None:
     """The answers to what it sent before would be lost."""
 
     async def main() -> None:
@@ -268,10 +270,12 @@ def test_a_client_may_end_its_side_and_read_on() -> None:
             wire.writer.write(wire.hello())
             wire.writer.write(await wire.finish())
             for number in range(20):
-                wire.tls.write(frame(ECHO, number, b"x" * 1000))
+                wire.tls.write(frame(ECHO, number, b"x" * size))
             with pytest.raises(ssl.SSLWantReadError):
                 wire.tls.unwrap()
             wire.writer.write(wire.outgoing.read())
+            if ends_stream:
+                wire.writer.write_eof()
             data = b""
             while chunk := await wire.reader.read(65536):
                 wire.incoming.write(chunk)
@@ -283,7 +287,41 @@ def test_a_client_may_end_its_side_and_read_on() -> None:
                 if not chunk:
                     break
                 data += chunk
-            assert [struct.unpack_from(">i", data, 4 + 1008 * number)[0] for number in range(20)] == list(range(20))
+            assert [struct.unpack_from(">i", data, 4 + (8 + size) * number)[0] for number in range(20)] == list(
+                range(20)
+            )
+
+    uvloop.run(main())
+
+
+def test_a_failure_behind_a_handshake_is_one_connections_own(kind: socket_kinds.SocketKind) -> None:
+    """The other clients whose handshakes were made at the same moment would hear nothing any more."""
+
+    async def main() -> None:
+        assert kind.listener is not None
+        async with served() as harness:
+            failures = iter([True, False])
+
+            def shaken(connection: object, socket: object) -> None:
+                if next(failures, False):
+                    raise RuntimeError("no such thing")
+
+            kind.listener.shaken = shaken  # type: ignore[assignment]
+            try:
+                clients = await asyncio.gather(*(harness.connect() for _ in range(5)), return_exceptions=True)
+                served_clients = [each for each in clients if not isinstance(each, BaseException)]
+                answers = 0
+                for reader, writer in served_clients:
+                    writer.write(frame(ECHO, 1, b"x"))
+                    try:
+                        assert await answer(reader) == (1, b"x")
+                        answers += 1
+                    except (asyncio.IncompleteReadError, ConnectionResetError):
+                        pass
+                    writer.close()
+                assert answers == 4
+            finally:
+                del kind.listener.shaken
 
     uvloop.run(main())
 

@@ -13,6 +13,8 @@ cdef class TlsSocket(StreamSocket):
     cdef bint reading
     cdef bint more
     cdef bint at_end
+    cdef bint told
+    cdef bint closed
 
     cdef bint _is_blocked(self) noexcept
     cdef int _set_reading(self) except -1
@@ -22,3 +24,4 @@ cdef class TlsSocket(StreamSocket):
     cdef int _feed(self) except -1
     cdef int _put_back(self) except -1
     cdef int _end(self) except -1
+    cdef int _end_requests(self) except -1

@@ -33,6 +33,7 @@ from kbroker._fast.net.tls_stream cimport (
     offer,
     offer_pending,
     say_goodbye,
+    send_held,
 )
 
 cdef extern from "<sys/socket.h>" nogil:
@@ -107,9 +108,13 @@ cdef class TlsSocket(StreamSocket):
         if not self.stream.shaken and not self.with_thread:
             self._refuse("ended", "the client went away in the handshake")
             return False
+        if self.told:
+            # The client had said so before, and gets its answers.
+            return True
         if self.with_thread or self.more or self.arrived.end > 0:
             self.at_end = True
             return True
+        self.told = True
         return self.connection.end_of_requests()
 
     def connection_lost(self, error) -> None:
@@ -162,15 +167,19 @@ cdef class TlsSocket(StreamSocket):
             self._end_loan()
         if connection is None:
             return
-        if was_handshake:
-            self._after_handshake()
-        else:
-            (<object> connection).helped(taken)
-        if self.connection is not None and not self.with_thread:
-            self.held_back = False
-            self._set_reading()
-            if self.stream.shaken:
-                self.go_on()
+        try:
+            if was_handshake:
+                self._after_handshake()
+            else:
+                (<object> connection).helped(taken)
+            if self.connection is not None and not self.with_thread:
+                self.held_back = False
+                self._set_reading()
+                if self.stream.shaken:
+                    self.go_on()
+        except Exception as error:
+            # Others wait behind this one for what threads have done for them.
+            connection.failed(None, error)
 
     cdef int _after_handshake(self) except -1:
         cdef const char* reason
@@ -178,7 +187,10 @@ cdef class TlsSocket(StreamSocket):
         if self.stream.progress != GOES_ON:
             reason = tls_calls.reason_of(self.stream.error)
             return self._refuse("failed", text_of(reason) or "the client ended it")
-        if not self.drain():
+        if not send_held(&self.stream, self.fd):
+            return self._refuse("ended", "the client went away in the handshake")
+        self.held_bytes = self.stream.held.end - self.stream.held.start
+        if self.held_bytes > 0:
             return self._refuse("failed", "the client reads nothing")
         if self.stream.shaken:
             self._stop_timer()
@@ -215,7 +227,7 @@ cdef class TlsSocket(StreamSocket):
     # Reading
 
     cdef bint _is_blocked(self) noexcept:
-        return self.paused or self.with_thread or self.connection is None
+        return self.paused or self.with_thread or self.closed or self.connection is None
 
     cdef int _set_reading(self) except -1:
         cdef bint wanted = not self.paused and not self.held_back
@@ -242,8 +254,7 @@ cdef class TlsSocket(StreamSocket):
             self._feed()
         if self.at_end and self.connection is not None and not self.more and not self.with_thread:
             self.at_end = False
-            if not self.connection.end_of_requests():
-                SocketPart.close(self)
+            self._end_requests()
 
     cdef int _feed(self) except -1:
         """Give what is offered to the connection, as long as that reads."""
@@ -286,7 +297,9 @@ cdef class TlsSocket(StreamSocket):
         if tls_calls.content(self.stream.outgoing, <char**> &left) > 0:
             if not collect(&self.stream):
                 raise MemoryError()
-            self.drain()
+            # Where that fails, the next answer meets the reason.
+            send_held(&self.stream, self.fd)
+            self.held_bytes = self.stream.held.end - self.stream.held.start
         return 0
 
     cdef int _end(self) except -1:
@@ -294,16 +307,23 @@ cdef class TlsSocket(StreamSocket):
         cdef ConnectionInterface connection = self.connection
         cdef const char* reason
         if self.stream.progress == ENDED:
-            if not connection.end_of_requests():
-                SocketPart.close(self)
-            return 0
+            return self._end_requests()
         reason = tls_calls.reason_of(self.stream.error)
         (<object> connection).close(f"lost: TLS: {text_of(reason)}")
         return 0
 
+    cdef int _end_requests(self) except -1:
+        """Tell the connection, once, that no more requests come."""
+        if not self.told:
+            self.told = True
+            if not self.connection.end_of_requests():
+                SocketPart.close(self)
+        return 0
+
     cdef ssize_t look(self, char* data, size_t size) except? -3:
         cdef ssize_t got
-        if self.more or self.arrived.end > 0 or not self.stream.shaken or self._is_blocked():
+        if (self.more or self.arrived.end > 0 or not self.stream.shaken or self.stream.progress != GOES_ON
+                or self._is_blocked()):
             return -1
         got = socket_calls.recv(self.fd, self.shared.incoming, INCOMING_BYTES, MSG_DONTWAIT)
         if got <= 0:
@@ -328,6 +348,7 @@ cdef class TlsSocket(StreamSocket):
         return 0
 
     cdef int close(self) except -1:
+        self.closed = True
         if self.transport is not None and not self.with_thread:
             say_goodbye(&self.stream, self.fd)
         return SocketPart.close(self)
