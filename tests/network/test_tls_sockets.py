@@ -21,7 +21,7 @@ import uvloop
 from OpenSSL import SSL
 
 from tests.network import socket_kinds
-from tests.network.served_connection import ECHO, FILE, Harness, answer, frame, running, until
+from tests.network.served_connection import ECHO, FILE, LATER, Harness, answer, frame, running, until
 
 HANDSHAKE, ALERT = 22, 21
 
@@ -290,6 +290,33 @@ def test_a_client_may_end_its_side_and_read_on(size: int, ends_stream: bool) -> 
             assert [struct.unpack_from(">i", data, 4 + (8 + size) * number)[0] for number in range(20)] == list(
                 range(20)
             )
+
+    uvloop.run(main())
+
+
+def test_an_end_that_is_said_twice_does_not_cost_the_answer() -> None:
+    """A client that ends its session and then its stream would lose the answer that is not ready yet."""
+
+    async def main() -> None:
+        async with served() as harness:
+            wire = await Wire.connect(harness)
+            wire.writer.write(wire.hello())
+            wire.writer.write(await wire.finish())
+            wire.tls.write(frame(LATER, 1, b"late"))
+            with pytest.raises(ssl.SSLWantReadError):
+                wire.tls.unwrap()
+            wire.writer.write(wire.outgoing.read())
+            await until(lambda: harness.later)
+            (connection,) = harness.listener.endpoint.connections
+            await until(lambda: connection.ended)
+            wire.writer.write_eof()
+            for _ in range(200):
+                await asyncio.sleep(0)
+            pending, body = harness.later.pop()
+            pending.answer(body)
+            said = await wire.rest()
+            wire.incoming.write(said)
+            assert wire.tls.read(100)[8:] == b"late"
 
     uvloop.run(main())
 
