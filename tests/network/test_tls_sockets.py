@@ -7,101 +7,21 @@ Also of `kbroker._fast.net.tls_socket`, `kbroker._fast.net.tls_shared`, `kbroker
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import os
 import random
-import resource
 import ssl
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 import uvloop
 from OpenSSL import SSL
 
 from tests.network import socket_kinds
-from tests.network.served_connection import ECHO, FILE, LATER, Harness, answer, frame, running, until
+from tests.network.served_connection import ECHO, FILE, LATER, answer, frame, until
+from tests.network.tls_wire import Wire, served
 
 HANDSHAKE, ALERT = 22, 21
-
-
-OPEN: list[asyncio.StreamWriter] = []
-
-
-@contextlib.asynccontextmanager
-async def served(send_threads: int = 0, buffer_bytes: int = 65536) -> AsyncIterator[Harness]:
-    """As `running`; closes what wires are open at the end."""
-    async with running(send_threads, buffer_bytes) as harness:
-        try:
-            yield harness
-        finally:
-            for writer in OPEN:
-                writer.close()
-            OPEN.clear()
-
-
-class Wire:
-    """A client whose bytes of TLS the test sends itself."""
-
-    def __init__(self, context: ssl.SSLContext, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
-
-    @classmethod
-    async def connect(cls, harness: Harness) -> Wire:
-        assert socket_kinds.current.context is not None
-        streams = await asyncio.open_connection("127.0.0.1", harness.listener.port)
-        OPEN.append(streams[1])
-        return cls(socket_kinds.current.context, *streams)
-
-    async def rest(self) -> bytes:
-        """What the broker says until it hangs up, in whichever way."""
-        said = b""
-        try:
-            while data := await self.reader.read(65536):
-                said += data
-        except ConnectionResetError:
-            pass
-        return said
-
-    def hello(self) -> bytes:
-        """The first flight."""
-        with pytest.raises(ssl.SSLWantReadError):
-            self.tls.do_handshake()
-        return self.outgoing.read()
-
-    async def finish(self) -> bytes:
-        """The last flight, which is not sent yet."""
-        while True:
-            try:
-                self.tls.do_handshake()
-            except ssl.SSLWantReadError:
-                self.writer.write(self.outgoing.read())
-                data = await self.reader.read(65536)
-                assert data, "the broker hung up"
-                self.incoming.write(data)
-            else:
-                return self.outgoing.read()
-
-    async def ask(self, request: bytes) -> bytes:
-        """Send a request, and read as many bytes as it has."""
-        self.tls.write(request)
-        self.writer.write(self.outgoing.read())
-        (size,) = struct.unpack(">i", await self.read(4))
-        return await self.read(size)
-
-    async def read(self, size: int) -> bytes:
-        got = b""
-        while len(got) < size:
-            try:
-                got += self.tls.read(size - len(got))
-            except ssl.SSLWantReadError:
-                data = await self.reader.read(65536)
-                assert data, "the broker hung up"
-                self.incoming.write(data)
-        return got
 
 
 @pytest.fixture(autouse=True, params=["tls", "tls12"])
@@ -451,69 +371,3 @@ def test_a_crowd_of_handshakes_is_let_in() -> None:
                 writer.close()
 
     uvloop.run(main())
-
-
-def _mutated(flights: list[bytes], drawn: random.Random) -> bytes:
-    data = bytearray(drawn.choice(flights))
-    for _ in range(drawn.choice((1, 1, 2, 8, 40))):
-        what, at = drawn.randrange(5), drawn.randrange(len(data))
-        if what == 0:
-            data[at] = drawn.randrange(256)
-        elif what == 1:
-            data[at] ^= 1 << drawn.randrange(8)
-        elif what == 2:
-            del data[at : at + drawn.randrange(1, 40)]
-        elif what == 3:
-            data[at:at] = drawn.randbytes(drawn.randrange(1, 40))
-        else:
-            other = drawn.choice(flights)
-            data[at:] = other[drawn.randrange(len(other)) :]
-        if not data:
-            data = bytearray(b"\x16")
-    return bytes(data)
-
-
-async def _mutations(count: int) -> None:
-    drawn = random.Random(5)
-    async with served() as harness:
-        wire = await Wire.connect(harness)
-        flights = [wire.hello()]
-        wire.writer.write(flights[0])
-        flights.append(flights[0] + await wire.finish())
-        wire.writer.write(flights[1][len(flights[0]) :])
-        await wire.ask(frame(ECHO, 0, b"x"))
-
-        async def one() -> None:
-            reader, writer = await asyncio.open_connection("127.0.0.1", harness.listener.port)
-            try:
-                writer.write(_mutated(flights, drawn))
-                writer.write_eof()
-                while said := await reader.read(65536):
-                    assert said[0] in (HANDSHAKE, ALERT, 20, 23), said[:20]
-            except OSError:
-                pass
-            writer.close()
-
-        held = 0
-        for done in range(0, count, 20):
-            await asyncio.gather(*(one() for _ in range(20)))
-            if done % 500 == 0:
-                assert await wire.ask(frame(ECHO, done, b"x")) == struct.pack(">i", done) + b"x"
-            if done == min(5_000, count // 40 * 20):
-                gc.collect()
-                held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        await until(lambda: len(harness.listener.endpoint.connections) == 1)
-        assert harness.listener.endpoint.stats.total() <= count // 500 + 2
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - held < 20_000, "kilobytes are held for nothing"
-
-
-def test_mutated_handshakes_get_nothing() -> None:
-    """A stranger could crash the broker, or get at what is behind the handshake."""
-    uvloop.run(_mutations(1_000))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_very_many_mutated_handshakes_get_nothing() -> None:
-    """The same, with as many as find what is rare."""
-    uvloop.run(_mutations(50_000))
