@@ -128,6 +128,16 @@ def test_aiokafka_produces_and_consumes(broker: ThreadedBroker, mechanism: str) 
     assert sorted(asyncio.run(main())) == list(range(RECORDS))
 
 
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_client_of_kafka_0_10_logs_in_with_tokens_without_a_header(broker: ThreadedBroker, mechanism: str) -> None:
+    """Clients that do not ask for versions could not log in."""
+    before = broker.logins().get(mechanism, 0)
+    old = {"api.version.request": False, "broker.version.fallback": "0.10.0"}
+    metadata = AdminClient({**confluent(broker, mechanism), **old}).list_topics(timeout=30)
+    assert metadata.brokers
+    assert broker.logins()[mechanism] > before
+
+
 @pytest.mark.parametrize(
     ("change", "mechanism"),
     [
