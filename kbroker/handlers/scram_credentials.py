@@ -65,21 +65,21 @@ async def handle_alter_user_scram_credentials(
     """AlterUserScramCredentials v0: a result for each user."""
     response = wire.AlterUserScramCredentialsResponse
     pace = ctx.services.slices.pace()
-    deletions = []
-    for row in request.deletions:
-        await pace
-        deletions.append(ScramKey(row.name, row.mechanism))
-    upsertions = []
-    for each in request.upsertions:
-        await pace
-        key = ScramKey(each.name, each.mechanism)
-        upsertions.append(ScramUpsertion(key, each.iterations, bytes(each.salt), bytes(each.salted_password)))
     results: Results
     try:
         require_cluster(ctx, Operation.ALTER)
+        deletions = []
+        for row in request.deletions:
+            await pace
+            deletions.append(ScramKey(row.name, row.mechanism))
+        upsertions = []
+        for each in request.upsertions:
+            await pace
+            key = ScramKey(each.name, each.mechanism)
+            upsertions.append(ScramUpsertion.of(key, each.iterations, bytes(each.salt), bytes(each.salted_password)))
         results = await ctx.services.controller.alter_security(ScramAlteration(deletions, upsertions))
     except KafkaError as error:
-        users = dict.fromkeys((*(key.user for key in deletions), *(each.key.user for each in upsertions)))
+        users = dict.fromkeys((*(row.name for row in request.deletions), *(row.name for row in request.upsertions)))
         results = [(user, error) for user in users]
     answers = []
     for user, refusal in results:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.security_image import ScramCredential, ScramKey, SecurityDelta, SecurityImage
@@ -15,12 +15,19 @@ _MECHANISMS = frozenset(ScramMechanism)
 
 @dataclass(frozen=True, slots=True)
 class ScramUpsertion:
-    """A credential to be set.  The password comes salted; `of` refuses what makes no credential."""
+    """A credential to be set; None where its mechanism is not known."""
 
     key: ScramKey
     iterations: int
-    salt: bytes = field(repr=False)
-    salted_password: bytes = field(repr=False)
+    credential: ScramCredential | None
+
+    @classmethod
+    def of(cls, key: ScramKey, iterations: int, salt: bytes, salted_password: bytes) -> ScramUpsertion:
+        """Of a password that its client has salted, which is not kept."""
+        credential = None
+        if key.mechanism in _MECHANISMS:
+            credential = credential_of_salted(ScramMechanism(key.mechanism), salted_password, salt, iterations)
+        return cls(key, iterations, credential)
 
     def fault(self) -> KafkaError | None:
         """Why it cannot be set."""
@@ -32,11 +39,6 @@ class ScramUpsertion:
         if self.iterations > MOST_ITERATIONS:
             return KafkaError.of(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
         return None
-
-    def credential(self) -> ScramCredential:
-        """What is kept of it."""
-        mechanism = ScramMechanism(self.key.mechanism)
-        return credential_of_salted(mechanism, self.salted_password, self.salt, self.iterations)
 
 
 Results = Sequence[tuple[str, KafkaError | None]]
@@ -65,7 +67,7 @@ class ScramAlteration:
             elif fault is not None:
                 refused[key.user] = fault
             else:
-                changes[key.user] = key, None if upsertion is None else upsertion.credential()
+                changes[key.user] = key, None if upsertion is None else upsertion.credential
         return SecurityDelta(scram=dict(changes.values())), [*((user, None) for user in changes), *refused.items()]
 
 

@@ -83,7 +83,7 @@ def run(body: Callable[[FakeEnsemble], Awaitable[None]]) -> None:
 
 
 def upsertion(user: str, mechanism: ScramMechanism) -> ScramUpsertion:
-    return ScramUpsertion(ScramKey(user, mechanism.value), 4096, b"salt", b"salted")
+    return ScramUpsertion.of(ScramKey(user, mechanism.value), 4096, b"salt", b"salted")
 
 
 def config_of(ensemble: FakeEnsemble, path: str) -> dict[str, str]:
@@ -119,7 +119,7 @@ def test_a_users_credentials_and_quotas_leave_each_other_alone() -> None:
             assert await node.controller.alter_security(ScramAlteration([], [each])) == [(each.key.user, None)]
         found = config_of(ensemble, "users/sam")
         assert set(found) == {"producer_byte_rate", "SCRAM-SHA-256", "SCRAM-SHA-512"}
-        assert parse_credential(found["SCRAM-SHA-256"]) == upsertion("sam", SHA_256).credential()
+        assert parse_credential(found["SCRAM-SHA-256"]) == upsertion("sam", SHA_256).credential
         await node.controller.alter_security(ScramAlteration([ScramKey("sam", 1)], []))
         assert set(config_of(ensemble, "users/sam")) == {"producer_byte_rate", "SCRAM-SHA-512"}
         assert set(node.scram) == {ScramKey("sam", 2), ScramKey("tom", 1)}
