@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from kbroker.security.sasl import gssapi
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.config import BrokerConfig
+from kbroker.security.plaintext import Plaintext
+from kbroker.security.sasl import gssapi, settings
 from kbroker.security.sasl.gssapi import NO_LAYER, GssapiServer
+from kbroker.security.sasl.listeners import Sasl
 from kbroker.security.sasl.mechanism import Outcome, SaslError
 
 OPTIONS = {"principal": "kafka/broker@REALM", "keyTab": "/etc/kafka.keytab"}
@@ -101,3 +105,18 @@ def test_a_bad_ticket_is_refused_without_the_librarys_words(client: list[str]) -
     with pytest.raises(SaslError) as caught:
         GssapiServer(OPTIONS).evaluate(b"forged")
     assert "somebody" not in str(caught.value)
+
+
+def test_a_keytab_that_cannot_be_used_ends_the_start(client: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener would be there at which nobody can log in."""
+
+    def unusable(**_: object) -> None:
+        raise GSSError("no key for somebody")
+
+    monkeypatch.setattr(gssapi._library(), "Credentials", unusable)
+    monkeypatch.setattr(settings.importlib.util, "find_spec", lambda name: name)
+    key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
+    jaas = 'com.sun.security.auth.module.Krb5LoginModule required keyTab="/k" principal="kafka/b@R";'
+    config = BrokerConfig.from_mapping({"listeners": "SASL_PLAINTEXT://127.0.0.1:0", key: jaas})
+    with pytest.raises(settings.SaslSettingsError, match="Kerberos credentials cannot be used"):
+        Sasl(config, SYSTEM_CLOCK, None).listener("SASL_PLAINTEXT", Plaintext())  # type: ignore[arg-type]

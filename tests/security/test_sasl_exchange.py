@@ -211,3 +211,16 @@ def test_sessions_are_equal_by_what_they_are() -> None:
     side = Side()
     assert side.session == replace(side.session, exchange=None)
     assert "exchange" not in repr(side.session)
+
+
+def test_a_mechanism_that_cannot_begin_is_a_failed_login() -> None:
+    """A keytab that cannot be read any more would end connections with a traceback in the log."""
+
+    def broken() -> ServerMechanism:
+        raise SaslError("the keytab cannot be read")
+
+    side = Side(max_reauth_ms=5_000)
+    server = side.exchange._server
+    side.exchange = SaslExchange(replace(server, mechanisms={**server.mechanisms, "OTHER": Mechanism(broken)}))
+    assert side.name("OTHER") == (ErrorCode.SASL_AUTHENTICATION_FAILED, AuthenticationState.FAILED)
+    assert side.failures == [("10.0.0.1", "OTHER", "the keytab cannot be read")]

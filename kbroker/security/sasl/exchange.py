@@ -108,7 +108,11 @@ class SaslExchange(Exchange):
             return self._fail(session, ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unsupported SASL mechanism")
         if not self._wrong_mechanism:
             self._mechanism = name
-            self._machine = mechanism.make()
+            try:
+                self._machine = mechanism.make()
+            except SaslError as error:
+                session = session if not session.is_authenticated else session.moved(AuthenticationState.AUTHENTICATE)
+                return self._fail(session, ErrorCode.SASL_AUTHENTICATION_FAILED, "no mechanism", str(error))
         self.takes_tokens = version == 0
         return Step(session.moved(AuthenticationState.AUTHENTICATE))
 

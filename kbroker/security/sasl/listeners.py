@@ -14,10 +14,11 @@ from kbroker.security.principal import ANONYMOUS, Session
 from kbroker.security.sasl.exchange import Mechanism, SaslExchange, SaslServer, SaslStats
 from kbroker.security.sasl.gssapi import GssapiServer
 from kbroker.security.sasl.jwks import Jwks, JwksPlan
+from kbroker.security.sasl.mechanism import SaslError
 from kbroker.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
 from kbroker.security.sasl.plain import PLAIN, PlainServer, PlainUsers
 from kbroker.security.sasl.scram_server import ScramServer, ScramUsers, UnknownUsers
-from kbroker.security.sasl.settings import MechanismSettings, SaslSettings, sasl_settings
+from kbroker.security.sasl.settings import MechanismSettings, SaslSettings, SaslSettingsError, sasl_settings
 from kbroker.security.sasl.token_check import TokenCheck
 from kbroker.security.scram import BY_NAME
 
@@ -84,6 +85,10 @@ class Sasl:
             assert settings.keys is not None
             keys = self._keys.setdefault(settings.keys, Jwks(settings.keys, executor=self._executor))
             return partial(OAuthBearerServer, TokenCheck(settings.rules, keys, self._clock.now_ms), self._refused)
+        try:
+            GssapiServer(settings.options)
+        except SaslError as error:
+            raise SaslSettingsError(str(error)) from None
         return partial(GssapiServer, settings.options)
 
     def _failed(self, listener: str, host: str, mechanism: str, reason: str) -> None:
