@@ -15,6 +15,8 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
+from kbroker.handlers.dispatch import served
+from kbroker.protocol.api import ApiKey
 from tests.compat.waiting import wait_for
 from tests.gate.refused_requests import (
     BLIND,
@@ -189,6 +191,23 @@ def answers_of(port: int, names: Container[str] | None = None) -> dict[str, Any]
         return {name: answer for name, answer in ask(session, ids, names).items() if answer != HUNG_UP}
     finally:
         session.close()
+
+
+def recorded() -> dict[str, Any]:
+    """What Kafka answered, by the names of the questions."""
+    answers: dict[str, Any] = json.loads(FILE.read_text())
+    return answers
+
+
+def recorded_of_served() -> dict[str, Any]:
+    """The same of the APIs and versions that kbroker serves."""
+    handlers = {ApiKey(row.api_key).message_name: row for row in served()}
+    found = {}
+    for name, answer in recorded().items():
+        api, version = name.split()[:2]
+        if api in handlers and handlers[api].serves(int(version.strip(",v"))):
+            found[name] = answer
+    return found
 
 
 def save(answers: dict[str, Any]) -> None:

@@ -16,8 +16,7 @@ from kbroker.handlers.dispatch import served
 from kbroker.protocol.api import ApiKey
 from kbroker.security.acl import audit
 from tests.gate.guarded_broker import GuardedBroker
-from tests.gate.refused_world import SETTINGS, answers_of
-from tests.gate.test_refusals import RECORDED
+from tests.gate.refused_world import SETTINGS, answers_of, recorded_of_served
 from tests.scenarios.session import Session
 from tests.security.acl.acl_requests import EVERYTHING, rule
 
@@ -56,7 +55,7 @@ def test_what_is_refused_is_noted_as_by_kafka(tmp_path: Path, notes: Notes) -> N
     broker = GuardedBroker(tmp_path, SETTINGS, by_settings=True)
     broker.start()
     try:
-        answers_of(broker.port, RECORDED)
+        answers_of(broker.port, recorded_of_served())
     finally:
         broker.stop()
     noted = {line for line in notes.of(logging.INFO) if " is Denied " in line}

@@ -26,25 +26,20 @@ from tests.gate.refused_requests import FREE, ROWS, SECRET, WITHOUT_RIGHTS
 from tests.gate.refused_versions import OF_SECURITY
 from tests.gate.refused_world import (
     BROKER_SETTINGS,
-    FILE,
     OTHER_ADDRESS,
     SETTINGS,
     answers_of,
     ask,
     make,
+    recorded,
+    recorded_of_served,
 )
 from tests.handlers.admin_broker import AdminBroker, Context
 from tests.scenarios.session import Session
 from tests.scenarios.wire import Wire
 from tests.unbroken import finished
 
-_EVERYTHING: dict[str, Any] = json.loads(FILE.read_text())
-_SERVED = {ApiKey(row.api_key).message_name: row for row in served()}
-RECORDED = {
-    name: answer
-    for name, answer in _EVERYTHING.items()
-    if (api := name.split()[0]) in _SERVED and _SERVED[api].serves(int(name.split()[1].strip(",v")))
-}
+RECORDED = recorded_of_served()
 
 
 @pytest.fixture(scope="module", name="guarded")
@@ -151,7 +146,7 @@ def test_what_members_of_a_cluster_ask_needs_a_right_to_it(tmp_path: Path, row: 
 def test_every_row_is_on_record(answers: dict[str, Any]) -> None:
     """A row would be compared with nothing."""
     assert set(answers) == set(RECORDED)
-    asked = {name.removesuffix(", without rights") for name in _EVERYTHING}
+    asked = {name.removesuffix(", without rights") for name in recorded()}
     assert {row.name for row in (*ROWS, *WITHOUT_RIGHTS, *OF_SECURITY)} <= asked
 
 
@@ -265,4 +260,4 @@ def test_kafka_refuses_as_on_record(tmp_path: Path) -> None:
         found = answers_of(kafka.port)
     finally:
         kafka.stop()
-    assert found == _EVERYTHING
+    assert found == recorded()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.gate.test_rules_on_open_connections import REFUSED, World, fetch, produced
+from tests.gate.rules_world import REFUSED, World, fetch, produced
 from tests.scenarios.wire import Wire
 
 ROUNDS = 60
