@@ -6,9 +6,9 @@ import json
 import random
 from itertools import takewhile
 
-from tests.simulation.cluster import Cluster
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.runner import Result, kind_of, play_each
+from tests.simulation.several import Several
 from tests.simulation.turmoil import Turmoil
 
 
@@ -23,7 +23,7 @@ def main(first: int, most: int, workers: int, turmoils: int, clusters: int, cras
         seed
         for seed in range(first, first + most)
         if (not turmoils or kind_of(seed)[0] is Turmoil)
-        and (not clusters or issubclass(kind_of(seed)[0], Cluster))
+        and (not clusters or issubclass(kind_of(seed)[0], Several))
         and (not crashes or _has_crashes(seed))
     ]
     for result in play_each(takewhile(lambda _: not failed, seeds), workers):

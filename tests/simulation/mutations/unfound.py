@@ -6,7 +6,6 @@ UNFOUND: dict[str, str] = {
     "min-isr-ignored-after-append": "not in some dozen histories of clusters since topics of two replicas are judged",
     "produce-without-deadline": "not played since answers in turmoil have 3 s beside the wait for a commit",
     "settings-of-the-topic-before": "not played to an end; it was found at 166 and 184 as the fault that it was",
-    "one-acknowledgement-before-fsync": "not played since crashes come right behind acknowledgements",
     "full-disk-forgets-new-logs": "not played to an end",
     "retention-takes-half-its-time": "found by 7 of 40 histories that all had a log with retention",
     "tombstones-go-at-once": "not played since keys are left behind their tombstones",
