@@ -21,7 +21,7 @@ CHANGING = 0.25
 ASKING = 0.5
 """The share of these in which somebody asks what there is."""
 LIMITED = 0.15
-"""The share of histories of one broker in which clients have quotas."""
+"""The share of histories in which clients have quotas: those of one broker, and of several that stay."""
 LAG_SECONDS = 2.0
 """Within so long all brokers of a cluster without faults know of a change."""
 

@@ -33,6 +33,8 @@ REQUEST_THROTTLE_MS = 1_000
 """A share of the processor's time is throttled for one window at most (KIP-124)."""
 NO_QUOTA = 0
 SLACK_MS = 2
+LAG_SECONDS = 2.0
+"""Within so long all brokers of a cluster without faults know of a quota."""
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class Limited(Client):
         super().__init__(world, name)
         self.requests = requests
         self.windows = windows
-        self.limit = Setting(NO_QUOTA)
+        self.limit = Setting(NO_QUOTA, 0.0 if world.scale.nodes == 1 else LAG_SECONDS)
         self._has_user = self.rng.random() < 0.5
         self._uses: list[Use] = []
         self.muted_until = 0.0
@@ -101,7 +103,8 @@ class Limited(Client):
         self.limit.asked(limit, self.world.loop.time())
         entry = request.EntryData(entity=entity, ops=[operation])
         while True:
-            connection = await self.world.connect(1, f"{self.name}.quota", "admin")
+            node = self.rng.choice(list(self.world.nodes))
+            connection = await self.world.connect(node, f"{self.name}.quota", "admin")
             answer = None
             if connection is not None:
                 answer = await connection.answer(request(entries=[entry], validate_only=False), 1)
@@ -253,7 +256,9 @@ class Quotas:
         self._world = world
         self._windows = rng.choice((2, 4, 11))
         self._limited: list[Limited] = []
-        self.is_drawn = world.scale.nodes == 1 and rng.random() < share and not world.scale.is_focused
+        # A partition of one replica has the first broker lead it, for as long as that is there.
+        has_leader = world.scale.nodes == 1 or not world.fails
+        self.is_drawn = has_leader and rng.random() < share and not world.scale.is_focused
 
     def settings(self) -> dict[str, str]:
         """Of a broker."""
@@ -263,10 +268,13 @@ class Quotas:
         """Make the topic."""
         if self.is_drawn:
             request = wire.CreateTopicsRequest
-            row = request.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
+            assignment = request.CreatableReplicaAssignment(partition_index=0, broker_ids=[1])
+            row = request.CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[assignment])
             answer = await self._world.make_topics(request(topics=[row], timeout_ms=10_000))
             if answer.topics[0].error_code != 0:
                 self._world.judge.fail(f"{TOPIC} cannot be made: {answer.topics[0].error_message}")
+            while not self._world.is_led_by(1, (TOPIC, 0)):
+                await asyncio.sleep(0.05)
 
     def clients(self) -> list[Client]:
         """A producer, so that there is something to fetch, and others."""
