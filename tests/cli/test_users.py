@@ -1,4 +1,7 @@
-"""`kbroker users`, `kbroker tokens` and `kbroker format --add-scram`, against a broker whose clients log in."""
+"""`kbroker users`, `kbroker tokens` and `kbroker format --add-scram`, against a broker whose clients log in.
+
+Also of `kbroker.cli.users`, `kbroker.cli.tokens`, `kbroker.cli.secret_input`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Values of settings that lie in files, directories and the environment."""
+"""Values of settings that lie in files, directories and the environment.
+
+Also of `kbroker.config.providers`.
+"""
 
 from __future__ import annotations
 
