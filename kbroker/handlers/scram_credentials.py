@@ -17,7 +17,7 @@ from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation
 from kbroker.security.scram import ScramMechanism
-from kbroker.security.scram_changes import Results, ScramAlteration, ScramUpsertion
+from kbroker.security.scram_changes import ScramDraft, ScramUpsertion, absence
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
@@ -65,24 +65,32 @@ async def handle_alter_user_scram_credentials(
     """AlterUserScramCredentials v0: a result for each user."""
     response = wire.AlterUserScramCredentialsResponse
     pace = ctx.services.slices.pace()
-    results: Results
+    results: dict[str, KafkaError | None] = {}
     try:
         require_cluster(ctx, Operation.ALTER)
-        deletions = []
+        draft = ScramDraft(ctx.services.metadata_cache.image.security.scram)
         for row in request.deletions:
             await pace
-            deletions.append(ScramKey(row.name, row.mechanism))
-        upsertions = []
+            draft.delete(ScramKey(row.name, row.mechanism))
         for each in request.upsertions:
             await pace
             key = ScramKey(each.name, each.mechanism)
-            upsertions.append(ScramUpsertion.of(key, each.iterations, bytes(each.salt), bytes(each.salted_password)))
-        results = await ctx.services.controller.alter_security(ScramAlteration(deletions, upsertions))
+            draft.upsert(ScramUpsertion.of(key, each.iterations, bytes(each.salt), bytes(each.salted_password)))
+        alteration = draft.alteration()
+        gone = await ctx.services.controller.alter_security(alteration)
+        for key in alteration.changes:
+            await pace
+            results[key.user] = absence() if key.user in gone else None
+        results |= draft.refused
     except KafkaError as error:
-        users = dict.fromkeys((*(row.name for row in request.deletions), *(row.name for row in request.upsertions)))
-        results = [(user, error) for user in users]
+        for row in request.deletions:
+            await pace
+            results[row.name] = error
+        for each in request.upsertions:
+            await pace
+            results[each.name] = error
     answers = []
-    for user, refusal in results:
+    for user, refusal in results.items():
         await pace
         answers.append(
             response.AlterUserScramCredentialsResult(

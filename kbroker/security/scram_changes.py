@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kbroker.errors import ErrorCode, KafkaError
@@ -41,34 +41,56 @@ class ScramUpsertion:
         return None
 
 
-Results = Sequence[tuple[str, KafkaError | None]]
+class ScramDraft:
+    """What a request asks for, taken row by row: each user may be named once.
+
+    `known` are the credentials that there are, as far as this broker has heard.
+    """
+
+    def __init__(self, known: Mapping[ScramKey, ScramCredential]) -> None:
+        self._known = known
+        self._changes: dict[str, tuple[ScramKey, ScramCredential | None]] = {}
+        self.refused: dict[str, KafkaError] = {}
+        """Why credentials of users do not change."""
+
+    def delete(self, key: ScramKey) -> None:
+        """A credential shall go."""
+        self._take(key, None, _fault_of(key) or (None if key in self._known else absence()))
+
+    def upsert(self, upsertion: ScramUpsertion) -> None:
+        """A credential shall be set."""
+        self._take(upsertion.key, upsertion.credential, upsertion.fault())
+
+    def _take(self, key: ScramKey, credential: ScramCredential | None, fault: KafkaError | None) -> None:
+        if key.user in self.refused:
+            return
+        if self._changes.pop(key.user, None) is not None:
+            self.refused[key.user] = KafkaError.of(ErrorCode.DUPLICATE_RESOURCE, TWICE)
+        elif fault is not None:
+            self.refused[key.user] = fault
+        else:
+            self._changes[key.user] = key, credential
+
+    def alteration(self) -> ScramAlteration:
+        """What is left to be done."""
+        return ScramAlteration(dict(self._changes.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class ScramAlteration:
-    """A request, which may name each user once; the outcome says for each user why its credential does not change."""
+    """Credentials to be set, and, where there is none, to be deleted: judged before, and few lines for each, as it is
+    planned at one go.  The outcome has the users whose credentials are gone by now."""
 
-    deletions: Sequence[ScramKey]
-    upsertions: Sequence[ScramUpsertion]
+    changes: Mapping[ScramKey, ScramCredential | None]
 
-    def plan(self, image: SecurityImage) -> tuple[SecurityDelta, Results]:
+    def plan(self, image: SecurityImage) -> tuple[SecurityDelta, frozenset[str]]:
         """See `SecurityChange`."""
-        changes: dict[str, tuple[ScramKey, ScramCredential | None]] = {}
-        refused: dict[str, KafkaError] = {}
-        rows = [
-            *((key, None, _fault_of(key) or _absence(key, image.scram)) for key in self.deletions),
-            *((each.key, each, each.fault()) for each in self.upsertions),
-        ]
-        for key, upsertion, fault in rows:
-            if key.user in refused:
-                continue
-            if changes.pop(key.user, None) is not None:
-                refused[key.user] = KafkaError.of(ErrorCode.DUPLICATE_RESOURCE, TWICE)
-            elif fault is not None:
-                refused[key.user] = fault
-            else:
-                changes[key.user] = key, None if upsertion is None else upsertion.credential
-        return SecurityDelta(scram=dict(changes.values())), [*((user, None) for user in changes), *refused.items()]
+        known = image.scram
+        gone = {key for key, credential in self.changes.items() if credential is None and key not in known}
+        delta = (
+            {key: credential for key, credential in self.changes.items() if key not in gone} if gone else self.changes
+        )
+        return SecurityDelta(scram=delta), frozenset(key.user for key in gone)
 
 
 def _fault_of(key: ScramKey) -> KafkaError | None:
@@ -79,7 +101,6 @@ def _fault_of(key: ScramKey) -> KafkaError | None:
     return None
 
 
-def _absence(key: ScramKey, known: Mapping[ScramKey, ScramCredential]) -> KafkaError | None:
-    if key in known:
-        return None
+def absence() -> KafkaError:
+    """There is no such credential."""
     return KafkaError.of(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")

@@ -82,8 +82,9 @@ def run(body: Callable[[FakeEnsemble], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def upsertion(user: str, mechanism: ScramMechanism) -> ScramUpsertion:
-    return ScramUpsertion.of(ScramKey(user, mechanism.value), 4096, b"salt", b"salted")
+def upsertion(user: str, mechanism: ScramMechanism) -> ScramAlteration:
+    credential = ScramUpsertion.of(ScramKey(user, mechanism.value), 4096, b"salt", b"salted").credential
+    return ScramAlteration({ScramKey(user, mechanism.value): credential})
 
 
 def config_of(ensemble: FakeEnsemble, path: str) -> dict[str, str]:
@@ -116,11 +117,11 @@ def test_a_users_credentials_and_quotas_leave_each_other_alone() -> None:
         await node.load()
         await node.configs.write("users/sam", {"producer_byte_rate": "10"})
         for each in (upsertion("sam", SHA_256), upsertion("sam", SHA_512), upsertion("tom", SHA_256)):
-            assert await node.controller.alter_security(ScramAlteration([], [each])) == [(each.key.user, None)]
+            assert await node.controller.alter_security(each) == frozenset()
         found = config_of(ensemble, "users/sam")
         assert set(found) == {"producer_byte_rate", "SCRAM-SHA-256", "SCRAM-SHA-512"}
-        assert parse_credential(found["SCRAM-SHA-256"]) == upsertion("sam", SHA_256).credential
-        await node.controller.alter_security(ScramAlteration([ScramKey("sam", 1)], []))
+        assert parse_credential(found["SCRAM-SHA-256"]) == upsertion("sam", SHA_256).changes[ScramKey("sam", 1)]
+        await node.controller.alter_security(ScramAlteration({ScramKey("sam", 1): None}))
         assert set(config_of(ensemble, "users/sam")) == {"producer_byte_rate", "SCRAM-SHA-512"}
         assert set(node.scram) == {ScramKey("sam", 2), ScramKey("tom", 1)}
 
@@ -135,12 +136,12 @@ def test_brokers_follow_users_and_tokens_of_each_other() -> None:
         for node in (first, second):
             await node.load()
         following = [asyncio.ensure_future(work) for work in (second.configs.run(), second.tokens.run())]
-        await first.controller.alter_security(ScramAlteration([], [upsertion("sam", SHA_256)]))
+        await first.controller.alter_security(upsertion("sam", SHA_256))
         await first.controller.alter_security(TokenCreation(TOKEN))
         await second.until(lambda: bool(second.scram) and bool(second.cache.image.security.tokens))
         assert second.scram == first.scram
         assert second.cache.image.security.tokens == {TOKEN.token_id: TOKEN}
-        await first.controller.alter_security(ScramAlteration([ScramKey("sam", 1)], []))
+        await first.controller.alter_security(ScramAlteration({ScramKey("sam", 1): None}))
         expiry = TokenExpiry(TOKEN.token_id, TOKEN.owner, -1, 6)
         assert (await first.controller.alter_security(expiry))[0] == 0
         await second.until(lambda: not second.scram and not second.cache.image.security.tokens)
