@@ -61,7 +61,7 @@ class Rude(Client):
                 self.judge.note("%s sends %s", connection.name, kind.__name__)
                 connection.flush()
                 # A socket that is closed while bytes are unread takes along what is under way to the client.
-                connection.may_be_closed |= kind == self._too_long
+                connection.may_be_closed |= kind in (self._too_long, self._no_header)
                 connection.end.write(kind())
                 await self.judge_end(connection)
             if not connection.gone:
