@@ -118,6 +118,8 @@ class ModelConnection:
 
     async def answer(self, request: Any, version: int, **options: Any) -> Any:
         """The answer to one request; None when the connection is gone."""
+        if self.gone:
+            return None
         got: asyncio.Future[Any] = self._loop.create_future()
         self.ask(request, version, lambda each: got.done() or got.set_result(each), **options)
         self.flush()
