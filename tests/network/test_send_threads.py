@@ -260,6 +260,43 @@ def test_what_runs_the_jobs_in_the_place_of_threads_decides_when() -> None:
     uvloop.run(main())
 
 
+def test_of_what_threads_have_done_together_each_goes_on_in_a_turn_of_its_own() -> None:
+    """Tens of megabytes would be sent in one turn, and all others wait for it."""
+
+    async def main() -> None:
+        async with running(send_threads=2, buffer_bytes=4 * MB) as harness:
+            threads, connections = harness.listener.endpoint.send_threads, harness.listener.endpoint.connections
+            held: list[SendThreads] = []
+            went_on: list[int] = []
+            turns = 0
+
+            def look() -> None:
+                nonlocal turns
+                turns += 1
+                if len(held) >= 2:
+                    before = {each: each.queued_bytes for each in connections}
+                    for each in held:
+                        each.do_next()
+                    threads.collect()
+                    went_on.append(sum(each.queued_bytes != size for each, size in before.items()))
+                elif turns < 200:
+                    harness.loop.call_soon(look)
+                    return
+                elif held:
+                    threads.do_next()
+                held.clear()
+                turns = 0
+                harness.loop.call_soon(look)
+
+            threads.runner = held.append
+            harness.loop.call_soon(look)
+            content = fill(harness, 16 * MB)
+            await until_lent(harness, 20, lambda: (read_on(harness, content, seed, 4) for seed in range(READERS)))
+            assert went_on and set(went_on) == {1}
+
+    uvloop.run(main())
+
+
 def test_wrong_numbers_of_threads_are_refused() -> None:
     """A wrong number would start threads without an end, or none without a word."""
     with pytest.raises(ValueError, match="-1 threads"):
