@@ -146,7 +146,7 @@ def test_errors_say_what_to_do(broker: BrokerProcess, filled: Session) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     said = kbroker("list", "--metrics", nobody, status=1).stderr
     assert "cannot reach a metrics listener" in said and "--directory" in said and len(said.splitlines()) == 1
-    assert "must be http://host:port" in kbroker("list", "--metrics", "ftp://x", status=2).stderr
+    assert "must be http(s)://host:port" in kbroker("list", "--metrics", "ftp://x", status=2).stderr
     both = kbroker("list", *metrics, "-b", broker.bootstrap, status=2).stderr
     assert "exclude each other" in both
     said = kbroker("list", "-b", f"127.0.0.1:{free_port()}", status=1).stderr

@@ -16,7 +16,6 @@ ANSWERS = Path(__file__).parent / "vectors" / "kafka-4.3.1-answers.json"
 DIFFERENT = {
     "find bad type": "the message names the key type",
     "find bad type v3": "the message names the key type",
-    "find share v5": "the message names the key type",
     "describe gx v5": "a refused join leaves no group behind",
     "list v5": "a refused join leaves no group behind",
     "list type classic": "a refused join leaves no group behind",
@@ -41,7 +40,7 @@ def test_requests_get_kafkas_answers() -> None:
 def test_other_messages_come_with_kafkas_codes() -> None:
     """A client acts on the code, whatever the message says."""
     kafka, ours = answers_of_both()
-    for label in ("find bad type", "find bad type v3", "find share v5"):
+    for label in ("find bad type", "find bad type v3"):
         assert codes(ours[label]) == codes(kafka[label])
 
 

@@ -7,7 +7,6 @@ client's session may send every request that the gate admits; without a session 
 frames are tokens of the session's authentication.  `state` (`RequestState`) says how far it is, `pending` is the
 request while it is under way; `asked`: what the client has come for by now (`Route.asks`).  The server counts its
 answered requests, and keeps the client's ApiVersions request, for the listings of connections.
-
 Its bytes are in the frame reader's buffer, where they stay until `settle`.
 """
 
@@ -100,7 +99,8 @@ cdef class RequestServer:
             id_data = <const char*> cursor_take(&cursor, id_bytes)
             if id_data != NULL:
                 ctx.client_id = self._client_id(id_data, id_bytes)
-        assert not CHECKED or self.pending is None, "one request of a connection at a time"
+        if CHECKED:
+            assert self.pending is None, "one request of a connection at a time"
         self.pending = ctx
         self._next(SERVING)
         if not cursor.fault and 0 <= ctx.api_key < API_KEYS:

@@ -39,7 +39,7 @@ def _pyjks() -> ModuleType:
         return importlib.import_module("jks")
     except ImportError:
         raise ValueError(
-            "a store in JKS needs the package pyjks: pip install 'kbroker[jks]', or convert it to PKCS12 "
+            "a store in JKS needs the package pyjks (the extra jks), or convert it to PKCS12 "
             "(keytool -importkeystore -deststoretype pkcs12)"
         ) from None
 

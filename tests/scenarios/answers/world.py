@@ -153,9 +153,14 @@ class RealWorld:
         self.administration = SimpleNamespace(clients=list)
         self.disks = SimpleNamespace(halting=())
         self.brokers: dict[int, Any] = {}
+        self.processes: dict[int, Any] = {}
         """None can be looked into."""
         self.witness = Witness()
         self.is_measured = False
+        self.is_secured = False
+        self.away_at: dict[int, float] = {}
+        self.forgets_after = math.inf
+        self.producer_ids: set[int] = set()
         self.racks: dict[int, str] = {}
         self.transaction_version = 0
         self.group_partitions = 50

@@ -252,7 +252,9 @@ def test_certificates_and_handshakes_are_told_of(secured: Secured, capsys: pytes
     secured.issued = secured.authority.issue(days=5)
     secured.issued.write_pkcs12(secured.store, SECRET)
     broker = secured.start()
-    secured.wrapped().close()
+    with secured.wrapped() as wrapped:
+        wrapped.sendall(API_VERSIONS)
+        assert wrapped.recv(4)
     with socket.create_connection(("127.0.0.1", secured.port), WAIT_SECONDS) as plain:
         plain.sendall(API_VERSIONS)
         assert plain.recv(100) == b""
