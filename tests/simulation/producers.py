@@ -86,7 +86,7 @@ class Producer(Client):
         self.pad = rng.choice((0, 0, 100, 5000))
         if not self.several and rng.random() < (0.9 if world.is_large else 0.1):
             # With requests that no pooled buffer holds, for the most part of few values.
-            self.pad = rng.choice((35_000, MOST_PAD))
+            self.pad = min(rng.choice((35_000, MOST_PAD)), 35_000 if world.is_measured else MOST_PAD)
         self.slow = rng.random() < 0.15
         self.timeout_ms = rng.choice(world.timeouts_ms)
         # In turmoil disks are well.
