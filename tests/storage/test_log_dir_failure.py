@@ -303,7 +303,8 @@ def test_a_deleted_partition_whose_disk_fails_is_gone_all_the_same(tmp_path: Pat
     again.shutdown()
 
 
-def test_a_topic_made_again_while_a_directory_was_away_has_one_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("metadata", ["kept", "torn by a power cut"])
+def test_a_topic_made_again_while_a_directory_was_away_has_one_place(metadata: str, tmp_path: Path) -> None:
     """A repaired disk would bring its old partition back beside the new one, and the broker would refuse to start."""
     two = Two(tmp_path)
     lost = two.bad.topic_partition
@@ -316,11 +317,29 @@ def test_a_topic_made_again_while_a_directory_was_away_has_one_place(tmp_path: P
     assert log.parent == two.good_path
     append(log, batch([b"new"]))
     two.manager.shutdown()
+    if metadata != "kept":
+        Path(log.directory, "partition.metadata").write_bytes(b"")
     again = two.make(UNSYNCED_FILES)
     again.start(CLUSTER, {"t": KnownTopic(new_id, SMALL)})
     assert again.logs[lost].parent == two.good_path
     assert [value for _, value in read_all(again.logs[lost])] == [b"new"]
     assert len(list(Path(two.bad_path).glob("t-*-stray"))) == 1
+    again.shutdown()
+
+
+def test_a_deleted_topic_that_lies_in_two_directories_does_not_stop_a_start(tmp_path: Path) -> None:
+    two = Two(tmp_path)
+    lost = two.bad.topic_partition
+    two.files.fail(errno.EIO)
+    fails(lambda: append(two.bad, batch()))
+    two.manager.drop_failed()
+    append(two.manager.get_or_create_log(lost, random_uuid(), SMALL), batch())
+    two.manager.shutdown()
+    again = two.make(UNSYNCED_FILES)
+    again.start(CLUSTER, {"other": KnownTopic(random_uuid(), SMALL)})
+    assert again.logs == {}
+    for path in (two.good_path, two.bad_path):
+        assert list(Path(path).glob(f"t-{lost.partition}.*-stray"))
     again.shutdown()
 
 

@@ -333,7 +333,8 @@ class LogManager:
         known = self.logs.get(tp)
         if known is not None:
             topic = topics.get(tp.topic) if topics is not None else None
-            stray = self.logs[tp] = stray_of_two(known, log, topic[0] if topic is not None else None)
+            topic_id = topic[0] if topic is not None else None if topics is None else ZERO_UUID
+            stray = self.logs[tp] = stray_of_two(known, log, topic_id)
             logger.warning("%s is not the partition's log any more: setting it aside", stray.directory)
             self._move_away(tp, STRAY_SUFFIX)
             log = known if stray is log else log
