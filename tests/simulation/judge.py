@@ -8,6 +8,7 @@ In the end what was acknowledged is there, where it was said to be, and nothing 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
@@ -65,6 +66,11 @@ class Judge:
         self.note("VIOLATION: %s", text)
         self.violations.append(text)
         raise ViolationError(text)
+
+    def faults_have_ended(self, task: asyncio.Task[None]) -> None:
+        """One that had no end leaves clients to wait for ever for a broker that does not start again."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(f"a fault has no end: {error!r}")
 
     def ledger(self, partition: Partition) -> Ledger:
         found = self.ledgers.get(partition)

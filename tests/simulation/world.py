@@ -303,11 +303,6 @@ class World:
                 await asyncio.sleep(SETTLE_SECONDS)
         self.network.heal()
 
-    def _look_at_faults(self, failing: asyncio.Task[None]) -> None:
-        """Clients would wait for ever for a broker that does not start again."""
-        if not failing.cancelled() and (error := failing.exception()) is not None:
-            self.judge.fail(f"a fault has no end: {error!r}")
-
     async def next_moment(self, seconds: float) -> None:
         """Let so much time pass; at times until a producer is told then that it has been acknowledged."""
         await asyncio.sleep(seconds)
@@ -368,7 +363,7 @@ class World:
         readers = [each for each in made if each.is_reader]
         reading = [self.loop.create_task(each.run()) for each in readers]
         failing = self.loop.create_task(self.fail_at_times())
-        failing.add_done_callback(self._look_at_faults)
+        failing.add_done_callback(self.judge.faults_have_ended)
         await asyncio.gather(*(self.loop.create_task(each.run()) for each in writers))
         self.writers_done = True
         await failing

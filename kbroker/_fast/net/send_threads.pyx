@@ -253,8 +253,8 @@ cdef class SendThreads:
             finished.append((self.owners[number][0], self.pool.jobs[number].sent))
             self.owners[number] = None
             self.outstanding -= 1
-        # Each goes on with its answers in a turn of its own, as after a wait for room: many together would keep the loop
-        # from all others.  Who is called may lend the next range, or end all this.
+        # Each goes on with its answers in a turn of its own, as after a wait for room: many together would keep the
+        # loop from all others.  Who is called may lend the next range, or end all this.
         for user, sent in finished[1:]:
             self.loop.call_soon(user.helped, sent)
         for user, sent in finished[:1]:
