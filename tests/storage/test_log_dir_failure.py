@@ -328,6 +328,7 @@ def test_a_topic_made_again_while_a_directory_was_away_has_one_place(metadata: s
 
 
 def test_a_deleted_topic_that_lies_in_two_directories_does_not_stop_a_start(tmp_path: Path) -> None:
+    """A broker would not come back until someone removes a directory of a topic that nobody has any more."""
     two = Two(tmp_path)
     lost = two.bad.topic_partition
     two.files.fail(errno.EIO)
