@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import ssl
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -26,7 +28,7 @@ from tests.network.raw_client import scrape
 from tests.security.tls.authority import Authority
 from tests.security.tls.secured import SECRET, WAIT_SECONDS, Secured
 
-API_VERSIONS = b"\0\0\0\x0d\0\x12\0\0\0\0\0\x07\0\x03abc"
+API_VERSIONS = b"\0\0\0\x0d\0\x12\0\0\x5a\xa5\x17\x07\0\x03abc"
 
 
 @pytest.fixture
@@ -210,6 +212,51 @@ def test_a_listeners_store_is_changed_at_run_time(secured: Secured) -> None:
     after = secured.shown()
     broker.restart()
     assert secured.shown() == after
+
+
+@pytest.mark.parametrize("name", ["localhost", "kafka.example.org", None])
+def test_a_client_that_names_another_host_gets_the_listeners_certificate(secured: Secured, name: str | None) -> None:
+    """Brokers behind a proxy or another name would not be reached: the client judges the certificate, as with Kafka."""
+    secured.start()
+    context = secured.context()
+    context.check_hostname = False
+    with (
+        socket.create_connection(("127.0.0.1", secured.port), WAIT_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname=name) as wrapped,
+    ):
+        wrapped.sendall(API_VERSIONS)
+        assert wrapped.recv(8)[4:] == API_VERSIONS[8:12]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no other client here asks for new keys")
+@pytest.mark.parametrize("asks", [b"k", b"K"], ids=["of its own", "of both sides"])
+def test_a_client_changes_its_keys_amid_a_connection(secured: Secured, asks: bytes) -> None:
+    """A connection that lives long would be at its end with the first KeyUpdate of TLS 1.3."""
+    secured.start()
+    command = ["openssl", "s_client", "-connect", f"127.0.0.1:{secured.port}", "-CAfile", str(secured.trust), "-tls1_3"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0
+    ) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        said = b""
+
+        def read_until(wanted: bytes, count: int = 1) -> None:
+            nonlocal said
+            while said.count(wanted) < count:
+                more = os.read(client.stdout.fileno(), 65536)  # type: ignore[union-attr]
+                assert more, said
+                said += more
+
+        try:
+            read_until(b"Verify return code: 0")
+            for number in range(1, 4):
+                client.stdin.write(asks + b"\n")
+                read_until(b"KEYUPDATE", number)
+                client.stdin.write(API_VERSIONS)
+                read_until(API_VERSIONS[8:12], number)
+        finally:
+            client.kill()
 
 
 def test_speakers_of_the_wrong_protocol_are_named_once(secured: Secured) -> None:
