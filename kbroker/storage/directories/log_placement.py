@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from kbroker.errors import KafkaStorageError
 from kbroker.storage.directories.future_dirs import shorter_of_two
 from kbroker.storage.directories.log_dirs import LogDirError
+from kbroker.storage.directories.strays import is_of_another_topic
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.local_log import storage_error
-from kbroker.types import ZERO_UUID, TopicPartition
+from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.storage.directories.log_dirs import LogDir
@@ -76,19 +77,15 @@ def emptiest(manager: ManagedLogs) -> LogDir:
 def stray_of_two(known: UnifiedLog, other: UnifiedLog, topic_id: bytes | None) -> UnifiedLog:
     """The log that is not the partition's, of two that have its name.  LogDirError when both could be.
 
-    Two are there when a topic was deleted and made again while one of its directories was offline.  A log without an
-    id could be of any topic: a power cut may have taken it.  `topic_id` is None where topics are not known yet, and
-    zero where there is no such topic.
+    Two are there when a topic was deleted and made again while one of its directories was offline.  A power cut may
+    have taken a log's id.  `topic_id` is None where topics are not known yet, and zero where there is no such topic.
     """
     if topic_id is not None:
         for log in (known, other):
-            if log.topic_id not in (topic_id, ZERO_UUID):
+            if is_of_another_topic(log, topic_id):
                 return log
-    if known.topic_id != other.topic_id:
-        if known.topic_id == topic_id:
-            return other
-        if other.topic_id == topic_id:
-            return known
+        if known.topic_id != other.topic_id:
+            return other if known.topic_id == topic_id else known
     shorter = shorter_of_two(known, other)
     if shorter is not None:
         return shorter

@@ -25,6 +25,11 @@ class KnownTopic(NamedTuple):
     partition_count: int | None = None
 
 
+def is_of_another_topic(log: UnifiedLog, topic_id: bytes) -> bool:
+    """Whether a log belongs to another topic of that name.  One without an id could be of any."""
+    return log.topic_id not in (topic_id, ZERO_UUID)
+
+
 def stray_logs(logs: Iterable[UnifiedLog], topics: Mapping[str, KnownTopic]) -> Iterator[tuple[UnifiedLog, str]]:
     """The logs that are strays, each with the reason."""
     for log in logs:
@@ -32,7 +37,7 @@ def stray_logs(logs: Iterable[UnifiedLog], topics: Mapping[str, KnownTopic]) -> 
         known = topics.get(name)
         if known is None:
             yield log, "its topic does not exist"
-        elif log.topic_id not in (known.topic_id, ZERO_UUID):
+        elif is_of_another_topic(log, known.topic_id):
             yield log, "it belongs to a topic of that name that was deleted"
         elif known.partition_count is not None and partition >= known.partition_count:
             yield log, f"its topic has {known.partition_count} partition(s)"

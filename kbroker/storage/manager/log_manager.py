@@ -332,8 +332,10 @@ class LogManager:
         tp = log.topic_partition
         known = self.logs.get(tp)
         if known is not None:
-            topic = topics.get(tp.topic) if topics is not None else None
-            topic_id = topic[0] if topic is not None else None if topics is None else ZERO_UUID
+            topic_id = None
+            if topics is not None:
+                topic = topics.get(tp.topic)
+                topic_id = ZERO_UUID if topic is None else topic.topic_id
             stray = self.logs[tp] = stray_of_two(known, log, topic_id)
             logger.warning("%s is not the partition's log any more: setting it aside", stray.directory)
             self._move_away(tp, STRAY_SUFFIX)
