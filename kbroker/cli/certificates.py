@@ -85,7 +85,8 @@ def _of_addresses(addresses: tuple[str, ...]) -> Iterator[tuple[str, x509.Certif
 
 def _of_stores(properties: str | None) -> Iterator[tuple[str, x509.Certificate]]:
     from kbroker.config import BrokerConfig, ConfigError
-    from kbroker.security.listeners import TLS, listener_tls_settings
+    from kbroker.security.listeners import listener_tls_settings
+    from kbroker.security.protocols import has_tls
     from kbroker.security.tls.settings import TlsError
     from kbroker.security.tls.stores import read_keys
 
@@ -94,7 +95,7 @@ def _of_stores(properties: str | None) -> Iterator[tuple[str, x509.Certificate]]
     try:
         config = BrokerConfig.load(properties)
         for listener in config.listeners:
-            if listener.protocol in TLS:
+            if has_tls(listener.protocol):
                 for entry in read_keys(listener_tls_settings(config, listener.name, listener.protocol).key_store):
                     for certificate in entry.chain:
                         yield listener.name, certificate

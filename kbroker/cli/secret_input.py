@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def secret_option(name: str, what: str) -> Callable[[F], F]:
+    """Adds the option for the file that `read_secret` takes."""
+    return click.option(
+        name,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help=f"A file with {what}; without it {what} is asked for, or read from a pipe.",
+    )
 
 
 def read_secret(file: Path | None, what: str) -> str:

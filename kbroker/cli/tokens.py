@@ -12,7 +12,7 @@ import click
 
 from kbroker.cli.connection import bootstrap_option, connected, refuse, timeout_option
 from kbroker.cli.output import json_option, print_json, print_table
-from kbroker.cli.secret_input import read_secret
+from kbroker.cli.secret_input import read_secret, secret_option
 
 if TYPE_CHECKING:
     from kbroker.schemas import wire
@@ -97,7 +97,7 @@ def create_token(
         renewers=[
             request.CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in map(_parts, renewers)
         ],
-        max_lifetime_ms=-1 if max_life_hours is None else int(max_life_hours * _HOUR_MS),
+        max_lifetime_ms=_period_ms(max_life_hours),
     )
     with connected(bootstrap, timeout) as connection:
         answer = connection.send(message)
@@ -117,11 +117,7 @@ def create_token(
 
 @command.command("renew")
 @click.option("--hours", type=click.FloatRange(min=0), help="From now on.  [default: as long as the broker lets]")
-@click.option(
-    "--hmac-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file with the HMAC; without it that is asked for, or read from a pipe.",
-)
+@secret_option("--hmac-file", "the HMAC")
 @bootstrap_option()
 @timeout_option
 @json_option
@@ -135,11 +131,7 @@ def renew_token(hours: float | None, hmac_file: Path | None, bootstrap: str, tim
 
 @command.command("expire")
 @click.option("--hours", type=click.FloatRange(min=0), help="From now on.  [default: at once]")
-@click.option(
-    "--hmac-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file with the HMAC; without it that is asked for, or read from a pipe.",
-)
+@secret_option("--hmac-file", "the HMAC")
 @bootstrap_option()
 @timeout_option
 @json_option

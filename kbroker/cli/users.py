@@ -10,7 +10,7 @@ import click
 
 from kbroker.cli.connection import bootstrap_option, connected, refuse, timeout_option
 from kbroker.cli.output import json_option, print_json, print_table
-from kbroker.cli.secret_input import read_secret
+from kbroker.cli.secret_input import read_secret, secret_option
 from kbroker.security.scram import (
     BY_NAME,
     LEAST_ITERATIONS,
@@ -71,11 +71,7 @@ def list_users(users: tuple[str, ...], bootstrap: str, timeout: float, as_json: 
     show_default=True,
     help="Of the password's salting.",
 )
-@click.option(
-    "--password-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file with the password; without it the password is asked for, or read from a pipe.",
-)
+@secret_option("--password-file", "the password")
 @bootstrap_option()
 @timeout_option
 @json_option

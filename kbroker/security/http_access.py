@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from kbroker.metadata.security_image import ScramCredential, ScramKey
 from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.security.principal import Principal
+from kbroker.security.protocols import has_sasl
 from kbroker.security.scram import ScramMechanism, client_key, salted_password, stored_key
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def http_access(
 def _is_secured(config: BrokerConfig) -> bool:
     """Whether there is an authorizer, or a listener whose clients prove who they are."""
     return bool(config.get("authorizer.class.name")) or any(
-        each.protocol.startswith("SASL_")
+        has_sasl(each.protocol)
         or (each.protocol == "SSL" and config.for_listener(each.name, "ssl.client.auth") != "none")
         for each in config.listeners
     )

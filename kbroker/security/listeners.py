@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.security.plaintext import Plaintext
+from kbroker.security.protocols import has_sasl, has_tls
 
 if TYPE_CHECKING:
     from kbroker._fast.net.connection import Connection
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from kbroker.security.tls.server_context import ServerContext
     from kbroker.security.tls.settings import TlsSettings
 
-TLS = frozenset({"SSL", "SASL_SSL"})
-SASL = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 logger = logging.getLogger("kbroker.security")
 
 STORES_INTERVAL_MS = 5_000
@@ -48,8 +47,8 @@ class ListenersSecurity:
         plain = Plaintext(make_plain)
         by_name: dict[str, ListenerSecurity] = {}
         for each in config.listeners:
-            carrier = self._make_tls(config, each.name, each.protocol) if each.protocol in TLS else plain
-            by_name[each.name] = with_sasl(each.name, carrier) if each.protocol in SASL else carrier
+            carrier = self._make_tls(config, each.name, each.protocol) if has_tls(each.protocol) else plain
+            by_name[each.name] = with_sasl(each.name, carrier) if has_sasl(each.protocol) else carrier
         self.by_name: Mapping[str, ListenerSecurity] = by_name
 
     def _make_tls(self, config: BrokerConfig, name: str, protocol: str) -> TlsListener:
@@ -68,7 +67,7 @@ class ListenersSecurity:
                 listener_tls_settings(config, name, protocol),
                 PrincipalMapping(str(config.for_listener(name, "ssl.principal.mapping.rules"))),
                 self._shared,
-                names_clients=protocol not in SASL,
+                names_clients=not has_sasl(protocol),
             )
         except TlsError as error:
             raise ValueError(f"listener {name}: {error}") from None
@@ -145,7 +144,7 @@ def listener_tls_settings(config: BrokerConfig, name: str, protocol: str) -> Tls
     from kbroker.security.tls.settings import tls_settings
 
     def get(key: str) -> object:
-        if key == "ssl.client.auth" and protocol in SASL:
+        if key == "ssl.client.auth" and has_sasl(protocol):
             # Where clients log in, only the listener's own setting asks them for certificates, too.
             return config.own_of_listener(name, key, "none")
         return config.for_listener(name, key)

@@ -12,8 +12,8 @@ from kbroker.config import EVERY_HOST
 from kbroker.security.acl.kinds import ALL, Permission
 from kbroker.security.acl.settings import AuthorizerSettings, authorizer_settings
 from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
-from kbroker.security.listeners import SASL, TLS
 from kbroker.security.principal import ANONYMOUS, Principal
+from kbroker.security.protocols import has_sasl, has_tls
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -41,7 +41,7 @@ def openness(config: BrokerConfig) -> Iterator[Openness]:
     for listener in config.listeners:
         is_anonymous, who = _clients(config, listener)
         may_all, rights = _rights(settings, is_anonymous)
-        carried = "under TLS" if listener.protocol in TLS else "unencrypted"
+        carried = "under TLS" if has_tls(listener.protocol) else "unencrypted"
         exposed = is_anonymous and may_all and not is_loopback(listener.host)
         yield Openness(str(listener), f"{who}, {carried}", rights, exposed)
 
@@ -54,11 +54,11 @@ def is_loopback(host: str) -> bool:
 def _clients(config: BrokerConfig, listener: Listener) -> tuple[bool, str]:
     """Whether some may be anonymous, and who clients are."""
     anybody = "whoever can connect" if not is_loopback(listener.host) else "whoever is on this machine"
-    if listener.protocol in SASL:
+    if has_sasl(listener.protocol):
         mechanisms = config.for_listener(listener.name, "sasl.enabled.mechanisms")
         names = ", ".join(map(str, mechanisms)) if isinstance(mechanisms, list) else str(mechanisms)
         return False, f"users who log in by {names}"
-    client_auth = config.for_listener(listener.name, "ssl.client.auth") if listener.protocol in TLS else "none"
+    client_auth = config.for_listener(listener.name, "ssl.client.auth") if has_tls(listener.protocol) else "none"
     if client_auth == "required":
         return False, "holders of certificates that its trust store knows"
     if client_auth == "requested":

@@ -1,4 +1,7 @@
-"""What listeners are open to, in words."""
+"""What listeners are open to, in words.
+
+Also of `kbroker.security.protocols`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from kbroker.security.acl.standard_authorizer import StandardAuthorizer
 from kbroker.security.client.client_security import ClientSecurity
 from kbroker.security.openness import broker_principal, openness, warning_of_brokers, warning_of_nobody
 from kbroker.security.principal import ANONYMOUS, Principal
+from kbroker.security.protocols import has_sasl, has_tls
 from kbroker.security.sasl.mechanism import Login
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -100,3 +104,12 @@ def test_a_broker_knows_its_own_principal_where_its_settings_tell() -> None:
     assert broker_principal(ClientSecurity("SASL_SSL", login=login)) == Principal("User", "broker")
     assert broker_principal(ClientSecurity("SSL")) is None
     assert broker_principal(ClientSecurity("SASL_SSL", login=Login("id", "hmac", by_token=True))) is None
+
+
+@pytest.mark.parametrize(
+    ("protocol", "tls", "sasl"),
+    [("PLAINTEXT", False, False), ("SSL", True, False), ("SASL_PLAINTEXT", False, True), ("SASL_SSL", True, True)],
+)
+def test_a_protocols_name_says_what_it_has(protocol: str, tls: bool, sasl: bool) -> None:
+    """A listener would be open that is told to be protected."""
+    assert (has_tls(protocol), has_sasl(protocol)) == (tls, sasl)

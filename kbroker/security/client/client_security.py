@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kbroker.security.protocols import has_sasl, has_tls
 from kbroker.security.sasl.mechanism import Login
 from kbroker.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerClient
 from kbroker.security.sasl.plain import PLAIN, PlainClient
@@ -47,12 +48,12 @@ class ClientSecurity:
     @property
     def encrypts(self) -> bool:
         """Whether connections are under TLS."""
-        return self.protocol.endswith("SSL")
+        return has_tls(self.protocol)
 
     @property
     def authenticates(self) -> bool:
         """Whether connections begin with SASL."""
-        return self.protocol.startswith("SASL_")
+        return has_sasl(self.protocol)
 
     @property
     def is_plain(self) -> bool:

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from kbroker.security.client.client_security import MECHANISMS, PROTOCOLS, ClientSecurity, ClientSecurityError
 from kbroker.security.client.oauth_tokens import SCHEMES, TokenEndpoint, TokenFile, TokenSource
+from kbroker.security.protocols import has_sasl, has_tls
 from kbroker.security.sasl.jaas import JaasError, single_module
 from kbroker.security.sasl.mechanism import Login
 from kbroker.security.sasl.oauthbearer import OAUTHBEARER
@@ -42,12 +43,12 @@ def security_of(get: Get, protocol: str, mechanism: str) -> ClientSecurity:
     if protocol not in PROTOCOLS:
         raise ClientSecurityError(f"security.protocol {protocol} is none of {', '.join(PROTOCOLS)}")
     tls: TlsSettings | None = None
-    if protocol.endswith("SSL"):
+    if has_tls(protocol):
         try:
             tls = tls_settings(get)
         except TlsError as error:
             raise ClientSecurityError(str(error)) from None
-    if not protocol.startswith("SASL_"):
+    if not has_sasl(protocol):
         return ClientSecurity(protocol, tls)
     if mechanism not in MECHANISMS:
         raise ClientSecurityError(f"sasl.mechanism {mechanism}: kbroker logs in with {', '.join(MECHANISMS)}")

@@ -17,6 +17,7 @@ from kbroker.security.client.client_security import (
 )
 from kbroker.security.client.java_settings import token_source
 from kbroker.security.client.oauth_tokens import TokenEndpoint
+from kbroker.security.protocols import has_sasl, has_tls
 from kbroker.security.sasl.mechanism import Login
 from kbroker.security.sasl.oauthbearer import OAUTHBEARER
 from kbroker.security.tls.settings import StoreSettings, TlsSettings
@@ -30,9 +31,9 @@ def librdkafka_security(settings: Mapping[str, str]) -> ClientSecurity:
     protocol = settings.get("security.protocol", "plaintext").upper()
     if protocol not in PROTOCOLS:
         raise ClientSecurityError(f"security.protocol {protocol.lower()} is none of librdkafka's")
-    tls = _tls(settings) if protocol.endswith("SSL") else None
+    tls = _tls(settings) if has_tls(protocol) else None
     verifies = settings.get("enable.ssl.certificate.verification", "true").lower() not in _FALSE
-    if not protocol.startswith("SASL_"):
+    if not has_sasl(protocol):
         return ClientSecurity(protocol, tls, verifies=verifies)
     mechanism = settings.get("sasl.mechanism") or settings.get("sasl.mechanisms") or "GSSAPI"
     if mechanism not in MECHANISMS:
