@@ -77,10 +77,8 @@ def test_names_and_principals_are_those_that_java_and_kafka_make() -> None:
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Secured]:
-    made = Secured(tmp_path)
-    yield made
-    if made.broker is not None and made.broker.running:
-        made.broker.kill()
+    with Secured(tmp_path) as made:
+        yield made
 
 
 def keytool(*words: str) -> None:

@@ -14,20 +14,14 @@ import uvloop
 
 from tests.network import socket_kinds
 from tests.network.served_connection import ECHO, frame, until
-from tests.network.tls_wire import Wire, served
+from tests.network.tls_wire import Wire, chosen_kind, served
 
 HANDSHAKE, ALERT = 22, 21
 
 
 @pytest.fixture(autouse=True, params=["tls", "tls12"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket_kinds.SocketKind]:
-    chosen: socket_kinds.SocketKind = request.getfixturevalue(request.param)
-    monkeypatch.setattr(socket_kinds, "current", chosen)
-    assert chosen.listener is not None
-    chosen.listener.refusals.clear()
-    chosen.listener.verdict = None
-    yield chosen
-    chosen.listener.verdict = None
+    yield from chosen_kind(request, monkeypatch)
 
 
 def _mutated(flights: list[bytes], drawn: random.Random) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ssl
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -14,6 +14,17 @@ from tests.network import socket_kinds
 from tests.network.served_connection import Harness, running
 
 OPEN: list[asyncio.StreamWriter] = []
+
+
+def chosen_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket_kinds.SocketKind]:
+    """What a fixture yields whose parameters are kinds of sockets under TLS; it refused nobody yet."""
+    chosen: socket_kinds.SocketKind = request.getfixturevalue(request.param)
+    monkeypatch.setattr(socket_kinds, "current", chosen)
+    assert chosen.listener is not None
+    chosen.listener.refusals.clear()
+    chosen.listener.verdict = None
+    yield chosen
+    chosen.listener.verdict = None
 
 
 @contextlib.asynccontextmanager

@@ -39,6 +39,18 @@ def confluent(broker: ThreadedBroker, mechanism: str, seconds: int = 600) -> dic
     return {**own, "sasl.username": name, "sasl.password": f"{name}-pw"}
 
 
+def of_python_client(broker: ThreadedBroker, mechanism: str) -> dict[str, Any]:
+    """Settings of kafka-python and aiokafka."""
+    name = "alice" if mechanism == "PLAIN" else "sam"
+    return {
+        "bootstrap_servers": broker.bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": name,
+        "sasl_plain_password": f"{name}-pw",
+    }
+
+
 def ready(client: Any) -> None:
     """librdkafka asks for bearer tokens when it is polled."""
     client.poll(0)
@@ -81,14 +93,7 @@ def test_librdkafka_produces_in_transactions_and_consumes_in_a_group(broker: Thr
 def test_kafka_python_produces_and_consumes(broker: ThreadedBroker, mechanism: str) -> None:
     """Users of kafka-python could not log in by that mechanism."""
     kafka = pytest.importorskip("kafka")
-    name = "alice" if mechanism == "PLAIN" else "sam"
-    settings = {
-        "bootstrap_servers": broker.bootstrap,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": name,
-        "sasl_plain_password": f"{name}-pw",
-    }
+    settings = of_python_client(broker, mechanism)
     topic = f"py-{mechanism.lower()}"
     producer = kafka.KafkaProducer(**settings)
     for number in range(RECORDS):
@@ -107,14 +112,7 @@ def test_kafka_python_produces_and_consumes(broker: ThreadedBroker, mechanism: s
 def test_aiokafka_produces_and_consumes(broker: ThreadedBroker, mechanism: str) -> None:
     """Users of aiokafka could not log in by that mechanism."""
     aiokafka = pytest.importorskip("aiokafka")
-    name = "alice" if mechanism == "PLAIN" else "sam"
-    settings = {
-        "bootstrap_servers": broker.bootstrap,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": name,
-        "sasl_plain_password": f"{name}-pw",
-    }
+    settings = of_python_client(broker, mechanism)
     topic = f"aio-{mechanism.lower()}"
 
     async def main() -> list[int]:

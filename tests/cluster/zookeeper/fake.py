@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from kbroker.cluster.zookeeper.session import (
@@ -291,3 +291,13 @@ class FakeSession:
     async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
         await self._turn()
         return self.ensemble.multi(operations, self.session_id)
+
+
+def run(body: Callable[[FakeEnsemble], Awaitable[None]]) -> None:
+    """Run a test with an ensemble of its own, and a limit of time."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await body(FakeEnsemble())
+
+    asyncio.run(bounded())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from unittest import mock
 
 import pytest
@@ -27,7 +26,7 @@ from kbroker.metadata.image import ClusterImage
 from kbroker.metadata.security_image import Acl
 from kbroker.security.acl.changes import AclCreation, AclDeletion, id_of
 from kbroker.security.acl.filters import AclFilter
-from tests.cluster.zookeeper.fake import FakeEnsemble
+from tests.cluster.zookeeper.fake import FakeEnsemble, run
 from tests.unbroken import UNBROKEN
 
 # As Apache Kafka 3.9.1 wrote them.
@@ -65,14 +64,6 @@ class Node:
         async with asyncio.timeout(20):
             while self.acls != acls:
                 await asyncio.sleep(0)
-
-
-def run(body: Callable[[FakeEnsemble], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await body(FakeEnsemble())
-
-    asyncio.run(bounded())
 
 
 def test_what_kafka_wrote_is_read_and_what_is_written_is_kafkas() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from unittest import mock
 
@@ -24,7 +24,7 @@ from kbroker.metadata.security_image import DelegationToken, ScramCredential, Sc
 from kbroker.security.delegation_tokens import TokenCreation, TokenExpiry
 from kbroker.security.scram import ScramMechanism, credential_of_password
 from kbroker.security.scram_changes import ScramAlteration, ScramUpsertion
-from tests.cluster.zookeeper.fake import FakeEnsemble
+from tests.cluster.zookeeper.fake import FakeEnsemble, run
 from tests.unbroken import UNBROKEN
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
@@ -72,14 +72,6 @@ class Node:
         async with asyncio.timeout(20):
             while not condition():
                 await asyncio.sleep(0)
-
-
-def run(body: Callable[[FakeEnsemble], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await body(FakeEnsemble())
-
-    asyncio.run(bounded())
 
 
 def upsertion(user: str, mechanism: ScramMechanism) -> ScramAlteration:

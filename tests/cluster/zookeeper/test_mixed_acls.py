@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cluster.zookeeper.asking import ask, is_open
 from tests.cluster.zookeeper.processes import Cluster, Kafka, Kbroker, running
 from tests.compat.tooling import old_java_command
 from tests.compat.waiting import wait_for
-from tests.scenarios.wire import Wire
 from tests.security.acl.acl_requests import EVERYTHING, rule
 
 pytestmark = [pytest.mark.compat, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -22,21 +21,6 @@ SETTINGS = {
     "allow.everyone.if.no.acl.found": "true",
 }
 OTHER_ADDRESS = "127.0.0.2"
-
-
-def ask(cluster: Cluster, number: int, api: str, version: int, source: str = "127.0.0.1", **values: Any) -> Any:
-    wire = Wire(cluster.nodes[number].port, seconds=30, source=source)
-    try:
-        return wire.ask(api, version, values)
-    finally:
-        wire.close()
-
-
-def is_open(cluster: Cluster, number: int) -> bool:
-    with contextlib.suppress(OSError):
-        Wire(cluster.nodes[number].port).close()
-        return True
-    return False
 
 
 def described(cluster: Cluster, number: int) -> set[tuple[Any, ...]]:

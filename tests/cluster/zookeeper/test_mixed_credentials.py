@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kbroker.security.scram import ScramMechanism, salted_password
+from tests.cluster.zookeeper.asking import ask, is_open
 from tests.cluster.zookeeper.processes import Cluster, Kafka, Kbroker, running
 from tests.compat.tooling import old_java_command
 from tests.compat.waiting import wait_for
-from tests.scenarios.wire import Wire
 
 pytestmark = [pytest.mark.compat, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-def ask(cluster: Cluster, number: int, api: str, version: int, **values: Any) -> Any:
-    wire = Wire(cluster.nodes[number].port, seconds=30)
-    try:
-        return wire.ask(api, version, values)
-    finally:
-        wire.close()
-
-
-def is_open(cluster: Cluster, number: int) -> bool:
-    with contextlib.suppress(OSError):
-        Wire(cluster.nodes[number].port).close()
-        return True
-    return False
 
 
 def users(cluster: Cluster, number: int) -> dict[str, list[tuple[int, int]]]:

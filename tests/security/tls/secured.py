@@ -29,6 +29,13 @@ class Secured:
         self.port, self.plain_port = free_port(), free_port()
         self.broker: BrokerProcess | None = None
 
+    def __enter__(self) -> Secured:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.broker is not None and self.broker.running:
+            self.broker.kill()
+
     def settings(self, **others: str) -> dict[str, str]:
         return {
             "listeners": f"SSL://127.0.0.1:{self.port},PLAINTEXT://127.0.0.1:{self.plain_port}",

@@ -33,10 +33,8 @@ API_VERSIONS = b"\0\0\0\x0d\0\x12\0\0\x5a\xa5\x17\x07\0\x03abc"
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Secured]:
-    made = Secured(tmp_path)
-    yield made
-    if made.broker is not None and made.broker.running:
-        made.broker.kill()
+    with Secured(tmp_path) as made:
+        yield made
 
 
 def round_trip(settings: Mapping[str, Any], topic: str = "t", count: int = 50, size: int = 20_000) -> None:
