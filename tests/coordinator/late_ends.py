@@ -8,7 +8,6 @@ the producer began with: the same id or another, and how much further the epoch 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
@@ -169,13 +168,8 @@ class InMemory(Producer):
 
     def time_out(self) -> None:
         self._world.loop.advance(1)
-        asyncio.run(self._abort())
-        assert self.state() == "CompleteAbort"
-
-    async def _abort(self) -> None:
         self._world.abort_timed_out()
-        # A producer id that is needed comes in a task of its own.
-        await asyncio.sleep(0)
+        assert self.state() == "CompleteAbort"
 
     def state(self) -> str:
         return self._world.found("t").state.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -114,7 +115,16 @@ class TransactionWorld:
             Slices(self.loop, self.slice_us),
         )
         self.coordinator.start()
-        self.abort_timed_out, self.forget_expired = (task.run for task in self.coordinator.periodic_tasks())
+        self._abort_timed_out, self.forget_expired = (task.run for task in self.coordinator.periodic_tasks())
+
+    def abort_timed_out(self) -> None:
+        """As the periodic task does, with the tasks that it begins: one needs a new producer id."""
+
+        async def main() -> None:
+            self._abort_timed_out()
+            await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+
+        asyncio.run(main())
 
     def restart(self) -> None:
         self.coordinator.stop()
@@ -150,6 +160,14 @@ class TransactionWorld:
         metadata = self.coordinator.find(transactional_id)
         assert metadata is not None
         return metadata
+
+    def ends_in(self, partition: TopicPartition, producer_id: int, epoch: int) -> list[bool]:
+        """Whether each marker of the id and epoch in a partition commits, in their order."""
+        return [
+            marker.is_commit
+            for marker in self.markers.written[partition]
+            if (marker.producer_id, marker.producer_epoch) == (producer_id, epoch)
+        ]
 
     def outcomes(self) -> dict[tuple[int, int], set[tuple[TopicPartition, bool]]]:
         """By producer id and epoch of the markers, where they are and what they say."""
