@@ -291,13 +291,15 @@ class Broker:
             self._halt,
             membership.lost,
             first_has_metadata=membership.keeps_metadata,
+            shows_losses=membership.shows_losses,
         )
         self.disk_failures.start()
 
     async def _drop_expired_tokens(self) -> None:
-        now_ms = self.clock.now_ms()
-        if any(has_expired(token, now_ms) for token in self.cache.image.security.tokens.values()):
-            await self.membership.controller.alter_security(ExpiredTokens(now_ms))
+        now_ms, controller = self.clock.now_ms(), self.membership.controller
+        tokens = self.cache.image.security.tokens.values()
+        if controller.expires_tokens and any(has_expired(token, now_ms) for token in tokens):
+            await controller.alter_security(ExpiredTokens(now_ms))
 
     def _max_batch_bytes(self, topic: TopicImage | None) -> int:
         return int(self._log_config({} if topic is None else topic.configs).max_message_bytes)

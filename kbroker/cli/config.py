@@ -51,9 +51,9 @@ DescribeConfigs says.  If it asks for what kbroker cannot do (a Java class, tier
 in a way that kbroker does not have, kbroker refuses to start when it is set to anything but its default: nothing is
 served with less than was asked for.
 
-A `server.properties` written for Kafka works: listeners named in `controller.listener.names` are left out, and
-`process.roles` may say `broker,controller`.  That of a broker whose controllers are elsewhere is refused, as kbroker
-joins no KRaft quorum.
+A `server.properties` written for Kafka works.  With `process.roles=broker` kbroker is a broker of the KRaft cluster
+that `controller.quorum.bootstrap.servers` (or `controller.quorum.voters`) names.  With `broker,controller` it is a
+cluster of its own, and listeners named in `controller.listener.names` are left out.
 
 `KAFKA_…` variables, by which Kafka's container images are set up, are not read: the start names them in one warning,
 and ends where one of them asks for protection.

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 class Controller(ABC):
     """Changes the metadata of the cluster."""
 
+    expires_tokens = True
+    """Whether brokers have delegation tokens dropped whose time is over; False: the controllers do that themselves."""
+
     async def ready(self, timeout_ms: int) -> None:
         """Wait, up to the timeout of a request, while this broker has been elected and has not taken over yet: until
         then it would refuse its clients' requests."""

@@ -1,6 +1,7 @@
 """Asks the controller of a cluster, wherever it is by now: ISR changes, producer ids, a controlled shutdown.
 
-The metadata say which broker that is.  When another broker becomes the controller, requests that wait for the old one
+The metadata say which broker that is; in a KRaft cluster the quorum's observer says which controller is active
+(`ControllerPlace`).  When another one becomes the controller, requests that wait for the old one
 fail, as it may hang, and the next request goes to the new one.  Versions are negotiated, since controllers of other
 releases answer, too.  Where the controller cannot be reached the error is `NotControllerError`, as when the broker
 asked answers NOT_CONTROLLER: the caller retries later.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.requests import BrokerEpoch, IsrChange, PartitionOutcome
@@ -26,57 +27,94 @@ if TYPE_CHECKING:
     from kbroker.cluster.client import Transport
     from kbroker.cluster.protocol_version import ProtocolVersion
     from kbroker.metadata.cache import MetadataCache
-    from kbroker.metadata.image import ClusterImage, Endpoint, MetadataDelta
+    from kbroker.metadata.image import Endpoint
     from kbroker.protocol.messages import Message
 
 LAST_VERSION_BY_NAME = schema("AlterPartitionRequest").last_version("topics.topic_name")
+CREATE_TOPICS_VERSION = 7
 LAST_VERSION_WITHOUT_EPOCHS = schema("AlterPartitionRequest").last_version("topics.partitions.new_isr")
 
 
+class ControllerPlace(Protocol):
+    """Who is the controller, and where."""
+
+    def controller_id(self) -> int:
+        """The controller by now; NO_CONTROLLER where that is not known."""
+
+    def endpoint(self) -> Endpoint | None:
+        """Where it is reached."""
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when another one may be the controller."""
+
+
+class ControllerByImage:
+    """The broker that the metadata name.  `listener()` names the listener between brokers."""
+
+    def __init__(self, cache: MetadataCache, listener: Callable[[], str]) -> None:
+        self._cache = cache
+        self._listener = listener
+
+    def controller_id(self) -> int:
+        """See `ControllerPlace`."""
+        return self._cache.image.controller_id
+
+    def endpoint(self) -> Endpoint | None:
+        """See `ControllerPlace`."""
+        image = self._cache.image
+        broker = image.brokers.get(image.controller_id)
+        return None if broker is None else broker.endpoints.get(self._listener())
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """See `ControllerPlace`."""
+        self._cache.subscribe(lambda _old, _new, _delta: changed())
+
+
 class ControllerChannel:
-    """The connection to the controller.  `listener()` names the listener between brokers."""
+    """The connection to the controller."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         transport: Transport,
         cache: MetadataCache,
-        listener: Callable[[], str],
+        place: ControllerPlace,
         node_id: int,
         protocol: ProtocolVersion,
         request_seconds: float = 30.0,
         rng: random.Random | None = None,
     ) -> None:
         self._cache = cache
-        self._listener = listener
+        self._place = place
         self._protocol = protocol
         self._node_id = NO_CONTROLLER
         settings = ClientSettings(client_id=str(node_id), negotiates=True, request_seconds=request_seconds)
         self._client = NodeClient(loop, transport, self._find, settings, rng)
-        cache.subscribe(self._follow)
+        place.on_change(self._follow)
 
-    def _follow(self, _old: ClusterImage, new: ClusterImage, _delta: MetadataDelta) -> None:
-        if self._node_id not in (NO_CONTROLLER, new.controller_id) and new.controller_id >= 0:
+    def _follow(self) -> None:
+        controller_id = self._place.controller_id()
+        if self._node_id not in (NO_CONTROLLER, controller_id) and controller_id >= 0:
             self._client.disconnect()
 
     def _find(self) -> Endpoint | None:
-        image = self._cache.image
-        self._node_id = image.controller_id
-        broker = image.brokers.get(image.controller_id)
-        return None if broker is None else broker.endpoints.get(self._listener())
+        self._node_id = self._place.controller_id()
+        return self._place.endpoint()
 
     async def _ask(self, request: Message, version: Callable[[], int]) -> Any:
-        if self._node_id != self._cache.image.controller_id:
+        if self._node_id != self._place.controller_id():
             self._client.disconnect()
         try:
             await self._client.connect()
             answer = await self._client.send(request, version())
         except NodeError as error:
             raise NotControllerError(f"the controller cannot be asked: {error}") from error
-        if answer.error_code:
-            if answer.error_code == ErrorCode.NOT_CONTROLLER:
+        # The answer to a CreateTopics has codes of topics alone.
+        code = getattr(answer, "error_code", 0)
+        if code:
+            if code == ErrorCode.NOT_CONTROLLER:
                 self._client.disconnect()
-            raise KafkaError.of(ErrorCode(answer.error_code))
+            raise KafkaError.of(ErrorCode(code))
         return answer
 
     async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
@@ -124,7 +162,7 @@ class ControllerChannel:
         ]
 
     async def _connected(self) -> None:
-        if self._node_id != self._cache.image.controller_id:
+        if self._node_id != self._place.controller_id():
             self._client.disconnect()
         try:
             await self._client.connect()
@@ -146,6 +184,26 @@ class ControllerChannel:
         request = wire.AllocateProducerIdsRequest(broker_id=broker.node_id, broker_epoch=broker.epoch)
         answer = await self._ask(request, lambda: self._version_of(ApiKey.ALLOCATE_PRODUCER_IDS, 0))
         return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)
+
+    async def create_topics(self, request: wire.CreateTopicsRequest) -> wire.CreateTopicsResponse:
+        """What the controller answers to a CreateTopics of this broker itself.  NotControllerError."""
+        answer = await self._ask(request, lambda: self._version_of(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION))
+        assert isinstance(answer, wire.CreateTopicsResponse)
+        if any(each.error_code == ErrorCode.NOT_CONTROLLER for each in answer.topics):
+            self._client.disconnect()
+            raise NotControllerError()
+        return answer
+
+    async def assign_directories(
+        self, broker: BrokerEpoch, directories: list[wire.AssignReplicasToDirsRequest.DirectoryData]
+    ) -> wire.AssignReplicasToDirsResponse:
+        """Tell the controller in which log directories replicas are (KIP-858).  NotControllerError, KafkaError."""
+        request = wire.AssignReplicasToDirsRequest(
+            broker_id=broker.node_id, broker_epoch=broker.epoch, directories=directories
+        )
+        answer = await self._ask(request, lambda: self._version_of(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0))
+        assert isinstance(answer, wire.AssignReplicasToDirsResponse)
+        return answer
 
     async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:
         """See `Controller.controlled_shutdown`.  Raises NotControllerError."""

@@ -91,6 +91,7 @@ class BrokerConfig:
         "_static",
         "_values",
         "advertised_listeners",
+        "controller_listener",
         "listeners",
         "log_dirs",
         "warnings",
@@ -112,6 +113,8 @@ class BrokerConfig:
         for setting in self._settings.values():
             if not is_of_a_provider(setting.key):
                 self._apply(_resolved(setting, providers), texts)
+        self.controller_listener: tuple[str, str] | None = None
+        """Name and security protocol of the listener by which a KRaft cluster's controllers are reached."""
         self.listeners, self.advertised_listeners = self._read_listeners()
         self.log_dirs: list[str] = self._read_log_dirs(environ)
         self._check_together()
@@ -220,6 +223,11 @@ class BrokerConfig:
         return str(Source.DEFAULT) if setting is None else setting.origin
 
     @property
+    def is_kraft_broker(self) -> bool:
+        """Whether the node is a broker of a KRaft cluster whose controllers are other nodes."""
+        return bool(self.get("process.roles") == ["broker"])
+
+    @property
     def node_id(self) -> int:
         """`node.id`, else `broker.id`, its older name, else the default."""
         if "node.id" not in self._values and self._values.get("broker.id", -1) >= 0:
@@ -253,13 +261,18 @@ class BrokerConfig:
         key = "listener.security.protocol.map"
         try:
             protocols = parse_protocol_map(self.value_of(key))
-            controllers = {name.upper() for name in self.get("controller.listener.names")}
+            controllers = [name.upper() for name in self.get("controller.listener.names")]
             for name in controllers:
                 protocols.setdefault(name, "PLAINTEXT")
+            self.controller_listener = (controllers[0], protocols[controllers[0]]) if controllers else None
             key = "listeners"
-            listeners = [
-                each for each in parse_listeners(self.value_of(key), protocols) if each.name not in controllers
-            ]
+            every = parse_listeners(self.value_of(key), protocols)
+            if self.is_kraft_broker and any(each.name in controllers for each in every):
+                raise ListenerError(
+                    "controller.listener.names must not contain a value appearing in the 'listeners' configuration "
+                    "when running KRaft with just the broker role"
+                )
+            listeners = [each for each in every if each.name not in controllers]
             if not listeners:
                 raise ListenerError("at least one listener for clients is needed")
             check_ports(listeners)
@@ -270,7 +283,7 @@ class BrokerConfig:
             self._check_advertised(advertised, {each.name for each in listeners})
         except ListenerError as error:
             raise self._fail(key, str(error)) from None
-        if controllers:
+        if controllers and not self.is_kraft_broker:
             self.warnings.append("controller.listener.names: kbroker needs no controller listener and opens none")
         return listeners, advertised
 
@@ -293,7 +306,7 @@ class BrokerConfig:
 
     def _check_together(self) -> None:
         if self.get("process.roles") == ["controller"]:
-            raise self._fail("process.roles", "a node is always broker and controller; allowed: broker,controller")
+            raise self._fail("process.roles", "kbroker is no controller alone; allowed: broker; broker,controller")
         bound, largest = self.get("queued.max.request.bytes"), self.get("socket.request.max.bytes")
         if 0 < bound < largest:
             raise self._fail("queued.max.request.bytes", f"Value must be at least socket.request.max.bytes ({largest})")

@@ -53,21 +53,40 @@ def wrong_place(get: Get, explicit: Collection[str], node_id: int, listeners: Se
 
 
 def _wrong_quorum(get: Get, node_id: int) -> tuple[str, str] | None:
-    """The setting that makes this node a broker of a KRaft quorum elsewhere, and why it is refused: the node would
-    start as a cluster of its own, and accept the records of that cluster's clients."""
-    voters = get("controller.quorum.voters")
+    """The setting by which a node would start as another one than is meant: as a cluster of its own, where it is to be
+    a voter among others; or as a broker of a KRaft quorum that it cannot find."""
+    voters, bootstrap = get("controller.quorum.voters"), get("controller.quorum.bootstrap.servers")
     ids = {each.partition("@")[0].strip() for each in voters if "@" in each}
+    if get("process.roles") == ["broker"]:
+        return _wrong_broker(get, node_id, ids, has_quorum=bool(voters or bootstrap))
     others = sorted(ids - {str(node_id)})
     if others:
         return "controller.quorum.voters", (
-            f"it names controllers other than this node {node_id} ({', '.join(others)}), and kbroker joins no KRaft "
-            "quorum: it would be a cluster of its own"
+            f"it names controllers other than this node {node_id} ({', '.join(others)}), and kbroker is no voter of a "
+            "KRaft quorum: it would be a cluster of its own. A broker of that quorum has process.roles=broker"
         )
-    if get("process.roles") == ["broker"] and (voters or get("controller.quorum.bootstrap.servers")):
+    return None
+
+
+def _wrong_broker(get: Get, node_id: int, voters: Collection[str], *, has_quorum: bool) -> tuple[str, str] | None:
+    """The same for a broker whose controllers are other nodes."""
+    if not has_quorum:
         return "process.roles", (
-            "a broker alone belongs to the KRaft quorum that the settings name, and kbroker joins none: it would be a "
-            "cluster of its own; allowed: broker,controller"
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap "
+            "controllers or controller.quorum.voters must contain a parseable set of controllers. A single node that "
+            "needs no others has process.roles=broker,controller"
         )
+    if str(node_id) in voters:
+        return "process.roles", (
+            "If process.roles contains just the 'broker' role, the node id "
+            f"{node_id} must not be included in the set of voters controller.quorum.voters={sorted(voters)}"
+        )
+    if not get("controller.listener.names"):
+        return "controller.listener.names", (
+            "controller.listener.names must contain at least one value when running KRaft with just the broker role"
+        )
+    if get("zookeeper.connect"):
+        return "zookeeper.connect", "a broker with process.roles=broker has its metadata from a KRaft quorum"
     return None
 
 

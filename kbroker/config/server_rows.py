@@ -108,10 +108,11 @@ max.request.partition.size.limit|INT|2000||>=1|+|
 unstable.api.versions.enable|BOOLEAN|false|||-i unreleased|advertise unreleased API versions
 unstable.feature.versions.enable|BOOLEAN|false|||-i unreleased|allow unreleased feature levels
 process.roles|LIST|broker,controller||each of broker, controller|+|
-    what Kafka's KRaft nodes are; a kbroker is always both
+    what a node is: its whole cluster, or with `broker` alone a broker of a KRaft cluster
 node.id|INT|1||>=0|+|the broker's number in its cluster
-controller.listener.names|LIST|||distinct nonempty|+|listeners for KRaft controllers, which kbroker leaves out
-sasl.mechanism.controller.protocol|STRING|GSSAPI|||!|mechanism to controllers
+controller.listener.names|LIST|||distinct nonempty|+|
+    listeners of KRaft controllers, the first is how a broker reaches them
+sasl.mechanism.controller.protocol|STRING|GSSAPI|||+|mechanism to controllers
 unclean.leader.election.enable|BOOLEAN|false|cluster||+|
     whether a replica that lacks records may lead where no other is there; loses those records
 default.replication.factor|INT|1|||+|replicas of topics that are made without saying how many

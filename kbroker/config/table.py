@@ -26,8 +26,8 @@ DIFFERENT_DEFAULTS: dict[str, tuple[str, str]] = {
     "listeners": ("PLAINTEXT://:9092", "without TLS a broker should not face a network unless the settings say so"),
     "log.dir": ("/tmp/kafka-logs", "data must survive a reboot; see Data directories"),
     "node.id": ("(required)", "one node needs no numbering"),
-    "process.roles": ("(required)", "a node is always broker and controller"),
-    "controller.listener.names": ("(required)", "there is no separate controller listener"),
+    "process.roles": ("(required)", "a node that is its whole cluster needs no roles; `broker` joins a KRaft cluster"),
+    "controller.listener.names": ("(required)", "only a broker of a KRaft cluster has controllers elsewhere"),
     "socket.listen.backlog.size": ("50", "thousands of clients that reconnect at once must not wait for retries"),
     "socket.send.buffer.bytes": (
         "102400",

@@ -29,6 +29,12 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 """What client quotas are set on: (type, name) pairs sorted by type, the name None for the type's default."""
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+_NO_LEVELS: Mapping[str, int] = MappingProxyType({})
+_NO_RANGES: Mapping[str, tuple[int, int]] = MappingProxyType({})
+
+RECOVERED = 0
+RECOVERING = 1
+"""`PartitionImage.leader_recovery_state`: of a leader after an unclean election, until its next ISR."""
 
 
 class Endpoint(NamedTuple):
@@ -42,7 +48,13 @@ class Endpoint(NamedTuple):
 class BrokerImage:
     """One broker.  `advertised` is False when its endpoints were not set by `advertised.listeners`: a client of such
     a broker gets the address that it dialled (see `kbroker.handlers.endpoints`).  `epoch` is the number of its last
-    registration, -1 where that is not known."""
+    registration, -1 where that is not known.
+
+    What only a KRaft cluster knows: `protocols` are the security protocols of the endpoints as Kafka numbers them,
+    `log_dirs` the ids of the directories that work, `cordoned_log_dirs` of those that take no new replicas (None: the
+    broker has not said), `incarnation_id` is random for each process, `features` has the lowest and highest level that
+    it serves of each feature.
+    """
 
     node_id: int
     endpoints: Mapping[str, Endpoint]
@@ -50,6 +62,24 @@ class BrokerImage:
     advertised: bool = True
     is_fenced: bool = False
     epoch: int = -1
+    in_controlled_shutdown: bool = False
+    protocols: Mapping[str, int] = field(default_factory=lambda: _NO_LEVELS)
+    log_dirs: tuple[bytes, ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
+    incarnation_id: bytes = ZERO_UUID
+    features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: _NO_RANGES)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerImage:
+    """A controller of a KRaft cluster as it has registered; the fields are as a broker's."""
+
+    node_id: int
+    endpoints: Mapping[str, Endpoint]
+    protocols: Mapping[str, int] = field(default_factory=lambda: _NO_LEVELS)
+    incarnation_id: bytes = ZERO_UUID
+    features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: _NO_RANGES)
+    zk_migration_ready: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +89,8 @@ class PartitionImage:
     `offline_replicas` are those whose log directory has failed; never stored.  `adding_replicas` and
     `removing_replicas` are those of a reassignment under way, all of them among `replicas`.  `elr` are replicas that
     left an ISR below `min.insync.replicas` with all that was committed (KIP-966), `last_known_elr` the last leader of a
-    partition without ISR and ELR.
+    partition without ISR and ELR.  `directories` are the ids of the log directories of the replicas, in their order;
+    only a KRaft cluster knows them, and `leader_recovery_state`.
     """
 
     partition: int
@@ -73,6 +104,8 @@ class PartitionImage:
     removing_replicas: tuple[int, ...] = ()
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+    directories: tuple[bytes, ...] = ()
+    leader_recovery_state: int = RECOVERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +149,9 @@ class TopicChange(NamedTuple):
 class MetadataDelta:
     """What a new image adds, removes and changes.  A topic appears in at most one of the fields.
 
-    `brokers` and `features` are whole when they change, else None; `configs` has all settings of each resource that
-    changes, none for one that has no settings any more, and `quotas` likewise all of each entity.  `security` is what
-    changes of ACLs, credentials and tokens.
+    `brokers`, `controllers` and `features` are whole when they change, else None; `configs` has all settings of each
+    resource that changes, none for one that has no settings any more, and `quotas` likewise all of each entity.
+    `security` is what changes of ACLs, credentials and tokens.
     """
 
     created: tuple[TopicImage, ...] = ()
@@ -129,6 +162,7 @@ class MetadataDelta:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     security: SecurityDelta = field(default_factory=SecurityDelta)
+    controllers: Mapping[int, ControllerImage] | None = None
 
     def is_empty(self) -> bool:
         """Whether nothing differs."""
@@ -141,6 +175,7 @@ class MetadataDelta:
             or self.configs
             or self.quotas
             or not self.security.is_empty()
+            or self.controllers is not None
         )
 
 
@@ -163,7 +198,7 @@ class ClusterImage:
     Topics without an id are in `topics` alone.
 
     `configs` holds what was set at run time for brokers (the empty name: for all of them), groups and client metrics,
-    `quotas` what clients may use, by entity.
+    `quotas` what clients may use, by entity.  `controllers` are those of a KRaft cluster.
     """
 
     cluster_id: str
@@ -176,6 +211,7 @@ class ClusterImage:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     security: SecurityImage = field(default_factory=SecurityImage)
+    controllers: Mapping[int, ControllerImage] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -219,6 +255,8 @@ class ClusterImage:
             image = replace(image, quotas={entity: values for entity, values in quotas.items() if values})
         if not delta.security.is_empty():
             image = replace(image, security=image.security.apply(delta.security))
+        if delta.controllers is not None:
+            image = replace(image, controllers=delta.controllers)
         return image
 
     def with_topics(self, delta: MetadataDelta) -> ClusterImage:

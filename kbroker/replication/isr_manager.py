@@ -94,7 +94,11 @@ class IsrManager:
     def is_eligible(self, node_id: int) -> bool:
         """See `IsrChanges`."""
         broker = self._cache.image.brokers.get(node_id)
-        return broker is not None and not broker.is_fenced
+        if broker is None or broker.is_fenced or broker.in_controlled_shutdown:
+            return False
+        # A fetch of an earlier life of that broker says nothing of what it has now (KIP-903).
+        fetched = self._fetch_epochs.get(node_id, -1)
+        return fetched == broker.epoch or -1 in (fetched, broker.epoch)
 
     def fetches(self, node_id: int, broker_epoch: int) -> None:
         """See `IsrChanges`."""

@@ -37,7 +37,8 @@ RETRY_SECONDS = 1.0
 class LogDirFailureHandler:
     """`halt` is called, once, with the reason why the broker cannot go on; `broker()` is this one by now.
 
-    `lost(names)` is called at once with the partitions that have no log any more.
+    `lost(names)` is called at once with the partitions that have no log any more.  `shows_losses`: whether the image
+    shows these as offline before the controller has said so.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class LogDirFailureHandler:
         "_loop",
         "_lost",
         "_reports",
+        "_shows_losses",
     )
 
     def __init__(
@@ -64,6 +66,7 @@ class LogDirFailureHandler:
         lost: Callable[[Collection[TopicPartition]], None] = lambda names: None,
         *,
         first_has_metadata: bool = True,
+        shows_losses: bool = True,
     ) -> None:
         self._log_manager = log_manager
         self._cache = cache
@@ -73,6 +76,7 @@ class LogDirFailureHandler:
         self._halt = halt
         self._lost = lost
         self._first_has_metadata = first_has_metadata
+        self._shows_losses = shows_losses
         self._halted = False
         self._reports: set[asyncio.Task[None]] = set()
 
@@ -91,7 +95,8 @@ class LogDirFailureHandler:
         gone = self._log_manager.drop_failed()
         if gone:
             self._lost(gone)
-            self._cache.apply(unserved_delta(self._cache.image, self._broker().node_id, gone))
+            if self._shows_losses:
+                self._cache.apply(unserved_delta(self._cache.image, self._broker().node_id, gone))
             report = self._loop.create_task(self._report(ReplicaReport(offline=frozenset(gone))))
             self._reports.add(report)
             report.add_done_callback(self._reports.discard)

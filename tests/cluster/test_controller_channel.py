@@ -12,7 +12,7 @@ import uvloop
 
 from kbroker.cluster.client import Channel
 from kbroker.cluster.client_tcp import TcpTransport
-from kbroker.cluster.controller_channel import ControllerChannel
+from kbroker.cluster.controller_channel import ControllerByImage, ControllerChannel
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.requests import BrokerEpoch, IsrChange
 from kbroker.errors import NotControllerError
@@ -60,7 +60,8 @@ def test_an_isr_is_asked_for_before_the_metadata_have_its_topic(topic_id: bytes,
         await peer.start()
         brokers = [BrokerImage(OLD, {LISTENER: Endpoint("127.0.0.1", peer.port)})]
         cache = MetadataCache(ClusterImage.of("c", controller_id=OLD, brokers=brokers))
-        channel = ControllerChannel(loop, TcpTransport(loop), cache, lambda: LISTENER, 3, protocol_version("3.9"))
+        place = ControllerByImage(cache, lambda: LISTENER)
+        channel = ControllerChannel(loop, TcpTransport(loop), cache, place, 3, protocol_version("3.9"))
         change = IsrChange(TopicPartition("t", 0), 5, 6, [(3, -1)], topic_id)
         asked = asyncio.ensure_future(channel.alter_partitions(US, [change]))
         await versions(peer)
@@ -90,7 +91,8 @@ def test_a_new_controller_ends_what_waits_on_the_old_one(hangs: str) -> None:
         ]
         cache = MetadataCache(ClusterImage.of("c", controller_id=OLD, brokers=brokers))
         network = Stuck(loop, old.port if hangs == "before it accepts" else 0)
-        channel = ControllerChannel(loop, network, cache, lambda: LISTENER, US.node_id, protocol_version("3.9"))
+        place = ControllerByImage(cache, lambda: LISTENER)
+        channel = ControllerChannel(loop, network, cache, place, US.node_id, protocol_version("3.9"))
         asked = asyncio.ensure_future(channel.allocate_producer_ids(US))
         if hangs == "before it accepts":
             await network.tried.wait()

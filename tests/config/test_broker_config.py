@@ -120,7 +120,7 @@ def test_a_key_set_twice_is_a_warning(tmp_path: Path) -> None:
         ("queued.max.request.bytes=1000", "at least socket.request.max.bytes"),
         ("offsets.topic.compression.codec=9", "between 0 and 4"),
         ("metrics.listener=9644", "none or http://host:port"),
-        ("process.roles=controller", "allowed: broker,controller"),
+        ("process.roles=controller", "allowed: broker; broker,controller"),
         ("kbroker.log.level=loud", "debug, info, warning, error"),
         ("max.connections.per.ip.overrides=127.0.0.1", "a list of address:number"),
         ("listeners=PLAINTEXT://${HOST_IP}:9092", "Unable to parse PLAINTEXT://${HOST_IP}:9092 to a broker endpoint"),
@@ -277,8 +277,34 @@ def test_reading_settings_imports_nothing_heavy() -> None:
             {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"},
             "Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.",
         ),
-        ({"process.roles": "broker", "controller.quorum.bootstrap.servers": "c:9093"}, "a cluster of its own"),
-        ({"process.roles": "broker", "controller.quorum.voters": "1@c:9093"}, "a cluster of its own"),
+        ({"controller.quorum.voters": "1@c:9093,2@d:9093"}, "a cluster of its own"),
+        ({"process.roles": "broker"}, "either controller.quorum.bootstrap.servers must contain"),
+        (
+            {"process.roles": "broker", "node.id": 1, "controller.quorum.voters": "1@c:9093"},
+            "the node id 1 must not be included in the set of voters",
+        ),
+        (
+            {"process.roles": "broker", "controller.quorum.bootstrap.servers": "c:9093"},
+            "controller.listener.names must contain at least one value",
+        ),
+        (
+            {
+                "process.roles": "broker",
+                "controller.quorum.bootstrap.servers": "c:9093",
+                "controller.listener.names": "CONTROLLER",
+                "zookeeper.connect": "z:2181",
+            },
+            "has its metadata from a KRaft quorum",
+        ),
+        (
+            {
+                "process.roles": "broker",
+                "controller.quorum.bootstrap.servers": "c:9093",
+                "controller.listener.names": "CONTROLLER",
+                "listeners": "PLAINTEXT://a:9092,CONTROLLER://a:9093",
+            },
+            "must not contain a value appearing in the 'listeners' configuration",
+        ),
     ],
 )
 def test_settings_that_contradict_each_other_about_the_brokers_place_are_refused(

@@ -23,6 +23,8 @@ def membership_of(broker: BrokerParts, slot: WorkerSlot | None = None) -> Cluste
         return WorkersMembership(
             broker, worker(slot, broker.config, broker.loop, broker.slices, broker.stopping, broker.halt)
         )
+    if broker.config.is_kraft_broker:
+        raise ValueError("process.roles: a broker of a KRaft cluster is not there yet")
     settings = membership_settings(broker.config)
     if settings is None:
         from kbroker.assembly.membership.single_node import SingleNode

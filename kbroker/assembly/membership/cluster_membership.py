@@ -81,6 +81,9 @@ class ClusterMembership(ABC):
 
     keeps_metadata: bool
     """Whether the first log directory has the cluster's metadata store: that directory cannot fail alone."""
+    shows_losses: bool = True
+    """Whether this broker's image is to show at once what a failed disk has taken, before the controller says so; not
+    where the image is what a log says."""
     controller: Controller
     """From `connect` on."""
     controller_requests: ControllerRequests | None = None

@@ -17,6 +17,7 @@ from kbroker.metadata.image import Endpoint
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
+    from kbroker.assembly.membership.replication_parts import QuorumReach
     from kbroker.cluster.controller_stats import ControllerStats
     from kbroker.cluster.node_clients import NodeClients
     from kbroker.cluster.requests import BrokerEpoch
@@ -63,11 +64,11 @@ class ReplicatedMembership(ClusterMembership):
         self._broker = broker
         self._registered = registered
 
-    def _replicate(self, parts: MetadataParts, listener: str) -> ReplicationParts:
+    def _replicate(self, parts: MetadataParts, listener: str, quorum: QuorumReach | None = None) -> ReplicationParts:
         """What copies replicas and asks the controller; brokers reach each other by `listener`."""
         self._parts = parts
         registered = self._registered
-        self._replication = ReplicationParts(self._broker, parts, listener, lambda: registered.epoch)
+        self._replication = ReplicationParts(self._broker, parts, listener, lambda: registered.epoch, quorum)
         return self._replication
 
     def _attach(self) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.cluster.client import ClientSettings
-from kbroker.cluster.controller_channel import ControllerChannel
+from kbroker.cluster.controller_channel import ControllerByImage, ControllerChannel
 from kbroker.cluster.node_clients import NodeClients
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.requests import BrokerEpoch
@@ -20,7 +20,9 @@ from kbroker.replication.stray_replicas import StrayReplicas, stray_replicas
 
 if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
+    from kbroker.cluster.client import Transport
     from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller_channel import ControllerPlace
     from kbroker.config import BrokerConfig
     from kbroker.replication.transaction_markers import MarkerWriter
     from kbroker.types import TopicPartition
@@ -28,13 +30,28 @@ if TYPE_CHECKING:
 STRAYS_INTERVAL_MS = 60_000
 
 
+class QuorumReach(NamedTuple):
+    """How the active controller of a KRaft cluster is reached, and who that is."""
+
+    transport: Transport
+    place: ControllerPlace
+
+
 class ReplicationParts:
     """Made before the controller, which asks over `channel`; `attach` gives the replicas what they need.
 
-    `listener` is the one that brokers reach each other by, `epoch()` this broker's epoch by now.
+    `listener` is the one that brokers reach each other by, `epoch()` this broker's epoch by now.  `quorum` is how the
+    controllers of a KRaft cluster are reached; None: the controller is one of the brokers.
     """
 
-    def __init__(self, broker: BrokerParts, parts: MetadataParts, listener: str, epoch: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        broker: BrokerParts,
+        parts: MetadataParts,
+        listener: str,
+        epoch: Callable[[], int],
+        quorum: QuorumReach | None = None,
+    ) -> None:
         config = broker.config
         self.node_id = config.node_id
         self._broker = broker
@@ -48,9 +65,9 @@ class ReplicationParts:
         self._strays = StrayReplicas(parts.replicas.log_manager.retire_as_stray)
         self.channel = ControllerChannel(
             broker.loop,
-            broker.outbound.transport(),
+            broker.outbound.transport() if quorum is None else quorum.transport,
             parts.cache,
-            lambda: listener,
+            ControllerByImage(parts.cache, lambda: listener) if quorum is None else quorum.place,
             config.node_id,
             self._protocol,
             config.get("controller.socket.timeout.ms") / 1000,

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.cluster.client import ClientSettings, NodeClient
 from kbroker.cluster.controller_stats import ControllerStats
+from kbroker.cluster.named_host import with_host
 from kbroker.cluster.protocol_version import NOT_SENT
 from kbroker.cluster.zookeeper.acl_znodes import AclZnodes
 from kbroker.cluster.zookeeper.channels import NodeChannels
@@ -39,7 +39,6 @@ from kbroker.cluster.zookeeper.starting import through_losses
 from kbroker.cluster.zookeeper.term import Term, TermServices
 from kbroker.cluster.zookeeper.token_znodes import TokenZnodes
 from kbroker.cluster.zookeeper.znodes import BrokerEndpoint, BrokerZnode, encode_broker
-from kbroker.metadata.image import Endpoint
 from kbroker.metrics.readiness import Problem
 from kbroker.types import random_uuid, uuid_to_text
 
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
-    from kbroker.metadata.image import BrokerImage
+    from kbroker.metadata.image import BrokerImage, Endpoint
     from kbroker.quotas.host_names import HostNames
 
 logger = logging.getLogger("kbroker.cluster")
@@ -197,7 +196,7 @@ class ZooKeeperMember:
     async def register(self, broker: BrokerImage) -> None:
         """Become a member, and take part in elections."""
         assert self._registration is not None
-        self._shown = await _with_host(broker)
+        self._shown = await with_host(broker)
         await self._through(self._registration.register)
         election = self._election = Election(
             self._session, self._parts.config.node_id, self._parts.clock, self._elected, self._resigned
@@ -284,21 +283,6 @@ class ZooKeeperMember:
         for task in self._tasks:
             task.cancel()
         await self._session.close()
-
-
-async def _with_host(broker: BrokerImage) -> BrokerImage:
-    """A broker that others find: where listeners name no host, by this machine's name."""
-    if all(each.host for each in broker.endpoints.values()):
-        return broker
-    host = await asyncio.to_thread(socket.getfqdn)
-    if host.partition(".")[0] == "localhost":
-        logger.warning(
-            "this machine knows itself as %s only, and so will others: set advertised.listeners where brokers or "
-            "clients are on other machines",
-            host,
-        )
-    named = {name: Endpoint(each.host or host, each.port) for name, each in broker.endpoints.items()}
-    return replace(broker, endpoints=named)
 
 
 __all__ = ["RegistrationError", "MemberParts", "ZooKeeperMember"]

@@ -20,8 +20,18 @@ def between_brokers(config: BrokerConfig, listener: str) -> ClientSecurity:
     are checked by, which has the name and the password of this broker, too, as in Kafka.
     """
     protocol = next(each.protocol for each in config.listeners if each.name == listener)
-    mechanism = config.get("sasl.mechanism.inter.broker.protocol")
+    return _client_of(config, listener, protocol, config.get("sasl.mechanism.inter.broker.protocol"))
 
+
+def to_controllers(config: BrokerConfig) -> ClientSecurity:
+    """The security of connections to the controllers of a KRaft cluster: by the settings of the first of
+    `controller.listener.names`, the mechanism `sasl.mechanism.controller.protocol`.  ClientSecurityError."""
+    assert config.controller_listener is not None
+    listener, protocol = config.controller_listener
+    return _client_of(config, listener, protocol, config.get("sasl.mechanism.controller.protocol"))
+
+
+def _client_of(config: BrokerConfig, listener: str, protocol: str, mechanism: str) -> ClientSecurity:
     def get(name: str) -> str | None:
         value = config.for_mechanism(listener, mechanism, name)
         if value is None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kbroker.cluster.controller import Controller
-from kbroker.cluster.controller_channel import ControllerChannel
+from kbroker.cluster.controller_channel import ControllerByImage, ControllerChannel
 from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
 from kbroker.cluster.requests import BrokerEpoch
 from kbroker.config import LogConfig
@@ -114,9 +114,8 @@ class SimNode:
         self.cache = MetadataCache(ClusterImage.of("c"))
         self.replicas = ReplicaManager(self.node_id, self.logs, lambda _configs: self._config, loop)  # type: ignore[arg-type]
         transport = network.transport(self.node_id)
-        self.channel = ControllerChannel(
-            loop, transport, self.cache, lambda: "PLAINTEXT", self.node_id, self._protocol, 1.0, rng
-        )
+        place = ControllerByImage(self.cache, lambda: "PLAINTEXT")
+        self.channel = ControllerChannel(loop, transport, self.cache, place, self.node_id, self._protocol, 1.0, rng)
         self.isr = IsrManager(
             loop, self.clock, self.cache, self.make_controller(rng), self._identity, lambda: self.max_lag
         )

@@ -1,0 +1,196 @@
+"""Sends what a broker's life asks for (`lifecycle`) to the active controller, over a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.client import NodeError
+from kbroker.cluster.kraft.lifecycle import Lifecycle, RegistrationRefusedError, State
+from kbroker.schemas import wire
+from kbroker.waiting import set_within
+
+if TYPE_CHECKING:
+    from kbroker.cluster.client import NodeClient
+
+logger = logging.getLogger("kbroker.cluster")
+
+REGISTRATION_VERSION = 4
+HEARTBEAT_VERSION = 2
+COMPLAINT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LifeView:
+    """What a broker's life looks at: its image by now."""
+
+    applied_offset: Callable[[], int]
+    registered_epoch: Callable[[], int]
+    """The epoch of this broker in the image; -1 where it is not registered."""
+    is_fenced: Callable[[], bool]
+
+
+class BrokerLife:
+    """One task, from `start` to `close`.  `failed(reason)`: the broker cannot stay in the cluster."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        client: NodeClient,
+        lifecycle: Lifecycle,
+        view: LifeView,
+        failed: Callable[[str], None],
+        *,
+        registration_seconds: float,
+    ) -> None:
+        self._loop = loop
+        self._client = client
+        self._lifecycle = lifecycle
+        self._view = view
+        self._failed = failed
+        self._registration_seconds = registration_seconds
+        self._listeners: list[wire.BrokerRegistrationRequest.Listener] = []
+        self._wake = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._complained_at = -COMPLAINT_SECONDS
+        self._was_registered = False
+
+    @property
+    def epoch(self) -> int:
+        """This broker's epoch; -1 while it is not registered."""
+        return self._lifecycle.epoch
+
+    @property
+    def state(self) -> State:
+        """Where in its life the broker is."""
+        return self._lifecycle.state
+
+    def start(self, listeners: list[wire.BrokerRegistrationRequest.Listener]) -> None:
+        """Register with these listeners, and stay registered."""
+        self._listeners = listeners
+        self._task = self._loop.create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("the membership has failed", exc_info=error)
+            self._failed(f"the membership has failed: {error}")
+
+    async def caught_up(self) -> None:
+        """Return once the image has the own registration and the controllers say that it is the newest."""
+        await self._until(lambda: self.state not in (State.UNREGISTERED, State.CATCHING_UP))
+
+    async def unfenced(self) -> None:
+        """The broker serves: return once it is unfenced, in its own image, too."""
+        self._lifecycle.is_ready = True
+        self.hasten()
+        await self._until(lambda: self.state is State.RUNNING and not self._view.is_fenced())
+
+    async def leave(self, seconds: float) -> bool:
+        """Ask the controllers to move this broker's leadership away; whether they let it go within the time."""
+        if self._task is None or self._task.done():
+            return True
+        self._lifecycle.leave()
+        self.hasten()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._until(lambda: self.state is State.GONE)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            self._changed.clear()
+            await self._changed.wait()
+
+    def log_dirs_failed(self, directories: set[bytes]) -> None:
+        """Tell the controllers of log directories that have failed, at once and from now on."""
+        self._lifecycle.offline_dirs |= directories
+        self.hasten()
+
+    def image_changed(self) -> None:
+        """The image is another one: a registration may have gone from it, or have come."""
+        if self._lifecycle.state is State.CATCHING_UP:
+            self.hasten()
+        elif self._was_registered and self.epoch >= 0 and self._view.registered_epoch() < 0:
+            logger.warning("this broker's registration was removed from the cluster: it registers again")
+            self._lifecycle.lost()
+            self.hasten()
+        if self._view.registered_epoch() == self.epoch >= 0:
+            self._was_registered = True
+        self._changed.set()
+
+    def hasten(self) -> None:
+        """Send the next request now."""
+        self._wake.set()
+
+    async def _run(self) -> None:
+        began = self._loop.time()
+        while self.state is not State.GONE:
+            self._wake.clear()
+            before = self.state
+            try:
+                wait = await (self._register() if before is State.UNREGISTERED else self._beat())
+            except RegistrationRefusedError as error:
+                self._failed(f"the broker cannot register: {error}")
+                return
+            except NodeError as error:
+                self._complain("the active controller cannot be asked: %s", error)
+                wait = self._lifecycle.failed()
+            if self.state is not before:
+                self._tell(before)
+            self._changed.set()
+            if self.epoch < 0 and not self._was_registered and self._loop.time() - began > self._registration_seconds:
+                self._failed(
+                    f"no controller has registered the broker within {self._registration_seconds:g} s "
+                    "(initial.broker.registration.timeout.ms)"
+                )
+                return
+            await set_within(self._wake, wait)
+
+    async def _register(self) -> float:
+        self._was_registered = self._was_registered and self._view.registered_epoch() >= 0
+        answer = await self._client.send(self._lifecycle.registration(self._listeners), REGISTRATION_VERSION)
+        if answer.error_code:
+            self._complain("the active controller does not register this broker yet: error %d", answer.error_code)
+        return self._lifecycle.registered(answer)
+
+    async def _beat(self) -> float:
+        view, lifecycle = self._view, self._lifecycle
+        request = lifecycle.heartbeat(view.applied_offset())
+        answer = await self._client.send(request, HEARTBEAT_VERSION)
+        if request.broker_epoch != lifecycle.epoch:
+            return 0.0  # The registration has gone meanwhile.
+        if answer.error_code:
+            self._complain("the active controller does not take a heartbeat: error %d", answer.error_code)
+        return lifecycle.answered(answer, knows_itself=view.registered_epoch() == lifecycle.epoch)
+
+    def _tell(self, before: State) -> None:
+        state = self.state
+        if state is State.CATCHING_UP:
+            logger.info("registered in the cluster with epoch %d", self.epoch)
+        elif state is State.RUNNING:
+            logger.info("the controllers have unfenced this broker")
+        elif state is State.FENCED and before is State.RUNNING:
+            logger.warning("the controllers have fenced this broker")
+
+    def _complain(self, text: str, *values: object) -> None:
+        """Once in a while: there may be no controller for hours."""
+        now = self._loop.time()
+        level = logging.DEBUG
+        if now - self._complained_at >= COMPLAINT_SECONDS:
+            self._complained_at = now
+            level = logging.WARNING
+        logger.log(level, text, *values)
+
+    async def close(self) -> None:
+        """Send nothing any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        self._client.close()

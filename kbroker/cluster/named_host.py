@@ -1,0 +1,31 @@
+"""The host by which others find a broker whose listeners name none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kbroker.metadata.image import Endpoint
+
+if TYPE_CHECKING:
+    from kbroker.metadata.image import BrokerImage
+
+logger = logging.getLogger("kbroker.cluster")
+
+
+async def with_host(broker: BrokerImage) -> BrokerImage:
+    """A broker that others find: where listeners name no host, by this machine's name."""
+    if all(each.host for each in broker.endpoints.values()):
+        return broker
+    host = await asyncio.to_thread(socket.getfqdn)
+    if host.partition(".")[0] == "localhost":
+        logger.warning(
+            "this machine knows itself as %s only, and so will others: set advertised.listeners where brokers or "
+            "clients are on other machines",
+            host,
+        )
+    named = {name: Endpoint(each.host or host, each.port) for name, each in broker.endpoints.items()}
+    return replace(broker, endpoints=named)
