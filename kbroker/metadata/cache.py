@@ -45,6 +45,10 @@ class MetadataCache:
         if image.controller_id >= 0:
             self._filled.set()
 
+    def mark_filled(self) -> None:
+        """The cluster has said what there is, though no broker is its controller (KRaft)."""
+        self._filled.set()
+
     @property
     def is_filled(self) -> bool:
         """Whether a controller has said what there is."""

@@ -31,6 +31,7 @@ def difference(old: ClusterImage, new: ClusterImage) -> MetadataDelta:
         configs=_changed(old.configs, new.configs),
         quotas=_changed(old.quotas, new.quotas),
         security=old.security.difference(new.security),
+        controllers=new.controllers if new.controllers != old.controllers else None,
     )
 
 

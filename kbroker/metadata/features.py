@@ -23,6 +23,7 @@ GROUP_VERSION = "group.version"
 SHARE_VERSION = "share.version"
 STREAMS_VERSION = "streams.version"
 TRANSACTION_VERSION = "transaction.version"
+KRAFT_VERSION = "kraft.version"
 
 NO_LEVEL = 0
 
@@ -46,6 +47,12 @@ FEATURES: tuple[Feature, ...] = (
     Feature(STREAMS_VERSION, 0, 1, 1),
     Feature(TRANSACTION_VERSION, 0, 2, 2),
 )
+
+KRAFT_FEATURES: tuple[Feature, ...] = (
+    *(Feature(each.name, each.min_level, each.max_level, NO_LEVEL) for each in FEATURES),
+    Feature(KRAFT_VERSION, 0, 1, NO_LEVEL),
+)
+"""In a cluster of Kafka's controllers: there only what was set counts, and metadata.version always is."""
 
 
 def served_features(table: Iterable[Feature] = FEATURES) -> dict[str, Feature]:

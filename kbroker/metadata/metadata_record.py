@@ -86,6 +86,11 @@ class MetadataTransactions:
         self._begun: list[MetadataRecord] | None = None
 
     @property
+    def is_open(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+        return self._begun is not None
+
+    @property
     def open_count(self) -> int:
         """How many records of a transaction without an end there are."""
         return len(self._begun or ())

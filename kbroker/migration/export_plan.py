@@ -15,14 +15,13 @@ from typing import NamedTuple
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.metadata.features import FEATURES, METADATA_VERSION, Features
 from kbroker.metadata.image import NO_LEADER, ConfigResource, QuotaEntity, TopicImage
+from kbroker.metadata.image_records import DIRECTORIES_FROM, config_records, feature_records, quota_records
 from kbroker.metadata.metadata_record import MetadataRecord, metadata_record
 from kbroker.metadata.security_image import SecurityImage
 from kbroker.metadata.security_records import records_of
 from kbroker.schemas import wire
 from kbroker.types import ZERO_UUID, TopicPartition, random_uuid
 
-DIRECTORIES_FROM = 17
-"""The level of metadata.version that knows which directory a replica is in (3.7-IV2)."""
 GROUP_SETTINGS_FROM = 22
 """The first level of 4.0, whose brokers know settings of groups."""
 
@@ -125,11 +124,11 @@ def plan_export(
             left.append(f"the settings of group {resource.name}: Kafka {release} has none for groups")
             del configs[resource]
     records = (
-        *_features(levels),
+        *feature_records(levels),
         _registration(node, levels[METADATA_VERSION]),
         *(each for topic in stored.topics for each in _topic(topic, node, levels[METADATA_VERSION])),
-        *_configs(configs),
-        *_quotas(stored.quotas),
+        *config_records(configs),
+        *quota_records(stored.quotas),
         metadata_record(
             wire.ProducerIdsRecord(
                 broker_id=node.node_id, broker_epoch=node.broker_epoch, next_producer_id=stored.next_producer_id
@@ -138,12 +137,6 @@ def plan_export(
         *map(metadata_record, records_of(stored.security)),
     )
     return ExportPlan(levels, records, tuple(left))
-
-
-def _features(levels: Mapping[str, int]) -> Iterator[MetadataRecord]:
-    for name in sorted(levels, key=lambda each: (each != METADATA_VERSION, each)):
-        if levels[name]:
-            yield metadata_record(wire.FeatureLevelRecord(name=name, feature_level=levels[name]))
 
 
 def _registration(node: Node, level: int) -> MetadataRecord:
@@ -182,20 +175,4 @@ def _topic(topic: TopicImage, node: Node, level: int) -> Iterator[MetadataRecord
             continue
         record.directories = [node.places.get(TopicPartition(topic.name, partition.partition), ZERO_UUID)]
         yield metadata_record(record, 1)
-    yield from _configs({ConfigResource(ConfigResourceType.TOPIC, topic.name): topic.configs})
-
-
-def _configs(configs: Mapping[ConfigResource, Mapping[str, str]]) -> Iterator[MetadataRecord]:
-    for resource, values in configs.items():
-        for name, value in values.items():
-            yield metadata_record(
-                wire.ConfigRecord(resource_type=resource.kind, resource_name=resource.name, name=name, value=value)
-            )
-
-
-def _quotas(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> Iterator[MetadataRecord]:
-    entity_data = wire.ClientQuotaRecord.EntityData
-    for entity, values in quotas.items():
-        for key, value in values.items():
-            entities = [entity_data(entity_type=kind, entity_name=name) for kind, name in entity]
-            yield metadata_record(wire.ClientQuotaRecord(entity=entities, key=key, value=value, remove=False))
+    yield from config_records({ConfigResource(ConfigResourceType.TOPIC, topic.name): topic.configs})

@@ -1,0 +1,252 @@
+"""The segments of the metadata log on disk: whole batches, one behind the other, in files named by their first offset.
+
+    <base offset, 20 digits>.log     as Kafka writes them
+
+Batches come from the controllers as they are and are never changed.  Kafka's index files are not kept: Kafka makes them
+again from the segments.  All calls may wait for the disk; they belong to one thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.kraft.batches import DamagedBatchesError, MetadataBatch, checked_batch
+from kbroker.cluster.kraft.quorum_steps import EpochStart
+from kbroker.records.layout import LENGTH_END, LENGTH_POSITION, LOG_OVERHEAD
+from kbroker.storage.files.filesystem import naming
+
+if TYPE_CHECKING:
+    from kbroker.storage.files.filesystem import FileSystem
+
+logger = logging.getLogger("kbroker.cluster")
+
+SEGMENT = re.compile(r"^(\d{20})\.log$")
+READ_BYTES = 4 << 20
+
+
+def segment_name(base_offset: int) -> str:
+    """The name of the segment that begins with an offset."""
+    return f"{base_offset:020}.log"
+
+
+def stored_batches(files: FileSystem, fd: int, size: int, where: str) -> Iterator[tuple[int, MetadataBatch]]:
+    """The batches of a file with their positions.  DamagedBatchesError where there is no whole one, OSError."""
+    buffer, begin, position = b"", 0, 0
+    while position < size:
+        at = position - begin
+        if len(buffer) - at < LENGTH_END:
+            buffer, begin, at = files.pread(fd, READ_BYTES, position), position, 0
+        length = LOG_OVERHEAD + int.from_bytes(buffer[at + LENGTH_POSITION : at + LENGTH_END], "big", signed=True)
+        length = min(max(length, LENGTH_END), size - position)
+        if len(buffer) - at < length:
+            buffer, begin, at = files.pread(fd, max(READ_BYTES, length), position), position, 0
+        yield position, checked_batch(buffer[at : at + length], f"{where}: the batch at byte {position}")
+        position += length
+
+
+@dataclass(slots=True)
+class _Segment:
+    base_offset: int
+    path: str
+    size: int
+    first_ms: int | None = None
+
+
+class Segments:
+    """The log behind a snapshot.  `open` comes first; OSError in any call leaves it unusable."""
+
+    def __init__(self, files: FileSystem, directory: str, segment_bytes: int, segment_ms: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._segment_ms = segment_ms
+        self._segments: list[_Segment] = []
+        self._fd = -1
+        self._has_new_names = False
+        self._rolls = False
+        self.end_offset = 0
+        self.epochs: list[EpochStart] = []
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all segments."""
+        return sum(each.size for each in self._segments)
+
+    def open(self, start: int, epoch: int = 0) -> list[MetadataBatch]:
+        """The batches behind `start`, where the newest snapshot ends, whose epoch is `epoch`.
+
+        What is damaged, or does not join on, is cut off with a warning: the controllers have it.
+        """
+        found = self._listed()
+        first = max((i for i, each in enumerate(found) if each.base_offset <= start), default=None)
+        if first is None:
+            self._drop(found, "begin behind the newest snapshot")
+            found = []
+        kept: list[MetadataBatch] = []
+        end = found[first].base_offset if first is not None else start
+        for index in range(first or 0, len(found)):
+            segment = found[index]
+            if segment.base_offset != end:
+                self._drop(found[index:], f"do not follow offset {end}")
+                found = found[:index]
+                break
+            whole, end = self._read(segment, start, end, kept)
+            if not whole:
+                self._drop(found[index + 1 :], "lie behind what was cut off")
+                found = found[: index + 1]
+                break
+        if end < start or (kept and (kept[0].base_offset < start or kept[0].epoch < epoch)):
+            self._drop(found, "do not go on behind the newest snapshot")
+            found, end, kept = [], start, []
+        self._segments, self.end_offset = found, max(end, start)
+        self.epochs = _epochs_of(kept)
+        if found:
+            self._fd = self._files.open(found[-1].path, os.O_RDWR)
+        return kept
+
+    def _listed(self) -> list[_Segment]:
+        return sorted(
+            (
+                _Segment(int(match[1]), f"{self._directory}/{entry.name}", entry.size)
+                for entry in self._files.list_directory(self._directory)
+                if (match := SEGMENT.match(entry.name)) and not entry.is_directory
+            ),
+            key=lambda each: each.base_offset,
+        )
+
+    def _read(self, segment: _Segment, start: int, end: int, kept: list[MetadataBatch]) -> tuple[bool, int]:
+        """Whether the segment is whole, and where it ends; what follows its last good batch is cut off."""
+        fd, position = self._files.open(segment.path, os.O_RDWR), 0
+        try:
+            with naming(segment.path):
+                for at, batch in stored_batches(self._files, fd, segment.size, segment.path):
+                    if batch.base_offset != end:
+                        raise DamagedBatchesError(
+                            f"{segment.path}: a batch begins at offset {batch.base_offset}, {end} is due"
+                        )
+                    if segment.first_ms is None:
+                        segment.first_ms = batch.info.max_timestamp
+                    end, position = batch.end_offset, at + len(batch.data)
+                    if end > start:
+                        kept.append(batch)
+        except DamagedBatchesError as error:
+            logger.warning("%s; %d bytes are cut off and fetched anew", error, segment.size - position)
+            with naming(segment.path):
+                self._files.ftruncate(fd, position)
+                self._files.fsync(fd)
+            segment.size = position
+            return False, end
+        finally:
+            self._files.close(fd)
+        return True, end
+
+    def _drop(self, segments: Sequence[_Segment], why: str) -> None:
+        for each in reversed(segments):
+            logger.warning("%s is deleted, as the segments from there on %s", each.path, why)
+            self._files.unlink(each.path)
+            self._has_new_names = True
+
+    def append(self, batches: Iterable[MetadataBatch]) -> None:
+        """Write batches, of which the first begins at the end."""
+        for batch in batches:
+            assert batch.base_offset == self.end_offset, f"{batch.base_offset} follows {self.end_offset}"
+            segment = self._active(batch)
+            with naming(segment.path):
+                self._files.pwrite(self._fd, batch.data, segment.size)
+            segment.size += len(batch.data)
+            if segment.first_ms is None:
+                segment.first_ms = batch.info.max_timestamp
+            self.end_offset = batch.end_offset
+            if not self.epochs or self.epochs[-1].epoch != batch.epoch:
+                self.epochs.append(EpochStart(batch.epoch, batch.base_offset))
+
+    def _active(self, batch: MetadataBatch) -> _Segment:
+        last = self._segments[-1] if self._segments else None
+        if last is not None and last.size:
+            is_full = last.size + len(batch.data) > self._segment_bytes
+            is_old = last.first_ms is not None and batch.info.max_timestamp - last.first_ms > self._segment_ms
+            if is_full or is_old or self._rolls:
+                self._finish()
+                last = None
+        if last is None:
+            last = _Segment(batch.base_offset, f"{self._directory}/{segment_name(batch.base_offset)}", 0)
+            self._fd = self._files.open(last.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            self._segments.append(last)
+            self._has_new_names = True
+        self._rolls = False
+        return last
+
+    def _finish(self) -> None:
+        """Leave the active segment, durable."""
+        if self._fd >= 0:
+            with naming(self._segments[-1].path):
+                self._files.fsync(self._fd)
+            self._files.close(self._fd)
+            self._fd = -1
+
+    def roll(self) -> None:
+        """Begin a new segment with the next batch."""
+        self._rolls = True
+
+    def sync(self) -> None:
+        """Make all that was written durable, with its names."""
+        if self._fd >= 0:
+            with naming(self._segments[-1].path):
+                self._files.fdatasync(self._fd)
+        if self._has_new_names:
+            self._files.fsync_directory(self._directory)
+            self._has_new_names = False
+
+    def truncate(self, end_offset: int) -> None:
+        """Take away all from an offset on, where a batch begins, durably."""
+        while self._segments and self._segments[-1].base_offset >= end_offset:
+            segment = self._segments.pop()
+            if self._fd >= 0:
+                self._files.close(self._fd)
+                self._fd = -1
+            self._files.unlink(segment.path)
+            self._has_new_names = True
+        if self._segments:
+            segment = self._segments[-1]
+            if self._fd < 0:
+                self._fd = self._files.open(segment.path, os.O_RDWR)
+            with naming(segment.path):
+                for position, batch in stored_batches(self._files, self._fd, segment.size, segment.path):
+                    if batch.end_offset > end_offset:
+                        self._files.ftruncate(self._fd, position)
+                        self._files.fsync(self._fd)
+                        segment.size = position
+                        break
+        self.end_offset = end_offset
+        self.epochs = [each for each in self.epochs if each.offset < end_offset]
+        self.sync()
+
+    def restart(self, start: int) -> None:
+        """Delete all: the log begins anew at an offset."""
+        self.truncate(-1)
+        self.end_offset, self.epochs = start, []
+
+    def delete_below(self, offset: int) -> None:
+        """Delete the segments that have no record from an offset on; the last one stays."""
+        while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
+            self._files.unlink(self._segments[0].path)
+            del self._segments[0]
+            self._has_new_names = True
+        self.sync()
+
+    def close(self) -> None:
+        """Make all durable, and close the file."""
+        self._finish()
+
+
+def _epochs_of(batches: Iterable[MetadataBatch]) -> list[EpochStart]:
+    epochs: list[EpochStart] = []
+    for batch in batches:
+        if not epochs or epochs[-1].epoch != batch.epoch:
+            epochs.append(EpochStart(batch.epoch, batch.base_offset))
+    return epochs
