@@ -12,7 +12,8 @@ request.timeout.ms|INT|30000|||+|server-to-server request timeout
 socket.connection.setup.timeout.ms|LONG|10000|||- connect|outbound connect timeout
 socket.connection.setup.timeout.max.ms|LONG|30000|||- connect|cap of the above with backoff
 controlled.shutdown.enable|BOOLEAN|true|||+|move leadership before stopping
-initial.broker.registration.timeout.ms|INT|60000|||- quorum|a broker of a KRaft cluster gives up its first registration after
+initial.broker.registration.timeout.ms|INT|60000|||+|
+    a broker of a KRaft cluster gives up its first registration after
 broker.heartbeat.interval.ms|INT|2000||>=1|+|
     a worker, or a broker of a KRaft cluster, says that it is alive every so often
 broker.session.timeout.ms|INT|9000||>=1|+|a worker that is silent for so long is killed and started again

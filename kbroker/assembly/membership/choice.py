@@ -9,6 +9,8 @@ from kbroker.assembly.membership.settings import inter_broker_listener, membersh
 if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import BrokerParts, ClusterMembership
     from kbroker.cluster.workers.worker_slot import WorkerSlot
+    from kbroker.config import BrokerConfig
+    from kbroker.security.client.client_security import ClientSecurity
 
 
 def membership_of(broker: BrokerParts, slot: WorkerSlot | None = None) -> ClusterMembership:
@@ -24,7 +26,7 @@ def membership_of(broker: BrokerParts, slot: WorkerSlot | None = None) -> Cluste
             broker, worker(slot, broker.config, broker.loop, broker.slices, broker.stopping, broker.halt)
         )
     if broker.config.is_kraft_broker:
-        raise ValueError("process.roles: a broker of a KRaft cluster is not there yet")
+        return _kraft_membership(broker)
     settings = membership_settings(broker.config)
     if settings is None:
         from kbroker.assembly.membership.single_node import SingleNode
@@ -39,3 +41,64 @@ def membership_of(broker: BrokerParts, slot: WorkerSlot | None = None) -> Cluste
     parts = MemberParts(config, broker.clock, broker.slices, versions, inter_broker_listener(config), broker.halt)
     network = MemberNetwork.over_network(settings, broker.loop, broker.outbound)
     return ZooKeeperMembership(broker, ZooKeeperMember(settings, parts, broker.loop, network))
+
+
+def _kraft_membership(broker: BrokerParts) -> ClusterMembership:
+    import random
+
+    from kbroker.assembly.membership.kraft import KRaftMembership, directory_ids
+    from kbroker.assembly.membership.settings import check_others_reach
+    from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
+    from kbroker.cluster.kraft.member import KRaftMember, KRaftParts
+    from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
+    from kbroker.cluster.kraft.observer import QuorumObserver
+    from kbroker.cluster.kraft.settings import QuorumSettings
+    from kbroker.cluster.outbound import Outbound
+
+    config, loop, manager = broker.config, broker.loop, broker.log_manager
+    check_others_reach(config)
+    settings = QuorumSettings.of(config)
+    transport, rng = Outbound(loop, lambda: _to_controllers(config)).transport(), random.Random()
+
+    def make_member(cluster_id: str, previous_epoch: int) -> KRaftMember:
+        online = manager.online_directories()
+        place = config.get("metadata.log.dir") or config.log_dirs[0]
+        keeper = next((each for each in online if each.path == place), online[0])
+        metadata = ClusterMetadata(cluster_id, broker.slices)
+        observer = QuorumObserver(
+            loop,
+            transport,
+            settings,
+            MetadataDirectory(manager.environment.files, place, settings.log, broker.clock),
+            metadata,
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+            directory_id=directory_ids([keeper])[0],
+            clock=broker.clock,
+            rng=rng,
+            failed=broker.halt,
+        )
+        parts = KRaftParts(
+            config,
+            loop,
+            transport,
+            rng,
+            lambda: directory_ids(manager.online_directories()),
+            lambda: set(
+                directory_ids([each for each in manager.directories if manager.failures.is_offline(each.path)])
+            ),
+            broker.halt,
+        )
+        return KRaftMember(parts, cluster_id, previous_epoch, metadata, observer)
+
+    return KRaftMembership(broker, make_member, transport)
+
+
+def _to_controllers(config: BrokerConfig) -> ClientSecurity | None:
+    """The security of connections to the controllers; None where they are plain.  ClientSecurityError."""
+    assert config.controller_listener is not None
+    if config.controller_listener[1] == "PLAINTEXT":
+        return None
+    from kbroker.security.client.between_brokers import to_controllers
+
+    return to_controllers(config)

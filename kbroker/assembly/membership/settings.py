@@ -29,6 +29,17 @@ def inter_broker_listener(config: BrokerConfig) -> str:
     return speaks or config.listeners[0].name
 
 
+def check_others_reach(config: BrokerConfig) -> None:
+    """ValueError where the other brokers of a cluster could not reach this one."""
+    for each in config.advertised_listeners or config.listeners:
+        if each.host and each.host in EVERY_HOST:
+            raise ValueError(
+                f"listeners: {each} is every interface, and nothing that others could connect to: set "
+                "advertised.listeners, or leave the host out for this machine's name"
+            )
+    inter_broker_listener(config)
+
+
 def membership_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
     """How the broker reaches its cluster; None where it is a cluster of its own.  ValueError where the other members
     could not reach the broker."""
@@ -38,13 +49,7 @@ def membership_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
     from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 
     settings = ZooKeeperSettings.of(config)
-    for each in config.advertised_listeners or config.listeners:
-        if each.host and each.host in EVERY_HOST:
-            raise ValueError(
-                f"listeners: {each} is every interface, and nothing that others could connect to: set "
-                "advertised.listeners, or leave the host out for this machine's name"
-            )
-    inter_broker_listener(config)
+    check_others_reach(config)
     protocol_version(config.get("inter.broker.protocol.version"))
     check_message_format(config)
     return settings

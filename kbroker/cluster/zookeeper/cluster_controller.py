@@ -7,7 +7,6 @@ ids, its shutdown).  Any broker writes settings, and topics that are made becaus
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from kbroker.cluster import topics as plans
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.cluster.controller import Controller
+from kbroker.cluster.creation_complaints import CreationComplaints
 from kbroker.cluster.requests import (
     BrokerEpoch,
     ConfigAlteration,
@@ -74,9 +74,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.cluster")
 
-COMPLAINT_SECONDS = 30.0
-MOST_COMPLAINTS = 1_000
-
 
 class ClusterController(Controller):
     """`term` is this broker's, while it is elected."""
@@ -108,7 +105,7 @@ class ClusterController(Controller):
         self._configs = configs
         self._hosts = hosts
         self._slices = slices
-        self._complained_at: dict[str, float] = {}
+        self._complaints = CreationComplaints()
         self.term: Term | None = None
 
     async def ready(self, timeout_ms: int) -> None:
@@ -155,18 +152,9 @@ class ClusterController(Controller):
             elif isinstance(outcome.error, TopicAlreadyExistsError):
                 outcome = TopicOutcome(name)
             else:
-                self._complain(name, outcome.error)
+                self._complaints.tell(name, outcome.error)
             outcomes[name] = outcome
         return outcomes
-
-    def _complain(self, name: str, error: KafkaError | None) -> None:
-        """Clients ask for a topic many times a second until it is there."""
-        now = asyncio.get_running_loop().time()
-        if now - self._complained_at.get(name, -COMPLAINT_SECONDS) >= COMPLAINT_SECONDS:
-            if len(self._complained_at) >= MOST_COMPLAINTS:
-                self._complained_at.clear()
-            self._complained_at[name] = now
-            logger.warning("cannot create topic %r automatically: %s", name, error)
 
     async def ensure_internal_topic(self, name: str) -> TopicImage:
         topic = self._cache.topic(name)

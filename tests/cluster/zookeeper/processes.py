@@ -7,26 +7,23 @@ import os
 import signal
 import subprocess
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kbroker.testing.security import Security
 from tests.broker_process import BrokerProcess
+from tests.cluster.cluster_clients import PATIENCE, ClusterClients
 from tests.compat.old_kafka import OLD_SETTINGS
 from tests.compat.tooling import ROOT, old_java_command
 from tests.compat.waiting import wait_for
 from tests.ports import free_port
 from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
-PATIENCE = 180
-"""Seconds for what takes some on a machine that is not busy."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": "4000",
     "replica.lag.time.max.ms": "4000",
@@ -157,7 +154,7 @@ class Kafka:
 Node = Kbroker | Kafka
 
 
-class Cluster:
+class Cluster(ClusterClients):
     """Brokers 1 to n, and a look into ZooKeeper: `connect` is what brokers have for it."""
 
     def __init__(
@@ -180,20 +177,8 @@ class Cluster:
             self.nodes[number] = kind(number, folder / f"broker-{number}", self.connect, own, security=security)
         self.zookeeper = zookeeper or KazooClient(self.connect)
 
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{each.port}" for each in self.nodes.values())
-
-    def client(self, user: str = "admin") -> dict[str, str]:
-        """What a client takes."""
-        secured: dict[str, str] = {}
-        if self.security is not None:
-            assert self.security.directory is not None
-            secured = self.security.client_settings(self.security.directory, user)
-        return {"bootstrap.servers": self.bootstrap, **secured}
-
-    def admin(self) -> AdminClient:
-        return AdminClient({**self.client(), "socket.timeout.ms": 20000})
+    def brokers(self) -> Iterable[Node]:
+        return self.nodes.values()
 
     def json(self, path: str) -> Any:
         data, _ = self.zookeeper.get(path)
@@ -215,58 +200,11 @@ class Cluster:
     def wait_registered(self, wanted: set[int]) -> None:
         wait_for(lambda: self.registered() == wanted, f"brokers {wanted} to be registered", seconds=PATIENCE)
 
-    def wait_known(self, wanted: set[int]) -> None:
-        """The controller has seen who is registered, and brokers tell clients."""
-        admin = self.admin()
-
-        def known() -> bool:
-            try:
-                return set(admin.list_topics(timeout=10).brokers) == wanted
-            except KafkaException:
-                return False
-
-        wait_for(known, f"brokers {wanted} to be known", seconds=60)
-
     def wait_isr(self, topic: str, partitions: int, wanted: set[int]) -> None:
         def settled() -> bool:
             return all(set(self.state(topic, each)["isr"]) == wanted for each in range(partitions))
 
         wait_for(settled, f"the ISR of {topic} to be {wanted}", seconds=PATIENCE)
-
-    def create(self, topic: str, assignment: list[list[int]], config: Mapping[str, str] | None = None) -> None:
-        new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=dict(config or {}))
-        admin = self.admin()
-        admin.create_topics([new])[topic].result(30)
-
-    def produce(self, topic: str, values: Sequence[str], partition: int | None = None) -> None:
-        """With acks=all; each must be acknowledged."""
-        producer = Producer({**self.client(), "acks": "all", "message.timeout.ms": 60000})
-        failed: list[KafkaError] = []
-
-        def delivered(error: KafkaError | None, _message: object) -> None:
-            if error is not None:
-                failed.append(error)
-
-        for value in values:
-            where = {} if partition is None else {"partition": partition}
-            producer.produce(topic, value, on_delivery=delivered, **where)
-        assert producer.flush(60) == 0
-        assert not failed
-
-    def consume(self, topic: str, partitions: int, count: int) -> list[str]:
-        consumer = Consumer({**self.client(), "group.id": "reader", "enable.auto.commit": False})
-        consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
-        found: list[str] = []
-
-        def enough() -> bool:
-            message = consumer.poll(1)
-            if message is not None and message.error() is None:
-                found.append(message.value().decode())
-            return len(found) >= count
-
-        wait_for(enough, f"{count} records of {topic}, {len(found)} came", seconds=PATIENCE)
-        consumer.close()
-        return found
 
 
 @contextmanager

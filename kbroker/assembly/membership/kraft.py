@@ -1,0 +1,200 @@
+"""A broker of a KRaft cluster whose controllers are other nodes: it follows the metadata log.
+
+The broker registers when its logs are open and its ports are known.  Until its registration is in its image it leads
+and follows nothing: the log tells of its earlier lives, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
+from kbroker.assembly.membership.replicated_membership import ReplicatedMembership, with_ports
+from kbroker.assembly.membership.replication_parts import QuorumReach
+from kbroker.assembly.membership.settings import inter_broker_listener
+from kbroker.cluster.kraft.directory_assignments import DirectoryAssignments, recorded_directory
+from kbroker.cluster.kraft.kraft_controller import KRaftController
+from kbroker.cluster.kraft.member import KRaftMember, previous_epoch
+from kbroker.cluster.member import unless_stopping
+from kbroker.handlers.endpoints import local_broker
+from kbroker.periodic import PeriodicTask
+from kbroker.replication.leader_changes import report_at_start
+from kbroker.replication.stray_replicas import replicas_deleted, stray_replicas
+from kbroker.storage.directories.log_dirs import NO_EPOCH, LogDirError
+from kbroker.storage.manager.known_directories import claim_directories
+from kbroker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbroker.cluster.client import Transport
+    from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, TopicImage
+    from kbroker.network.listener import Listener
+    from kbroker.storage.directories.log_dirs import LogDir, OpenedDirs
+    from kbroker.types import TopicPartition
+
+DIRECTORIES_INTERVAL_MS = 10_000
+
+
+class KRaftMembership(ReplicatedMembership):
+    """See `ClusterMembership`.  `make_member` is given the cluster's id and the epoch of this broker's last life."""
+
+    keeps_metadata = False
+    shows_losses = False
+    _directories: DirectoryAssignments
+    _member: KRaftMember
+
+    def __init__(
+        self, broker: BrokerParts, make_member: Callable[[str, int], KRaftMember], transport: Transport
+    ) -> None:
+        self._broker = broker
+        self._make_member = make_member
+        self._transport = transport
+        self._has_member = False
+
+    async def join(self, dirs: OpenedDirs) -> ClusterImage:
+        """The metadata as the active controller has committed them.  LogDirError where no directory is formatted."""
+        broker, manager = self._broker, self._broker.log_manager
+        if dirs.cluster_id is None:
+            raise LogDirError(
+                "the log directories do not say which cluster this broker belongs to; format them with the id of the "
+                "controllers' cluster: kbroker format --cluster-id ID server.properties"
+            )
+        claim_directories(manager, dirs.cluster_id)
+        last = previous_epoch([each.broker_epoch for each in manager.online_directories()])
+        manager.begin_epoch(last, NO_EPOCH)
+        member = self._member = self._registered = self._make_member(dirs.cluster_id, last)
+        self._has_member = True
+        member.observer.start()
+        await unless_stopping(broker.stopping, member.observer.first_high_watermark())
+        return replace(member.metadata.image, controller_id=broker.config.node_id)
+
+    def connect(self, parts: MetadataParts) -> None:
+        member, broker = self._member, self._broker
+        replication = self._replicate(
+            parts, inter_broker_listener(broker.config), QuorumReach(self._transport, member.place)
+        )
+        self.controller = KRaftController(
+            replication.channel, member.metadata, parts.cache, parts.settings, member.disks_failed
+        )
+        self._directories = DirectoryAssignments(
+            broker.loop,
+            replication.channel,
+            self.broker,
+            lambda: parts.cache.image,
+            self._directory_of,
+            parts.replicas.is_log_pending,
+        )
+        member.metadata.attach(parts.cache)
+
+    async def catch_up(self) -> ClusterImage:
+        return self._parts.cache.image
+
+    async def report_logs(self) -> None:
+        """Nothing is reported before the broker is registered (`serve`)."""
+        self._attach()
+        self._parts.replicas.fetchers = self._replication.fetchers
+
+    async def serve(self, listeners: Sequence[Listener]) -> None:
+        """Register, take the roles that the log says, and wait until the controllers have unfenced the broker."""
+        broker, member, config = self._broker, self._member, self._broker.config
+        ports = {each.name: each.port for each in listeners}
+        shown = self._shown(with_ports(local_broker(config, config.node_id), ports), ports)
+        await unless_stopping(broker.stopping, member.begin(shown))
+        self._take_roles()
+        broker.log_manager.begin_epoch(member.epoch, NO_EPOCH)
+        await self._directories.look_at_all(broker.slices.pace())
+        await unless_stopping(broker.stopping, member.register(shown))
+
+    def _shown(self, broker: BrokerImage, ports: Mapping[str, int]) -> BrokerImage:
+        return broker
+
+    # Roles
+
+    def _take_roles(self) -> None:
+        """From here on replicas do what the log says.  What a log of this broker is no more, is set aside."""
+        parts, manager, node_id = self._parts, self._broker.log_manager, self._broker.config.node_id
+        cache, replicas = parts.cache, parts.replicas
+        for name, reason in list(stray_replicas(cache.image, node_id, manager.logs, lambda _name: False)):
+            manager.retire_as_stray(name, reason)
+        for name in replicas_deleted(cache.image, manager.logs):
+            replicas.drop(name, delete=True)
+        for name in self._out_of_reach(cache.image):
+            replicas.lose(name)
+        replicas.apply_image(cache.image)
+        cache.subscribe(self._drop_deleted)
+        cache.subscribe(replicas.apply)
+        cache.subscribe(self._directories.follow)
+
+    def _out_of_reach(self, image: ClusterImage) -> list[TopicPartition]:
+        """Replicas without a log whose log may be in a directory that does not work."""
+        node_id = self._broker.config.node_id
+        working = set(self._log_dirs())
+        missing = report_at_start(image, node_id, self._broker.log_manager).offline
+        return [
+            name
+            for name in missing
+            if recorded_directory(image.topics[name.topic].partitions[name.partition], node_id) not in working
+        ]
+
+    def _drop_deleted(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
+        """Logs of deleted topics that nobody leads or follows here: a partition without a leader has no role."""
+        for topic in delta.deleted:
+            for name in self._held(topic):
+                self._parts.replicas.drop(name, delete=True)
+
+    def _held(self, topic: TopicImage) -> list[TopicPartition]:
+        replicas, logs = self._parts.replicas, self._broker.log_manager.logs
+        names = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+        return [
+            name
+            for name in names
+            if name in logs and logs[name].topic_id == topic.topic_id and replicas.hosted(name) is None
+        ]
+
+    # Directories
+
+    def _log_dirs(self) -> list[bytes]:
+        return directory_ids(self._broker.log_manager.online_directories())
+
+    def _directory_of(self, name: TopicPartition) -> bytes | None:
+        log = self._broker.log_manager.get_log(name)
+        if log is None:
+            return None
+        for each in self._broker.log_manager.online_directories():
+            if each.path == log.parent and each.meta is not None:
+                return each.meta.directory_id
+        return None
+
+    def periodic_tasks(self) -> Sequence[PeriodicTask]:
+        telling = PeriodicTask("tell where replicas are", DIRECTORIES_INTERVAL_MS, self._tell_directories)
+        return (*super().periodic_tasks(), telling)
+
+    async def _tell_directories(self) -> None:
+        if self._member.epoch >= 0:
+            await self._directories.look_at_all(self._broker.slices.pace())
+
+    def lost(self, names: Collection[TopicPartition]) -> None:
+        super().lost(names)
+        self._member.disks_failed()
+
+    # The end
+
+    async def leave(self) -> None:
+        await self._member.leave()
+
+    async def close(self) -> None:
+        if not self._has_member:
+            return
+        if self._is_attached:
+            self._directories.close()
+        if self._member.epoch >= 0:
+            self._broker.log_manager.begin_epoch(self._member.epoch, NO_EPOCH)
+        await super().close()
+
+
+def directory_ids(directories: Sequence[LogDir]) -> list[bytes]:
+    """The ids of log directories, in order."""
+    return sorted(each.meta.directory_id for each in directories if each.meta is not None)

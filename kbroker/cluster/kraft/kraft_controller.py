@@ -1,0 +1,209 @@
+"""`Controller` of a broker in a KRaft cluster: what the broker asks itself, over a connection to the active controller.
+
+Requests of clients that change the cluster go on as they came (`forwarding`), so they are no calls here.  A change is
+in this broker's cache when the log has brought it; `create_topics` of this broker's own waits for that, for
+WAIT_SECONDS at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from kbroker.cluster.controller import Controller
+from kbroker.cluster.creation_complaints import CreationComplaints
+from kbroker.cluster.requests import (
+    BrokerEpoch,
+    ConfigAlteration,
+    ElectionType,
+    IsrChange,
+    NewPartitions,
+    NewTopic,
+    PartitionOutcome,
+    Reassignment,
+    ReplicaReport,
+    TopicOutcome,
+)
+from kbroker.errors import (
+    CoordinatorNotAvailableError,
+    ErrorCode,
+    KafkaError,
+    NotControllerError,
+    UnknownTopicOrPartitionError,
+)
+from kbroker.metadata.internal_topics import internal_topic
+from kbroker.metadata.topic_names import is_internal
+from kbroker.schemas import wire
+
+if TYPE_CHECKING:
+    from kbroker.cluster.controller_channel import ControllerChannel
+    from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
+    from kbroker.metadata.broker_settings import BrokerSettings
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.features import FeatureUpdate
+    from kbroker.metadata.image import BrokerImage, QuotaEntity, TopicImage
+    from kbroker.metadata.security_image import Outcome, SecurityChange
+    from kbroker.metadata.store import ProducerIdBlock
+    from kbroker.quotas.alteration import EntityAlteration
+    from kbroker.quotas.mutation_quota import MutationQuota
+    from kbroker.types import TopicPartition
+
+WAIT_SECONDS = 1.0
+CREATION_TIMEOUT_MS = 30_000
+
+
+class KRaftController(Controller):
+    """See the module.  `disks_failed()`: log directories have failed, which the next heartbeat is to say."""
+
+    expires_tokens = False
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        metadata: ClusterMetadata,
+        cache: MetadataCache,
+        settings: BrokerSettings,
+        disks_failed: Callable[[], None],
+    ) -> None:
+        self._channel = channel
+        self._metadata = metadata
+        self._cache = cache
+        self._settings = settings
+        self._disks_failed = disks_failed
+        self._complaints = CreationComplaints()
+
+    # Topics that this broker makes
+
+    async def auto_create_topics(self, names: Iterable[str]) -> dict[str, TopicOutcome]:
+        """By this broker's settings, as Kafka's brokers do.
+
+        A topic is usable when it has a leader in this broker's image; until then it is unknown.
+        """
+        wanted = list(dict.fromkeys(names))
+        try:
+            answer = await self._channel.create_topics(
+                wire.CreateTopicsRequest(
+                    topics=[self._new_topic(name) for name in wanted], timeout_ms=CREATION_TIMEOUT_MS
+                )
+            )
+        except NotControllerError:
+            return {name: TopicOutcome(name, error=UnknownTopicOrPartitionError()) for name in wanted}
+        codes = {each.name: (ErrorCode(each.error_code), each.error_message) for each in answer.topics}
+        made = [name for name, (code, _) in codes.items() if not code or code == ErrorCode.TOPIC_ALREADY_EXISTS]
+        await self._seen(made)
+        outcomes = {}
+        for name in wanted:
+            code, text = codes.get(name, (ErrorCode.UNKNOWN_SERVER_ERROR, None))
+            topic = self._cache.topic(name)
+            if topic is not None:
+                outcomes[name] = TopicOutcome(name, topic)
+            elif name in made:
+                outcomes[name] = TopicOutcome(name, error=UnknownTopicOrPartitionError())
+            else:
+                self._complaints.tell(name, text or code.name)
+                outcomes[name] = TopicOutcome(name, error=KafkaError.of(code, text or ""))
+        return outcomes
+
+    def _new_topic(self, name: str) -> wire.CreateTopicsRequest.CreatableTopic:
+        """What Kafka's brokers ask for: the partitions and the factor of their own settings."""
+        request = wire.CreateTopicsRequest
+        config = self._settings.config
+        if not is_internal(name):
+            return request.CreatableTopic(
+                name=name,
+                num_partitions=config.get("num.partitions"),
+                replication_factor=config.get("default.replication.factor"),
+            )
+        spec = internal_topic(name, config, None)
+        return request.CreatableTopic(
+            name=name,
+            num_partitions=spec.num_partitions,
+            replication_factor=spec.replication_factor,
+            configs=[request.CreatableTopicConfig(name=key, value=value) for key, value in spec.configs.items()],
+        )
+
+    async def _seen(self, names: Sequence[str]) -> None:
+        """Wait until this broker's image has the topics, for WAIT_SECONDS at most."""
+        try:
+            await self._metadata.wait_until(lambda: all(self._cache.topic(name) for name in names), WAIT_SECONDS)
+        except TimeoutError:
+            return
+
+    async def ensure_internal_topic(self, name: str) -> TopicImage:
+        topic = self._cache.topic(name)
+        if topic is None:
+            outcome = (await self.auto_create_topics([name]))[name]
+            if outcome.error is not None and not isinstance(outcome.error, UnknownTopicOrPartitionError):
+                raise outcome.error
+            topic = outcome.topic
+        if topic is None:
+            raise CoordinatorNotAvailableError()
+        return topic
+
+    # What the broker reports and asks for itself
+
+    async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
+        if broker.epoch < 0:
+            raise NotControllerError("this broker is not registered")
+        return await self._channel.alter_partitions(broker, changes)
+
+    async def allocate_producer_ids(self, broker: BrokerEpoch) -> ProducerIdBlock:
+        return await self._channel.allocate_producer_ids(broker)
+
+    async def report_replicas(self, broker: BrokerEpoch, report: ReplicaReport) -> None:
+        """The heartbeats tell of directories that have failed; the controllers know what is in them."""
+        if report.offline:
+            self._disks_failed()
+
+    # What goes on as it came
+
+    async def create_topics(
+        self, requests: Sequence[NewTopic], validate_only: bool = False, quota: MutationQuota | None = None
+    ) -> list[TopicOutcome]:
+        forwarded()
+
+    async def create_partitions(
+        self, requests: Sequence[NewPartitions], validate_only: bool = False, quota: MutationQuota | None = None
+    ) -> list[TopicOutcome]:
+        forwarded()
+
+    async def delete_topics(self, topic_ids: Sequence[bytes], quota: MutationQuota | None = None) -> list[TopicOutcome]:
+        forwarded()
+
+    async def alter_configs(
+        self, alterations: Sequence[ConfigAlteration], validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        forwarded()
+
+    async def alter_client_quotas(
+        self, alterations: Sequence[EntityAlteration], validate_only: bool = False
+    ) -> dict[QuotaEntity, KafkaError | None]:
+        forwarded()
+
+    async def alter_security(self, change: SecurityChange[Outcome]) -> Outcome:
+        forwarded()
+
+    async def elect_leaders(
+        self, election: ElectionType, partitions: Sequence[TopicPartition] | None
+    ) -> list[PartitionOutcome]:
+        forwarded()
+
+    async def alter_reassignments(
+        self, reassignments: Sequence[Reassignment], allow_replication_factor_change: bool = True
+    ) -> list[PartitionOutcome]:
+        forwarded()
+
+    async def register_broker(self, broker: BrokerImage) -> tuple[BrokerEpoch, BrokerEpoch]:
+        """Brokers register themselves (`broker_life`)."""
+        forwarded()
+
+    async def unregister_broker(self, node_id: int) -> None:
+        forwarded()
+
+    async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> None:
+        forwarded()
+
+
+def forwarded() -> NoReturn:
+    """A request that goes on to the controllers has come to a handler.  NotControllerError."""
+    raise NotControllerError("the controllers of this cluster serve this request")

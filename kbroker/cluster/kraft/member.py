@@ -1,0 +1,201 @@
+"""This broker's membership in a KRaft cluster: the metadata that it follows, and its life there, from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.client import ClientSettings, NodeClient
+from kbroker.cluster.controller_stats import ControllerStats
+from kbroker.cluster.kraft.broker_life import BrokerLife, LifeView
+from kbroker.cluster.kraft.lifecycle import Lifecycle, OwnIdentity, State
+from kbroker.cluster.named_host import with_host
+from kbroker.metadata.features import KRAFT_FEATURES
+from kbroker.metadata.image import NO_CONTROLLER
+from kbroker.metrics.readiness import Problem
+from kbroker.schemas import wire
+from kbroker.security.protocols import protocol_number
+from kbroker.types import random_uuid
+
+if TYPE_CHECKING:
+    import random
+
+    from kbroker.cluster.client import Transport
+    from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
+    from kbroker.cluster.kraft.observer import QuorumObserver
+    from kbroker.config import BrokerConfig
+    from kbroker.metadata.image import BrokerImage, Endpoint
+
+logger = logging.getLogger("kbroker.cluster")
+
+LEAVE_SECONDS = 300.0
+"""As long as Kafka's brokers wait to be let go."""
+
+
+class QuorumLeader:
+    """`ControllerPlace`: the active controller, as the observer knows it."""
+
+    def __init__(self, observer: QuorumObserver) -> None:
+        self._observer = observer
+
+    def controller_id(self) -> int:
+        """See `ControllerPlace`."""
+        leader = self._observer.leader
+        return NO_CONTROLLER if leader is None else leader.node_id
+
+    def endpoint(self) -> Endpoint | None:
+        """See `ControllerPlace`."""
+        leader = self._observer.leader
+        return None if leader is None else leader.endpoint
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """See `ControllerPlace`."""
+        self._observer.on_leader(changed)
+
+
+def served_ranges() -> tuple[wire.BrokerRegistrationRequest.Feature, ...]:
+    """The features that a registration shows: the controllers refuse a broker without one that is finalized."""
+    return tuple(
+        wire.BrokerRegistrationRequest.Feature(
+            name=each.name, min_supported_version=each.min_level, max_supported_version=each.max_level
+        )
+        for each in KRAFT_FEATURES
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KRaftParts:
+    """What a membership stands on.  `log_dirs()`: the ids of the log directories that work; `failed_dirs()`: of those
+    that do not, as far as they are known."""
+
+    config: BrokerConfig
+    loop: asyncio.AbstractEventLoop
+    transport: Transport
+    rng: random.Random
+    log_dirs: Callable[[], list[bytes]]
+    failed_dirs: Callable[[], set[bytes]]
+    failed: Callable[[str], None]
+
+
+class KRaftMember:
+    """See the module, and `assembly.membership.replicated_membership.RegisteredBroker`."""
+
+    def __init__(
+        self,
+        parts: KRaftParts,
+        cluster_id: str,
+        previous_epoch: int,
+        metadata: ClusterMetadata,
+        observer: QuorumObserver,
+    ) -> None:
+        """`previous_epoch`: of the last life, where all directories say that it ended in order; else -1."""
+        self._parts = parts
+        self.metadata = metadata
+        self.observer = observer
+        self.place = QuorumLeader(observer)
+        self.controller_stats = ControllerStats()
+        config = parts.config
+        self._node_id = config.node_id
+        identity = OwnIdentity(
+            config.node_id,
+            cluster_id,
+            random_uuid(),
+            config.get("broker.rack"),
+            served_ranges(),
+            parts.log_dirs,
+        )
+        self.lifecycle = Lifecycle(identity, previous_epoch, config.get("broker.heartbeat.interval.ms") / 1000)
+        settings = ClientSettings(
+            client_id=str(config.node_id), request_seconds=config.get("broker.session.timeout.ms") / 2000
+        )
+        client = NodeClient(parts.loop, parts.transport, self.place.endpoint, settings, parts.rng)
+        view = LifeView(lambda: metadata.applied_offset, self._registered_epoch, self._is_fenced)
+        self.life = BrokerLife(
+            parts.loop,
+            client,
+            self.lifecycle,
+            view,
+            parts.failed,
+            registration_seconds=config.get("initial.broker.registration.timeout.ms") / 1000,
+        )
+
+        def leader_changed() -> None:
+            client.disconnect()
+            self.life.hasten()
+
+        observer.on_leader(leader_changed)
+        metadata.subscribe(self.life.image_changed)
+
+    def _own(self) -> BrokerImage | None:
+        return self.metadata.image.brokers.get(self._node_id)
+
+    def _registered_epoch(self) -> int:
+        own = self._own()
+        return -1 if own is None else own.epoch
+
+    def _is_fenced(self) -> bool:
+        own = self._own()
+        return own is None or own.is_fenced
+
+    @property
+    def epoch(self) -> int:
+        """This broker's epoch by now; -1 while it is not registered."""
+        return self.life.epoch
+
+    async def begin(self, broker: BrokerImage) -> None:
+        """Register, and return once the image is as new as the controllers', with the registration in it."""
+        shown = await with_host(broker)
+        self.life.start(self._listeners(shown))
+        await self.life.caught_up()
+
+    def _listeners(self, broker: BrokerImage) -> list[wire.BrokerRegistrationRequest.Listener]:
+        protocols = {each.name: each.protocol for each in self._parts.config.listeners}
+        return [
+            wire.BrokerRegistrationRequest.Listener(
+                name=name,
+                host=each.host,
+                port=each.port,
+                security_protocol=protocol_number(protocols.get(name, "PLAINTEXT")),
+            )
+            for name, each in broker.endpoints.items()
+        ]
+
+    async def register(self, _broker: BrokerImage) -> None:
+        """The broker serves: return once it is unfenced."""
+        await self.life.unfenced()
+
+    def disks_failed(self) -> None:
+        """Log directories have failed: the controllers are to hear of them at once."""
+        self.life.log_dirs_failed(self._parts.failed_dirs())
+
+    async def leave(self) -> None:
+        """A controlled shutdown; the broker serves and follows the log meanwhile."""
+        if not self._parts.config.get("controlled.shutdown.enable") or self.epoch < 0:
+            return
+        if self.observer.leader is None:
+            logger.warning("no controller is there to move this broker's leaders: it stops without that")
+            return
+        if not await self.life.leave(LEAVE_SECONDS):
+            logger.warning("the controllers have not let this broker go in %g s: it stops all the same", LEAVE_SECONDS)
+
+    def problems(self) -> Iterable[Problem]:
+        """Whether the controllers are there and have this broker."""
+        if self.observer.leader is None:
+            yield Problem("there is no active controller: leaders and settings stay as they are")
+        if self.epoch < 0:
+            yield Problem("the broker is not registered in the cluster")
+        elif self.life.state is State.FENCED and self.lifecycle.is_ready:
+            yield Problem("the controllers have fenced this broker")
+
+    async def close(self) -> None:
+        """Send the controllers nothing any more."""
+        await self.life.close()
+        await self.observer.close()
+
+
+def previous_epoch(epochs: Sequence[int]) -> int:
+    """The epoch of the last life, where the clean-shutdown markers of all directories have the same one; else -1."""
+    return epochs[0] if epochs and len(set(epochs)) == 1 else -1

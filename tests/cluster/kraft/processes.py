@@ -1,0 +1,264 @@
+"""Brokers of kbroker and of Apache Kafka as processes of one KRaft cluster under Kafka's controllers, on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from kbroker.storage.directories.log_dirs import LogDir
+from kbroker.storage.files.filesystem import FileSystem
+from tests.broker_process import BrokerProcess
+from tests.cluster.cluster_clients import PATIENCE, ClusterClients
+from tests.compat.brokers import CLUSTER_ID, java_run
+from tests.compat.tooling import ROOT, java_command
+from tests.compat.waiting import wait_for
+from tests.ports import free_port
+
+FIRST_CONTROLLER = 3001
+QUORUM_SETTINGS = {
+    # Elections on a busy machine would follow each other.
+    "controller.quorum.fetch.timeout.ms": "10000",
+    "controller.quorum.election.timeout.ms": "5000",
+    "controller.quorum.request.timeout.ms": "10000",
+    "broker.session.timeout.ms": "6000",
+    "metadata.log.max.record.bytes.between.snapshots": "20000",
+}
+SETTINGS = {
+    "controller.listener.names": "CONTROLLER",
+    "replica.lag.time.max.ms": "4000",
+    "replica.fetch.backoff.ms": "200",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "2",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.session.timeout.ms": "6000",
+}
+
+
+class JavaNode:
+    """A node of Apache Kafka 4.3.1; its directory and port stay over restarts."""
+
+    def __init__(self, node_id: int, folder: Path, port: int, settings: Mapping[str, str], heap: str) -> None:
+        self.node_id = node_id
+        self.port = port
+        self._folder = folder
+        self._heap = heap
+        self._settings = {
+            "node.id": str(node_id),
+            "log.dirs": str(folder / "data"),
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            **settings,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        properties = self._folder / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
+        if not (self._folder / "data" / "meta.properties").exists():
+            java_run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+        with (self._folder / "kafka.out").open("ab") as output:
+            self._process = subprocess.Popen(
+                java_command("kafka.Kafka", str(properties), heap=self._heap, level="INFO"),
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            os.kill(self._process.pid, number)
+            self._process.wait(60)
+            self._process = None
+
+    def output(self) -> str:
+        path = self._folder / "kafka.out"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+class Kafka(JavaNode):
+    """A broker alone."""
+
+    kind = "kafka"
+
+    def __init__(self, node_id: int, folder: Path, voters: str, settings: Mapping[str, str]) -> None:
+        port = free_port()
+        own = {
+            **SETTINGS,
+            "process.roles": "broker",
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            **settings,
+        }
+        super().__init__(node_id, folder, port, own, heap="320m")
+
+
+class Kbroker:
+    """One broker of kbroker; its directory and port stay over restarts."""
+
+    kind = "kbroker"
+
+    def __init__(self, node_id: int, folder: Path, voters: str, settings: Mapping[str, str]) -> None:
+        self.node_id = node_id
+        self.port = free_port()
+        self._folder = folder
+        overrides = {
+            **SETTINGS,
+            "process.roles": "broker",
+            "node.id": str(node_id),
+            "controller.quorum.bootstrap.servers": ",".join(each.partition("@")[2] for each in voters.split(",")),
+            "metrics.listener": "none",
+            **settings,
+        }
+        self._process = BrokerProcess(folder, overrides, port=self.port)
+        self._dirs = overrides.get("log.dirs", str(folder / "data")).split(",")
+
+    def start(self) -> None:
+        for path in self._dirs:
+            directory = LogDir(FileSystem(), path)
+            directory.open()
+            directory.bind(CLUSTER_ID, self.node_id)
+            directory.release()
+        self._process.start()
+
+    def kill(self) -> None:
+        if self._process.process is not None:
+            self._process.kill()
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def pause(self) -> None:
+        self._process.pause()
+
+    def resume(self) -> None:
+        self._process.resume()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def output(self) -> str:
+        return "".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("*.log")))
+
+
+Node = Kbroker | Kafka
+
+
+class Cluster(ClusterClients):
+    """Controllers from FIRST_CONTROLLER on, of a quorum that does not change, and brokers 1 to n."""
+
+    def __init__(
+        self, folder: Path, kinds: Sequence[type[Node]], controllers: int, settings: Mapping[str, str]
+    ) -> None:
+        """`{id}` in a setting's value stands for the broker's id."""
+        ports = {FIRST_CONTROLLER + number: free_port() for number in range(controllers)}
+        self.voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
+        self.controllers = {
+            node_id: JavaNode(
+                node_id,
+                folder / f"controller-{node_id}",
+                port,
+                {
+                    **SETTINGS,
+                    **QUORUM_SETTINGS,
+                    "process.roles": "controller",
+                    "controller.quorum.voters": self.voters,
+                    "listeners": f"CONTROLLER://127.0.0.1:{port}",
+                },
+                heap="256m",
+            )
+            for node_id, port in ports.items()
+        }
+        self.folder = folder
+        self.nodes: dict[int, Node] = {}
+        for number, kind in enumerate(kinds, 1):
+            own = {name: text.replace("{id}", str(number)) for name, text in settings.items()}
+            self.nodes[number] = self.make(kind, number, own)
+
+    def make(self, kind: type[Node], number: int, settings: Mapping[str, str] | None = None) -> Node:
+        """A broker on the directory of that number."""
+        return kind(number, self.folder / f"broker-{number}", self.voters, settings or {})
+
+    def brokers(self) -> Iterable[Node]:
+        return self.nodes.values()
+
+    def everybody(self) -> list[Node | JavaNode]:
+        return [*self.nodes.values(), *self.controllers.values()]
+
+    def isr(self, topic: str, through: int | None = None) -> list[set[int]]:
+        """Of each partition, as a broker tells it."""
+        admin = self.admin() if through is None else self.admin_of(through)
+        partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return [set(partitions[index].isrs) for index in sorted(partitions)]
+
+    def leaders(self, topic: str) -> list[int]:
+        """Of each partition."""
+        partitions = self.admin().list_topics(topic, timeout=10).topics[topic].partitions
+        return [partitions[index].leader for index in sorted(partitions)]
+
+    def admin_of(self, number: int) -> AdminClient:
+        """A client that asks one broker."""
+        bootstrap = f"127.0.0.1:{self.nodes[number].port}"
+        return AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 20000})
+
+    def wait_isr(self, topic: str, wanted: set[int], through: int | None = None) -> None:
+        """Until the ISR of each partition is this one."""
+
+        def settled() -> bool:
+            try:
+                found = self.isr(topic, through)
+            except KafkaException:
+                return False
+            return bool(found) and all(each == wanted for each in found)
+
+        wait_for(settled, f"the ISR of {topic} to be {wanted}", seconds=PATIENCE)
+
+
+@contextmanager
+def running(
+    folder: Path, kinds: Sequence[type[Node]], *, controllers: int = 1, settings: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
+    """A cluster whose brokers are there."""
+    cluster = Cluster(folder, kinds, controllers, settings or {})
+    try:
+        for each in cluster.controllers.values():
+            each.start()
+        for node in cluster.nodes.values():
+            node.start()
+        cluster.wait_known(set(cluster.nodes))
+        yield cluster
+    except BaseException:
+        for each in cluster.everybody():
+            print(f"--- {each.node_id}\n{each.output()[-4000:]}")
+        raise
+    finally:
+        for each in cluster.everybody():
+            each.kill()
