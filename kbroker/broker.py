@@ -36,7 +36,7 @@ from kbroker.config import log_config
 from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
 from kbroker.handlers import dispatch
 from kbroker.handlers.services import Services
-from kbroker.handlers.table import advertised_ranges
+from kbroker.handlers.table import Handler, advertised_ranges
 from kbroker.host.garbage import GarbageCollection
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
@@ -239,8 +239,7 @@ class Broker:
             membership.coordinators_elsewhere(),
         )
         coordinators = self.coordinators = Coordinators(basis)
-        is_member = membership.controller_requests is not None
-        self.handlers = dispatch.served(config.get("kbroker.api.versions"), is_member=is_member)
+        self.handlers = self._served()
         self.moves = DirectoryMoves(settings.config, self.log_manager, self.replicas, self.loop)
         self.services = self.figures.services = Services(
             settings=settings,
@@ -274,10 +273,19 @@ class Broker:
             zookeeper_offsets=membership.zookeeper_offsets,
             telemetry=TelemetryClients(ClientMetricsOverrides(cache), self.clock.monotonic),
             authorizer=self.authorizer,
+            forwarding=membership.forwarding,
         )
         self.quotas = QuotaEnforcement(settings.config, self.clock, cache, self.hosts, self.authorizer)
         self.figures.quotas = self.quotas
         coordinators.start()
+
+    def _served(self) -> tuple[Handler, ...]:
+        membership = self.membership
+        return dispatch.served(
+            self.config.get("kbroker.api.versions"),
+            is_member=membership.controller_requests is not None,
+            forwards=membership.forwarding is not None,
+        )
 
     def _watch_disks(self) -> None:
         """From here on a log directory that fails has its partitions led elsewhere."""

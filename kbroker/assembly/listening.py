@@ -64,7 +64,7 @@ class Listeners:
     ) -> None:
         """Open the listeners; BindError when an address is taken or not this machine's.  `handlers`: what is served."""
         config = self._config
-        is_member = services.controller_requests is not None
+        is_member = services.controller_requests is not None or services.forwarding is not None
         routes = dispatch.routes(handlers)
         left = self._descriptors - logs.open_files.least_budget
         limits = self._limits = ConnectionLimits(*connection_limits(services.config), left, logs.open_files.leave_room)

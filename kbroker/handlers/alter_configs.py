@@ -64,17 +64,17 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.In
     async def plan(
         resource: wire.IncrementalAlterConfigsRequest.AlterConfigsResource, pace: Pace
     ) -> ConfigAlteration | None:
-        configs = await _telling(resource.resource_type, resource.configs, pace)
-        _check_values(configs, [config for config in configs if config.config_operation != EditOperation.DELETE])
+        configs = await telling(resource.resource_type, resource.configs, pace)
+        check_values(configs, [config for config in configs if config.config_operation != EditOperation.DELETE])
         edits = []
         for config in configs:
             await pace
-            edits.append(ConfigEdit(config.name, _operation(config), config.value or ""))
+            edits.append(ConfigEdit(config.name, operation_of(config.config_operation), config.value or ""))
         if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             if not may_cluster(ctx, Operation.ALTER_CONFIGS):
                 # Kafka has no words for this one.
                 raise KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            _alter_loggers(ctx.services, resource.resource_name, edits, request.validate_only)
+            alter_loggers(ctx.services, resource.resource_name, edits, request.validate_only)
             return None
         return ConfigAlteration(_resource(ctx, resource), edits)
 
@@ -89,8 +89,8 @@ async def handle_alter_configs(ctx: RequestContext, request: wire.AlterConfigsRe
     async def plan(resource: wire.AlterConfigsRequest.AlterConfigsResource, pace: Pace) -> ConfigAlteration | None:
         if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
-        configs = await _telling(resource.resource_type, resource.configs, pace)
-        _check_values(configs, configs)
+        configs = await telling(resource.resource_type, resource.configs, pace)
+        check_values(configs, configs)
         edits = [ConfigEdit(config.name, EditOperation.SET, config.value or "") for config in configs]
         return ConfigAlteration(_resource(ctx, resource), edits, replace=True)
 
@@ -147,7 +147,7 @@ def _refuse(row: Row, error: KafkaError) -> None:
     row.error_code, row.error_message = error.code, error.message
 
 
-async def _telling(resource_type: int, configs: Sequence[SettingT], pace: Pace) -> Sequence[SettingT]:
+async def telling(resource_type: int, configs: Sequence[SettingT], pace: Pace) -> Sequence[SettingT]:
     """The settings of a request's resource that the answer depends on: all, unless it names more than exist.
 
     If it names more: the settings that exist, and the first unknown one, which is refused.  Deleting an unknown setting
@@ -174,7 +174,8 @@ async def _telling(resource_type: int, configs: Sequence[SettingT], pace: Pace) 
     return telling
 
 
-def _check_values(configs: Sequence[SettingT], with_value: Sequence[SettingT]) -> None:
+def check_values(configs: Sequence[SettingT], with_value: Sequence[SettingT]) -> None:
+    """InvalidRequestError for a setting that is named twice, or that has no value and needs one (`with_value`)."""
     if len({config.name for config in configs}) < len(configs):
         raise InvalidRequestError("Error due to duplicate config keys")
     missing = [config.name for config in with_value if config.value is None]
@@ -182,11 +183,12 @@ def _check_values(configs: Sequence[SettingT], with_value: Sequence[SettingT]) -
         raise InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
 
 
-def _operation(config: wire.IncrementalAlterConfigsRequest.AlterableConfig) -> EditOperation:
+def operation_of(number: int) -> EditOperation:
+    """What a request does with a setting.  InvalidRequestError where Kafka has no such operation."""
     try:
-        return EditOperation(config.config_operation)
+        return EditOperation(number)
     except ValueError:
-        raise InvalidRequestError(f"Unknown operation type {config.config_operation}") from None
+        raise InvalidRequestError(f"Unknown operation type {number}") from None
 
 
 def _resource(ctx: RequestContext, resource: Resource) -> ConfigResource:
@@ -195,10 +197,7 @@ def _resource(ctx: RequestContext, resource: Resource) -> ConfigResource:
     services = ctx.services
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.BROKER and name:
-        node_id = _node_id(name)
-        if node_id != services.node_id:
-            raise InvalidRequestError(f"Unexpected broker id, expected {services.node_id}, but received {node_id}")
-        name = str(node_id)
+        name = own_broker(services, name)
     if resource.resource_type == ConfigResourceType.TOPIC:
         require_topic(ctx, Operation.ALTER_CONFIGS, name)
     elif resource.resource_type == ConfigResourceType.GROUP:
@@ -208,15 +207,26 @@ def _resource(ctx: RequestContext, resource: Resource) -> ConfigResource:
     return ConfigResource(resource.resource_type, name)
 
 
-def _node_id(name: str) -> int:
+def own_broker(services: Services, name: str) -> str:
+    """The resource of this broker.  InvalidRequestError where `name` is another one's."""
+    node_id = node_id_of(name)
+    if node_id != services.node_id:
+        raise InvalidRequestError(f"Unexpected broker id, expected {services.node_id}, but received {node_id}")
+    return str(node_id)
+
+
+def node_id_of(name: str) -> int:
+    """The number of a broker that a resource names.  InvalidRequestError where it is none."""
     try:
         return int(name)
     except ValueError:
         raise InvalidRequestError(f"Node id must be an integer, but it is: {name}") from None
 
 
-def _alter_loggers(services: Services, name: str, edits: Sequence[ConfigEdit], validate_only: bool) -> None:
-    node_id = _node_id(name)
+def alter_loggers(services: Services, name: str, edits: Sequence[ConfigEdit], validate_only: bool) -> None:
+    """Set levels of this process's loggers.  KafkaError, and no change, where one is refused or `name` is another
+    node."""
+    node_id = node_id_of(name)
     if node_id != services.node_id:
         raise InvalidRequestError(f"Unexpected node id. Expected {services.node_id}, but received {node_id}")
     for edit in edits:

@@ -8,6 +8,7 @@ A client's first question: which APIs, in which versions.  The lines come from t
   supported and finalized features.
 - Features: those of `kbroker.metadata.features` with the levels in force and their epoch.  Its `metadata.version` is
   the level of the Kafka release whose protocol is served: tools derive the broker's version from it.
+- In a KRaft cluster, of the APIs that go on to the controller: the versions that both have, once it is known.
 - v3 omits features whose lowest level is 0 from the supported features (KAFKA-17492), but not from the finalized ones.
 """
 
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
 from kbroker.handlers.client_software import SOFTWARE_FROM
+from kbroker.handlers.forwarded import both_serve
 from kbroker.handlers.table import Handler
 from kbroker.metadata.features import NO_LEVEL, served_features
 from kbroker.protocol.api import ApiKey
@@ -43,9 +45,14 @@ def handle_api_versions(ctx: RequestContext, request: wire.ApiVersionsRequest) -
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    ctx.cacheable = True
-    features = ctx.services.metadata_cache.image.features
-    return _answer(ctx.services.advertised_apis, features, ctx.api_version >= LOWEST_LEVEL_0_FROM)
+    services = ctx.services
+    ranges = services.advertised_apis
+    if services.forwarding is None:
+        ctx.cacheable = True
+    else:
+        # Not cacheable: the next controller may have other versions.
+        ranges = both_serve(ranges, services.forwarding.versions)
+    return _answer(ranges, services.metadata_cache.image.features, ctx.api_version >= LOWEST_LEVEL_0_FROM)
 
 
 def unsupported_version_response(_services: Services) -> Struct:

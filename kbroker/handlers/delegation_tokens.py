@@ -49,7 +49,8 @@ def _lives(services: Services) -> TokenLives:
     return TokenLives(config.get("delegation.token.max.lifetime.ms"), config.get("delegation.token.expiry.time.ms"))
 
 
-def _may_ask(ctx: RequestContext) -> bool:
+def may_ask(ctx: RequestContext) -> bool:
+    """Whether the client may ask for tokens, and about them."""
     session = ctx.connection.session
     return session.principal != ANONYMOUS and not session.by_token
 
@@ -72,7 +73,7 @@ async def handle_create_delegation_token(ctx: RequestContext, request: wire.Crea
         answer.token_requester_principal_type = requester.kind
         answer.token_requester_principal_name = requester.name
     secret = _secret(ctx.services)
-    if not _may_ask(ctx):
+    if not may_ask(ctx):
         answer.error_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     elif owner != requester and not may(ctx, Operation.CREATE_TOKENS, ResourceKind.USER, str(owner)):
         answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
@@ -132,7 +133,7 @@ async def _token_of(services: Services, shown: bytes) -> str | None:
 
 
 async def _changed(ctx: RequestContext, change: SecurityChange[Outcome]) -> Outcome:
-    if not _may_ask(ctx):
+    if not may_ask(ctx):
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, -1
     if _secret(ctx.services) is None:
         return ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, 0
@@ -146,7 +147,7 @@ async def handle_describe_delegation_token(ctx: RequestContext, request: wire.De
     """DescribeDelegationToken v0-v3: what concerns the client, and what it may describe besides."""
     response = wire.DescribeDelegationTokenResponse
     secret = _secret(ctx.services)
-    if not _may_ask(ctx):
+    if not may_ask(ctx):
         return response(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     if secret is None:
         return response(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)

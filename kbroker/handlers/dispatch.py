@@ -27,6 +27,7 @@ from kbroker.handlers import (
     elections,
     features,
     fetch,
+    forwarded,
     groups,
     inter_broker,
     log_dirs,
@@ -52,10 +53,11 @@ from kbroker.handlers import (
     transactions,
 )
 from kbroker.handlers.table import narrowed
+from kbroker.handlers.throttle_time import throttle_at
 from kbroker.network.unreached import FOR_ADDRESSES, FOR_WORK
 from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
 from kbroker.protocol.schema import fields_of
-from kbroker.schemas import message, request_schema, response_schema
+from kbroker.schemas import message, request_schema
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Program
@@ -105,19 +107,17 @@ MEMBER_FAMILIES = (inter_broker, to_controller)
 FLEXIBLE_REQUEST_HEADER = 2
 FLEXIBLE_RESPONSE_HEADER = 1
 NO_VERSION = 0x7FFF
-THROTTLE_TIME = "throttle_time_ms"
-THROTTLE_TIME_BYTES = 4
-# A frame's length and its correlation id.
-FRAME_HEADER_BYTES = 8
 
 
-def served(ranges: Iterable[str] = (), *, is_member: bool = False) -> tuple[Handler, ...]:
+def served(ranges: Iterable[str] = (), *, is_member: bool = False, forwards: bool = False) -> tuple[Handler, ...]:
     """Every handler of this broker, in the versions that `kbroker.api.versions` leaves.  Raises as `narrowed` does.
 
-    `is_member`: of a cluster, whose controller and brokers it serves as well.
+    `is_member`: of a ZooKeeper cluster, whose controller and brokers it serves as well.  `forwards`: of a KRaft
+    cluster, whose controllers serve some of the requests.
     """
     families = (*FAMILIES, *MEMBER_FAMILIES) if is_member else FAMILIES
-    return narrowed((handler for family in families for handler in family.HANDLERS), ranges)
+    handlers: Iterable[Handler] = (handler for family in families for handler in family.HANDLERS)
+    return narrowed(forwarded.forwarding(handlers) if forwards else handlers, ranges)
 
 
 def routes(handlers: Iterable[Handler]) -> list[Route]:
@@ -163,21 +163,11 @@ def _route(handler: Handler) -> Route:
         ),
         handler.cacheable,
         handler.direct,
-        partial(_throttle_at, api_key),
+        partial(throttle_at, api_key),
         partial(_limits_at, api_key) if api_key in _WITH_RECORDS else None,
         _asks(api_key),
+        handler.keeps_frame,
     )
-
-
-@cache
-def _throttle_at(api_key: ApiKey, version: int) -> int:
-    """Where a frame made in C has its throttle time; see `Route`.  Such frames have no tagged fields."""
-    fields = fields_of(response_schema(api_key), version)
-    if fields and fields[0].name == THROTTLE_TIME:
-        return FRAME_HEADER_BYTES + response_header_version(api_key, version)
-    if fields and fields[-1].name == THROTTLE_TIME:
-        return -(THROTTLE_TIME_BYTES + response_schema(api_key).is_flexible(version))
-    return 0
 
 
 @cache

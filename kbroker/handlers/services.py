@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kbroker._fast.net.gate import Gate
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
+    from kbroker.cluster.kraft.forwarding import Forwarding
     from kbroker.cluster.member import ZooKeeperOffsets
     from kbroker.cluster.node_clients import NodeClients
     from kbroker.config import BrokerConfig
@@ -89,6 +90,7 @@ class Services:
     conversions: Conversions = field(default_factory=Conversions)
     telemetry: TelemetryClients = _ABSENT
     authorizer: Authorizer | None = None
+    forwarding: Forwarding | None = None
 
     @property
     def config(self) -> BrokerConfig:
@@ -173,12 +175,19 @@ class RequestContext(Protocol):
     def services(self) -> Services:
         """The broker's parts."""
 
+    @property
+    def frame(self) -> bytes | None:
+        """The request as it came, header included, for a handler whose row says `keeps_frame`."""
+
     cacheable: bool
     """Set by a handler whose row says `cacheable`: this answer holds until the cluster's metadata change."""
     left: Callable[[], object] | None
     """What a handler that waits for its client alone wants called when that is gone."""
     renewal: AnswerRenewal | None
     """What equal requests of this client do, and how long the answer stands, besides."""
+
+    def forward_answer(self, frame: bytes, throttle_ms: int) -> None:
+        """Answer with another node's answer as it is; that node throttles the client for so long."""
 
     @property
     def open(self) -> bool:

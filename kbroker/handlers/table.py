@@ -38,6 +38,7 @@ class Handler:
     connection; or a coroutine function.  With `cacheable` it may set `ctx.cacheable`: equal requests to the same
     address then get the same answer, without a call of `handle`, until the cluster's metadata change, or as long as
     `ctx.renewal` says if it is set.  `direct` sees each request first, and may answer it from its bytes.
+    With `keeps_frame` the request's frame is in `ctx.frame`.
     """
 
     api_key: int
@@ -47,6 +48,7 @@ class Handler:
     advertised_min_version: int | None = None
     cacheable: bool = False
     direct: DirectAnswers | None = None
+    keeps_frame: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_version <= self.max_version:

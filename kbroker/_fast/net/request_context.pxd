@@ -20,6 +20,7 @@ cdef class RequestContext:
     cdef public object left
     cdef public bint cacheable
     cdef public AnswerRenewal renewal
+    cdef readonly bytes frame
     cdef bint by_itself
     cdef tuple key
     cdef Route route

@@ -26,7 +26,8 @@ cdef class RequestContext:
     gone, or None.
     `gate`: what it has passed, None where nothing was asked.  `throttle_ms`: -1 until its answer is counted there.
     `cacheable`: set by a handler of a cacheable route whose answer is good for equal requests, until the listener
-    forgets; `renewal`: what those do besides.
+    forgets; `renewal`: what those do besides.  `frame`: a copy of the request as it came, header included, without its
+    length, for a route that keeps it; None for others.
     """
 
     def respond(self, response) -> None:
@@ -36,6 +37,12 @@ cdef class RequestContext:
     def respond_frame(self, frame) -> None:
         """The same with an answer that is encoded: bytes, or a list of bytes and file regions."""
         self.connection.conclude(self, frame, True)
+
+    def forward_answer(self, frame, int throttle_ms) -> None:
+        """Answer with another node's answer as it is.  That node has counted the request, and throttles this client for
+        so long."""
+        self.throttle_ms = max(throttle_ms, 0)
+        self.respond_frame(frame)
 
     def fail(self, error) -> None:
         """End the connection, and log the error: what was done for the request is unknown."""

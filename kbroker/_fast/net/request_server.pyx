@@ -141,9 +141,7 @@ cdef class RequestServer:
         cdef object response, handle
         cdef PartialAppend partial = None
         if ((not self.is_trusted or self.endpoint.reactor.gatekeeper is not None)
-                and not self._enter(ctx, position, end)):
-            return 0
-        if route.cacheable and self._recall(ctx, position, end):
+                and not self._enter(ctx, position, end)) or (route.cacheable and self._recall(ctx, position, end)):
             return 0
         if route.direct is not None and (ctx.gate is None or ctx.gate.allows_direct):
             if self._defer(ctx, position, end):
@@ -158,6 +156,8 @@ cdef class RequestServer:
                 return self._answered(ctx, 0)
             elif response is not None:
                 return self._queue(ctx, response)
+        if route.keeps_frame:
+            ctx.frame = PyBytes_FromStringAndSize(self.frames.buffer.data + end - ctx.bytes_in + 4, ctx.bytes_in - 4)
         handle = route.handle if partial is None else partial.continue_in_handler
         if end - position > LARGE_BYTES:
             response = route.decoding(ctx.api_version)(self.frames.buffer, position, end)
@@ -311,9 +311,9 @@ cdef class RequestServer:
         self.bytes_in += ctx.bytes_in
         self.bytes_out += bytes_out
         self.endpoint.stats.record(ctx.api_key, now - ctx.started_ns, ctx.bytes_in, bytes_out)
-        if ctx.gate is not None and ctx.count(bytes_out) > 0:
-            return self._mute(ctx.throttle_ms)
-        return self._next(READY)
+        if ctx.gate is not None:
+            ctx.count(bytes_out)
+        return self._mute(ctx.throttle_ms) if ctx.throttle_ms > 0 else self._next(READY)
 
     # The gate
 

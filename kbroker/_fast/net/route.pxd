@@ -18,6 +18,7 @@ cdef class Route:
     cdef readonly int max_version
     cdef readonly bint cacheable
     cdef readonly int asks
+    cdef bint keeps_frame
     cdef object handle
     cdef DirectAnswers direct
     cdef object compile_request

@@ -36,6 +36,7 @@ class Route:
         throttle_at: Callable[[int], int] | None = None,
         limits_at: Callable[[int], int] | None = None,
         asks: int = 0,
+        keeps_frame: bool = False,
     ) -> None: ...
 
 class Endpoint:

@@ -24,12 +24,14 @@ cdef class Route:
     `throttle_at(version)`: where an answer made in C has its throttle_time_ms, from the frame's begin or, negative,
     from its end; 0 where it has none.  `limits_at(version)`: where the body of a request has min_bytes and, behind it,
     max_bytes; -1 where not; None for an API whose answers have no records to count.  `asks`: bits that say what clients
-    come for with it, which `Connection.asked` collects.
+    come for with it, which `Connection.asked` collects.  `keeps_frame`: the handler wants the request's frame as it
+    came (`RequestContext.frame`).
     """
 
     def __init__(self, int api_key, int min_version, int max_version, handle,
                  compile_request, compile_response, int header_flexible_from, int answer_flexible_from,
-                 bint cacheable=False, DirectAnswers direct=None, throttle_at=None, limits_at=None, int asks=0):
+                 bint cacheable=False, DirectAnswers direct=None, throttle_at=None, limits_at=None, int asks=0,
+                 bint keeps_frame=False):
         if not 0 <= api_key < API_KEYS:
             raise ValueError(f"API key {api_key} is out of range")
         self.api_key = api_key
@@ -38,6 +40,7 @@ cdef class Route:
         self.handle = handle
         self.cacheable = cacheable
         self.asks = asks
+        self.keeps_frame = keeps_frame
         self.direct = direct
         self.throttle_at = throttle_at
         self.limits_at = limits_at

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace, Slices
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Controller
+    from kbroker.cluster.kraft.forwarding import Forwarding
     from kbroker.cluster.member import ZooKeeperOffsets
     from kbroker.cluster.node_clients import NodeClients
     from kbroker.cluster.outbound import Outbound
@@ -89,6 +90,9 @@ class ClusterMembership(ABC):
     controller_requests: ControllerRequests | None = None
     """What carries out a controller's LeaderAndIsr, StopReplica and UpdateMetadata requests, from `report_logs` on;
     None where replicas follow images: the broker then does not serve these requests."""
+    forwarding: Forwarding | None = None
+    """What passes requests of clients on to the controller, from `report_logs` on; None where handlers ask `controller`
+    themselves."""
     zookeeper_offsets: ZooKeeperOffsets | None = None
     """Where OffsetCommit and OffsetFetch v0 keep offsets; None: where all other versions do."""
 
