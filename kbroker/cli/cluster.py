@@ -12,6 +12,7 @@ import click
 
 from kbroker.cli.connection import bootstrap_option, refuse, timeout_option, wire_cluster
 from kbroker.cli.output import json_option, print_errors, print_json, print_table, size_text
+from kbroker.cli.quorum import fenced_brokers, print_quorum, quorum_of
 
 if TYPE_CHECKING:
     from kbroker.replay.client.cluster import Cluster as WireCluster
@@ -129,6 +130,8 @@ def _status(cluster: WireCluster) -> JsonObject:
             }
             for broker in sorted(metadata.brokers, key=lambda each: each.node_id)
         ],
+        "fenced": fenced_brokers(cluster),
+        "quorum": quorum_of(cluster),
         "partitions": count,
         "offline": offline,
         "under_replicated": under,
@@ -176,14 +179,18 @@ def _print_status(found: JsonObject) -> None:
                 each["leaders"],
                 each["replicas"],
                 size_text(each["size"]),
-                "controller" if each["id"] == found["controller"] else "",
+                "controller" if each["id"] == found["controller"] and found["quorum"] is None else "",
             )
             for each in found["brokers"]
         ],
     )
+    for node_id in found["fenced"]:
+        click.echo(f"broker {node_id} is registered and fenced: it is away, or has not come up yet")
+    if found["quorum"] is not None:
+        print_quorum(found["quorum"])
     offline, under = len(found["offline"]), len(found["under_replicated"])
     click.echo(f"\n{found['partitions']} partitions, {under} under-replicated, {offline} offline")
-    if found["controller"] not in {each["id"] for each in found["brokers"]}:
+    if found["quorum"] is None and found["controller"] not in {each["id"] for each in found["brokers"]}:
         click.echo("no controller is known")
     for each in found["offline"]:
         click.echo(f"offline: {each['partition']}, its last in-sync replicas are on {_ids(each['isr'])}")

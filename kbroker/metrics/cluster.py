@@ -26,6 +26,15 @@ kbroker_controller_preferred_replica_imbalance|gauge||
      (PreferredReplicaImbalanceCount).
 kbroker_controller_reassigning_partitions|gauge||
     Partitions of the cluster whose replicas are on the move; 0 on other brokers (ReassigningPartitions of the cluster).
+kbroker_broker_fenced|gauge||1 while the controllers of a KRaft cluster have fenced this broker (BrokerState).
+kbroker_metadata_leader|gauge||The active controller of a KRaft cluster, -1 where none is known (current-leader).
+kbroker_metadata_leader_epoch|gauge||Its epoch (current-epoch).
+kbroker_metadata_high_watermark|gauge||Up to where the metadata log is committed, as known here (high-watermark).
+kbroker_metadata_log_end_offset|gauge||How far the copy of the metadata log goes here (log-end-offset).
+kbroker_metadata_applied_offset|gauge||The last record that this broker acts by (last-applied-record-offset).
+kbroker_metadata_applied_lag_seconds|gauge||
+    Age of that record, which a quorum renews every half second (last-applied-record-lag-ms).
+kbroker_metadata_fetch_age_seconds|gauge||Time since a controller last answered a fetch of the metadata log.
 kbroker_replica_leaders|gauge||Partitions that this broker leads (LeaderCount).
 kbroker_replicas|gauge||Partitions that this broker leads or follows (PartitionCount).
 kbroker_replicas_offline|gauge||Replicas of this broker that have no log because of a disk (OfflineReplicaCount).

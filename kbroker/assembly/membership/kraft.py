@@ -20,6 +20,7 @@ from kbroker.cluster.kraft.kraft_controller import KRaftController
 from kbroker.cluster.kraft.member import KRaftMember, previous_epoch
 from kbroker.cluster.member import unless_stopping
 from kbroker.handlers.endpoints import local_broker
+from kbroker.metadata.image import NO_CONTROLLER
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.leader_changes import report_at_start
 from kbroker.replication.stray_replicas import replicas_deleted, stray_replicas
@@ -30,8 +31,10 @@ from kbroker.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kbroker._fast.base.slices import Pace
     from kbroker.cluster.client import Transport
     from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, TopicImage
+    from kbroker.metrics.maintenance import Values
     from kbroker.network.listener import Listener
     from kbroker.storage.directories.log_dirs import LogDir, OpenedDirs
     from kbroker.types import TopicPartition
@@ -171,6 +174,23 @@ class KRaftMembership(ReplicatedMembership):
             if each.path == log.parent and each.meta is not None:
                 return each.meta.directory_id
         return None
+
+    async def figures(self, pace: Pace) -> Values:
+        member, now_ms = self._member, self._broker.clock.now_ms()
+        observer, metadata = member.observer, member.metadata
+        leader = observer.leader
+        own = metadata.image.brokers.get(self._broker.config.node_id)
+        return {
+            **await super().figures(pace),
+            "kbroker_broker_fenced": float(own is None or own.is_fenced),
+            "kbroker_metadata_leader": NO_CONTROLLER if leader is None else leader.node_id,
+            "kbroker_metadata_leader_epoch": -1 if leader is None else leader.epoch,
+            "kbroker_metadata_high_watermark": observer.high_watermark,
+            "kbroker_metadata_log_end_offset": observer.log_end_offset,
+            "kbroker_metadata_applied_offset": metadata.applied_offset,
+            "kbroker_metadata_applied_lag_seconds": max(0, now_ms - metadata.applied_ms) / 1000,
+            "kbroker_metadata_fetch_age_seconds": max(0, now_ms - observer.last_fetch_ms) / 1000,
+        }
 
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
         telling = PeriodicTask("tell where replicas are", DIRECTORIES_INTERVAL_MS, self._tell_directories)
