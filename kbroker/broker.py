@@ -224,20 +224,7 @@ class Broker:
         settings.guard(self.log_manager.cleaner.check)
         settings.subscribe(self._on_settings)
         producer_ids = ProducerIdManager(lambda: membership.controller.allocate_producer_ids(membership.broker()))
-        basis = CoordinatorBasis(
-            config,
-            settings,
-            self.loop,
-            self.clock,
-            self.slices,
-            cache,
-            self.replicas,
-            membership.controller,
-            producer_ids,
-            self._max_batch_bytes,
-            membership.markers,
-            membership.coordinators_elsewhere(),
-        )
+        basis = self._basis(producer_ids)
         coordinators = self.coordinators = Coordinators(basis)
         self.handlers = self._served()
         self.moves = DirectoryMoves(settings.config, self.log_manager, self.replicas, self.loop)
@@ -278,6 +265,24 @@ class Broker:
         self.quotas = QuotaEnforcement(settings.config, self.clock, cache, self.hosts, self.authorizer)
         self.figures.quotas = self.quotas
         coordinators.start()
+
+    def _basis(self, producer_ids: ProducerIdManager) -> CoordinatorBasis:
+        membership = self.membership
+        return CoordinatorBasis(
+            self.config,
+            self.settings,
+            self.loop,
+            self.clock,
+            self.slices,
+            self.cache,
+            self.replicas,
+            membership.controller,
+            producer_ids,
+            self._max_batch_bytes,
+            membership.markers,
+            membership.coordinators_elsewhere(),
+            membership.share_coordinators_elsewhere(),
+        )
 
     def _served(self) -> tuple[Handler, ...]:
         membership = self.membership

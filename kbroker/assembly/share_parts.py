@@ -40,7 +40,7 @@ class ShareParts:
             lambda index, offset: replicas.partition(SHARE_GROUP_STATE_TOPIC, index).log.delete_records_before(offset),
             basis.slices,
         )
-        self.states = ShareStates(self.coordinator, cache, config.node_id, basis.elsewhere)
+        self.states = ShareStates(self.coordinator, cache, config.node_id, basis.share_elsewhere)
         self.partitions = SharePartitions(
             replicas,
             self.states,

@@ -1,16 +1,25 @@
-"""`inter.broker.protocol.version` (IBP): which version of each API the brokers of a cluster send each other.
+"""Which version of each API the brokers of a cluster send each other where they do not ask for ApiVersions.
 
-Controllers and followers never ask for ApiVersions; all members go by this one setting.  Only what is sent to the
-controller is negotiated.  The rows are those that Apache Kafka 3.9.1 was seen to send.
+Of a ZooKeeper cluster the setting `inter.broker.protocol.version` (IBP) says so: controllers and followers go by it;
+only what is sent to the controller is negotiated.  The rows are those that Apache Kafka 3.9.1 was seen to send.  Of a
+KRaft cluster it is the level of `metadata.version`, which may change while brokers run: followers go by it
+(`MetadataProtocol`), all else is negotiated.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from kbroker.metadata.features import METADATA_VERSION
 from kbroker.schemas import schema
+
+if TYPE_CHECKING:
+    from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import ClusterImage, MetadataDelta
 
 NOT_SENT = -1
 LEADER_DURING_DELETE = -2
@@ -113,3 +122,65 @@ def protocol_version(text: str) -> ProtocolVersion:
     if row is None:
         raise ValueError(f"inter.broker.protocol.version: {text!r} is not one of {', '.join(PROTOCOL_VERSIONS)}")
     return row
+
+
+# The first level of metadata.version, its release, and the versions of Fetch and ListOffsets from there on (Kafka's
+# MetadataVersion).  Levels below the first are of releases that no 4.x joins.
+_LEVELS = """
+ 7 3.3 13  7
+ 9 3.5 14  8
+10 3.5 15  8
+19 3.7 16  8
+21 3.9 17  9
+25 4.0 17 10
+27 4.1 18 10
+29 4.2 18 11
+"""
+_EPOCH_REQUEST = 4
+_ALTER_PARTITION = 3
+_ALLOCATE_IDS = 0
+
+
+def _levels() -> tuple[tuple[int, ...], tuple[ProtocolVersion, ...]]:
+    levels, rows = [], []
+    for line in _LEVELS.strip().split("\n"):
+        level, release, fetch, list_offsets = line.split()
+        levels.append(int(level))
+        rows.append(
+            ProtocolVersion(
+                release=tuple(map(int, release.split("."))),
+                leader_and_isr=NOT_SENT,
+                stop_replica=NOT_SENT,
+                update_metadata=NOT_SENT,
+                controlled_shutdown=NOT_SENT,
+                fetch=int(fetch),
+                offset_for_leader_epoch=_EPOCH_REQUEST,
+                list_offsets=int(list_offsets),
+                alter_partition=_ALTER_PARTITION,
+                allocate_producer_ids=_ALLOCATE_IDS,
+            )
+        )
+    return tuple(levels), tuple(rows)
+
+
+_FIRST_LEVELS, _ROWS_BY_LEVEL = _levels()
+
+
+def metadata_protocol(level: int) -> ProtocolVersion:
+    """The row of a level of metadata.version; a newer level has the last row, an older one the first."""
+    return _ROWS_BY_LEVEL[max(0, bisect_right(_FIRST_LEVELS, level) - 1)]
+
+
+class MetadataProtocol:
+    """The row of a KRaft cluster, by the image of the moment."""
+
+    def __init__(self, cache: MetadataCache) -> None:
+        self._row = metadata_protocol(cache.image.features.level(METADATA_VERSION))
+        cache.subscribe(self._follow)
+
+    def _follow(self, _old: ClusterImage, new: ClusterImage, delta: MetadataDelta) -> None:
+        if delta.features is not None:
+            self._row = metadata_protocol(new.features.level(METADATA_VERSION))
+
+    def __call__(self) -> ProtocolVersion:
+        return self._row

@@ -42,6 +42,21 @@ def fetcher_settings(config: BrokerConfig, protocol: ProtocolVersion) -> Fetcher
     )
 
 
+class FetcherSettingsByVersion:
+    """The settings of fetchers, with the versions that `protocol` says by then."""
+
+    def __init__(self, config: BrokerConfig, protocol: Callable[[], ProtocolVersion]) -> None:
+        self._config = config
+        self._protocol = protocol
+        self._made = fetcher_settings(config, protocol())
+
+    def __call__(self) -> FetcherSettings:
+        protocol = self._protocol()
+        if protocol is not self._made.protocol:
+            self._made = fetcher_settings(self._config, protocol)
+        return self._made
+
+
 class FetcherFigures(NamedTuple):
     """Fetchers, the largest lag of a partition in records, and partitions whose last fetch failed."""
 

@@ -2,6 +2,9 @@
 
 For each other broker one request is under way; what comes meanwhile goes with the next one.  Where the leader cannot be
 reached, or is another one by then, the marker's writer gets NOT_LEADER_OR_FOLLOWER, and tries again.
+
+In a ZooKeeper cluster the version follows from the markers; in a KRaft cluster it is negotiated, as by Kafka's brokers,
+and the highest names the version of each transaction.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
 from kbroker.metadata.image import NO_LEADER
+from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
 from kbroker.storage.log.producer_state import EPOCH_PER_TRANSACTION
 from kbroker.types import TopicPartition
@@ -46,12 +50,15 @@ class MarkerSender:
         writer: MarkerWriter,
         cache: MetadataCache,
         clients: NodeClients,
+        *,
+        negotiates: bool = False,
     ) -> None:
         self._loop = loop
         self._node_id = node_id
         self._writer = writer
         self._cache = cache
         self._clients = clients
+        self._negotiates = negotiates
         self._queues: dict[int, list[_Queued]] = {}
         self._senders: dict[int, asyncio.Task[None]] = {}
 
@@ -85,8 +92,12 @@ class MarkerSender:
     async def _send(self, leader: int, queued: list[_Queued]) -> None:
         has_epochs = any(each.marker.transaction_version >= EPOCH_PER_TRANSACTION for each in queued)
         version = VERSION_OF_EPOCHS if has_epochs else VERSION
+        client = self._clients.of(leader)
         try:
-            answer = await self._clients.of(leader).send(_request(queued, version), version)
+            if self._negotiates:
+                await client.connect()
+                version = client.version_of(ApiKey.WRITE_TXN_MARKERS, VERSION_OF_EPOCHS)
+            answer = await client.send(_request(queued, version), version)
         except NodeError as error:
             for each in queued:
                 each.settled(NotLeaderOrFollowerError(str(error)))

@@ -135,6 +135,10 @@ class ClusterMembership(ABC):
         """The clients with which partition leaders here ask coordinators on other brokers; None without others."""
         return None
 
+    def share_coordinators_elsewhere(self) -> NodeClients | None:
+        """The same for the share coordinators, of which groups and leaders here ask for their states."""
+        return None
+
     @abstractmethod
     def follow(self, config: BrokerConfig) -> None:
         """A broker setting was changed at run time."""

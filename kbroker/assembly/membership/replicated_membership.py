@@ -95,6 +95,9 @@ class ReplicatedMembership(ClusterMembership):
     def coordinators_elsewhere(self) -> NodeClients:
         return self._replication.coordinators_elsewhere()
 
+    def share_coordinators_elsewhere(self) -> NodeClients:
+        return self._replication.share_coordinators_elsewhere()
+
     def follow(self, config: BrokerConfig) -> None:
         self._replication.follow(config)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbroker.cluster.client import ClientSettings
 from kbroker.cluster.controller_channel import ControllerByImage, ControllerChannel
 from kbroker.cluster.node_clients import NodeClients
-from kbroker.cluster.protocol_version import protocol_version
+from kbroker.cluster.protocol_version import MetadataProtocol, protocol_version
 from kbroker.cluster.requests import BrokerEpoch
 from kbroker.periodic import PeriodicTask
-from kbroker.replication.fetcher_manager import FetcherManager, fetcher_settings
+from kbroker.replication.fetcher_manager import FetcherManager, FetcherSettingsByVersion
 from kbroker.replication.isr_manager import IsrManager
 from kbroker.replication.marker_sender import MarkerSender
 from kbroker.replication.replica_selector import replica_selector
@@ -41,7 +41,8 @@ class ReplicationParts:
     """Made before the controller, which asks over `channel`; `attach` gives the replicas what they need.
 
     `listener` is the one that brokers reach each other by, `epoch()` this broker's epoch by now.  `quorum` is how the
-    controllers of a KRaft cluster are reached; None: the controller is one of the brokers.
+    controllers of a KRaft cluster are reached: there followers go by the level of the metadata, and all else is
+    negotiated.  None: the controller is one of the brokers, which all go by `inter.broker.protocol.version`.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class ReplicationParts:
         self._parts = parts
         self._listener = listener
         self._epoch = epoch
-        self._protocol = protocol_version(config.get("inter.broker.protocol.version"))
+        setting = protocol_version(config.get("inter.broker.protocol.version"))
+        self._negotiates = quorum is not None
+        self._protocol = (lambda: setting) if quorum is None else MetadataProtocol(parts.cache)
         self._transport = broker.outbound.transport(config.get("replica.socket.receive.buffer.bytes"))
         self._all_clients: list[NodeClients] = []
         self._markers: MarkerSender | None = None
@@ -69,7 +72,7 @@ class ReplicationParts:
             parts.cache,
             ControllerByImage(parts.cache, lambda: listener) if quorum is None else quorum.place,
             config.node_id,
-            self._protocol,
+            setting,
             config.get("controller.socket.timeout.ms") / 1000,
         )
 
@@ -90,13 +93,12 @@ class ReplicationParts:
             self.broker,
             lambda: config.get("replica.lag.time.max.ms") / 1000,
         )
-        settings = fetcher_settings(config, self._protocol)
         self.fetchers = FetcherManager(
             broker.loop,
             self._transport,
             parts.cache,
             lambda: self._listener,
-            lambda: settings,
+            FetcherSettingsByVersion(config, self._protocol),
             self._epoch,
             count=parts.settings.config.get("num.replica.fetchers"),
             socket_seconds=config.get("replica.socket.timeout.ms") / 1000,
@@ -123,13 +125,20 @@ class ReplicationParts:
 
     def send_markers(self, writer: MarkerWriter) -> MarkerSender:
         """What writes markers into partitions of all brokers."""
-        clients = self.clients(f"broker-{self.node_id}-txn-marker-sender", negotiates=False)
-        self._markers = MarkerSender(self._broker.loop, self.node_id, writer, self._parts.cache, clients)
+        negotiates = self._negotiates
+        clients = self.clients(f"broker-{self.node_id}-txn-marker-sender", negotiates=negotiates)
+        self._markers = MarkerSender(
+            self._broker.loop, self.node_id, writer, self._parts.cache, clients, negotiates=negotiates
+        )
         return self._markers
 
     def coordinators_elsewhere(self) -> NodeClients:
         """How partition leaders ask transaction coordinators on other brokers."""
         return self.clients(f"AddPartitionsManager-client-{self.node_id}", negotiates=True)
+
+    def share_coordinators_elsewhere(self) -> NodeClients:
+        """How groups and leaders ask share coordinators on other brokers."""
+        return self.clients(f"Persister-client-{self.node_id}", negotiates=True)
 
     def clients(self, client_id: str, *, negotiates: bool) -> NodeClients:
         """Clients of the other brokers that give themselves this id; `close` ends them."""

@@ -1,11 +1,16 @@
 """The state of share-partitions for the groups and leaders of this broker: at the share coordinator here, or at another
 broker's, asked over the wire (APIs 83 to 87 of KIP-932), as the leader of the state's partition is.
+
+Versions are negotiated.  A coordinator elsewhere that is not there yet, is not the one any more, or cannot be reached
+is asked again, ATTEMPTS times in all with growing pauses, wherever it is by then, as Kafka's persister does: a group
+would lose what its consumers acknowledged while a coordinator moves.  Only the coordinator here is asked once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -15,8 +20,9 @@ from kbroker.coordinator.share.share_coordinator import ShareCoordinator, coordi
 from kbroker.errors import CoordinatorNotAvailableError, ErrorCode, KafkaError
 from kbroker.metadata.image import NO_LEADER
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
+from kbroker.protocol.api import ApiKey
 from kbroker.replication.share.persister import SharePartitionKey, StateBatch, StateUpdate, StoredState
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 
 if TYPE_CHECKING:
     from kbroker.cluster.node_clients import NodeClients
@@ -27,8 +33,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.coordinator")
 
+INITIALIZE_VERSION = READ_VERSION = DELETE_VERSION = 0
 WRITE_VERSION = 1
 SUMMARY_VERSION = 1
+COUNTS_FROM = schema("WriteShareGroupStateRequest").first_version("topics.partitions.delivery_complete_count")
+
+ATTEMPTS = 5
+FIRST_PAUSE_SECONDS = 1.0
+_PASSING = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
 
 
 class _Row(Protocol):
@@ -69,48 +83,76 @@ class ShareStates:
         node_id = coordinator_node(self._cache.image, SHARE_GROUP_STATE_TOPIC, coordinator_key(key))
         return None if node_id in (self._node_id, NO_LEADER) else node_id
 
+    async def _wherever(
+        self,
+        key: SharePartitionKey,
+        here: Callable[[], Awaitable[_Value]],
+        there: Callable[[int], Awaitable[_Value]],
+        other: int | None,
+    ) -> _Value:
+        """What the coordinator says, `other` at first (None: this broker), and whoever it is later."""
+        was_elsewhere = other is not None
+        for attempt in range(ATTEMPTS):
+            try:
+                return await (here() if other is None else there(other))
+            except KafkaError as error:
+                if not was_elsewhere or error.code not in _PASSING or attempt == ATTEMPTS - 1:
+                    raise
+            await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.8, 1.2))
+            other = self._other(key)
+        raise AssertionError("unreachable")
+
     # Of groups
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         """See `ShareCoordinator.initialize`; committed when this returns."""
-        other = self._other(key)
-        if other is None:
-            await self._coordinator.committed(self._coordinator.initialize(key, state_epoch, start_offset))
-            return
-        request = wire.InitializeShareGroupStateRequest
-        row = request.PartitionData(partition=key.partition, state_epoch=state_epoch, start_offset=start_offset)
-        topic = request.InitializeStateData(topic_id=key.topic_id, partitions=[row])
-        asked = request(group_id=key.group_id, topics=[topic])
-        answer = await self._ask(other, asked, 0, wire.InitializeShareGroupStateResponse)
-        checked(answer.results[0].partitions[0])
+
+        async def there(other: int) -> None:
+            request = wire.InitializeShareGroupStateRequest
+            row = request.PartitionData(partition=key.partition, state_epoch=state_epoch, start_offset=start_offset)
+            topic = request.InitializeStateData(topic_id=key.topic_id, partitions=[row])
+            asked = request(group_id=key.group_id, topics=[topic])
+            answer = await self._ask(other, asked, INITIALIZE_VERSION, wire.InitializeShareGroupStateResponse)
+            checked(answer.results[0].partitions[0])
+
+        def here() -> Awaitable[None]:
+            return self._coordinator.committed(self._coordinator.initialize(key, state_epoch, start_offset))
+
+        await self._wherever(key, here, there, self._other(key))
 
     async def delete(self, key: SharePartitionKey) -> None:
         """See `ShareCoordinator.delete`; committed when this returns."""
-        other = self._other(key)
-        if other is None:
-            await self._coordinator.committed(self._coordinator.delete(key))
-            return
-        request = wire.DeleteShareGroupStateRequest
-        topic = request.DeleteStateData(
-            topic_id=key.topic_id, partitions=[request.PartitionData(partition=key.partition)]
-        )
-        asked = request(group_id=key.group_id, topics=[topic])
-        answer = await self._ask(other, asked, 0, wire.DeleteShareGroupStateResponse)
-        checked(answer.results[0].partitions[0])
+
+        async def there(other: int) -> None:
+            request = wire.DeleteShareGroupStateRequest
+            row = request.PartitionData(partition=key.partition)
+            topic = request.DeleteStateData(topic_id=key.topic_id, partitions=[row])
+            asked = request(group_id=key.group_id, topics=[topic])
+            answer = await self._ask(other, asked, DELETE_VERSION, wire.DeleteShareGroupStateResponse)
+            checked(answer.results[0].partitions[0])
+
+        def here() -> Awaitable[None]:
+            return self._coordinator.committed(self._coordinator.delete(key))
+
+        await self._wherever(key, here, there, self._other(key))
 
     async def summary(self, key: SharePartitionKey) -> Summary | None:
         """The state as it is; None where there is none."""
-        other = self._other(key)
-        if other is None:
+
+        async def there(other: int) -> Summary | None:
+            request = wire.ReadShareGroupStateSummaryRequest
+            row = request.PartitionData(partition=key.partition, leader_epoch=-1)
+            topic = request.ReadStateSummaryData(topic_id=key.topic_id, partitions=[row])
+            asked = request(group_id=key.group_id, topics=[topic])
+            answer = await self._ask(other, asked, SUMMARY_VERSION, wire.ReadShareGroupStateSummaryResponse)
+            found = checked(answer.results[0].partitions[0])
+            return _summary(found) if found.state_epoch or found.start_offset >= 0 else None
+
+        async def here() -> Summary | None:
             state = await self._coordinator.committed(self._coordinator.summary(key))
             return None if state is None else _summary(state)
-        request = wire.ReadShareGroupStateSummaryRequest
-        row = request.PartitionData(partition=key.partition, leader_epoch=-1)
-        topic = request.ReadStateSummaryData(topic_id=key.topic_id, partitions=[row])
-        asked = request(group_id=key.group_id, topics=[topic])
-        answer = await self._ask(other, asked, SUMMARY_VERSION, wire.ReadShareGroupStateSummaryResponse)
-        found = checked(answer.results[0].partitions[0])
-        return _summary(found) if found.state_epoch or found.start_offset >= 0 else None
+
+        return await self._wherever(key, here, there, self._other(key))
 
     # Of leaders
 
@@ -119,23 +161,31 @@ class ShareStates:
         other = self._other(key)
         if other is None:
             self._coordinator.read_state(key, leader_epoch, loaded)
-        else:
-            self._later(self._read(other, key, leader_epoch), loaded, loaded)
+            return
+
+        async def here() -> StoredState:
+            return await _called(lambda done: self._coordinator.read_state(key, leader_epoch, done))
+
+        self._later(self._wherever(key, here, lambda node: self._read(node, key, leader_epoch), other), loaded, loaded)
 
     def write_state(self, key: SharePartitionKey, update: StateUpdate, stored: Stored) -> None:
         """See `Persister`."""
         other = self._other(key)
         if other is None:
             self._coordinator.write_state(key, update, stored)
-        else:
-            self._later(self._write(other, key, update), stored, stored)
+            return
+
+        async def here() -> None:
+            return await _called(lambda done: self._coordinator.write_state(key, update, done))
+
+        self._later(self._wherever(key, here, lambda node: self._write(node, key, update), other), stored, stored)
 
     async def _read(self, other: int, key: SharePartitionKey, leader_epoch: int) -> StoredState:
         request = wire.ReadShareGroupStateRequest
         row = request.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
         topic = request.ReadStateData(topic_id=key.topic_id, partitions=[row])
         asked = request(group_id=key.group_id, topics=[topic])
-        answer = await self._ask(other, asked, 0, wire.ReadShareGroupStateResponse)
+        answer = await self._ask(other, asked, READ_VERSION, wire.ReadShareGroupStateResponse)
         found = checked(answer.results[0].partitions[0])
         batches = tuple(
             StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
@@ -150,12 +200,14 @@ class ShareStates:
             state_epoch=update.state_epoch,
             leader_epoch=update.leader_epoch,
             start_offset=update.start_offset,
-            delivery_complete_count=update.delivery_complete_count,
             state_batches=[request.StateBatch(**each._asdict()) for each in update.batches],
         )
+        version = await self._version(other, ApiKey.WRITE_SHARE_GROUP_STATE, WRITE_VERSION)
+        if version >= COUNTS_FROM:
+            row.delivery_complete_count = update.delivery_complete_count
         topic = request.WriteStateData(topic_id=key.topic_id, partitions=[row])
         asked = request(group_id=key.group_id, topics=[topic])
-        answer = await self._ask(other, asked, WRITE_VERSION, wire.WriteShareGroupStateResponse)
+        answer = await self._ask(other, asked, version, wire.WriteShareGroupStateResponse)
         checked(answer.results[0].partitions[0])
 
     def _later(
@@ -177,15 +229,36 @@ class ShareStates:
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
-    async def _ask(self, node_id: int, request: Message, version: int, kind: type[_Answer]) -> _Answer:
-        """The answer.  CoordinatorNotAvailableError where there is none."""
+    async def _version(self, node_id: int, api_key: int, at_most: int) -> int:
+        """The highest common version.  CoordinatorNotAvailableError where the broker cannot be reached, or has none."""
         assert self._elsewhere is not None
+        client = self._elsewhere.of(node_id)
+        try:
+            await client.connect()
+            return client.version_of(api_key, at_most)
+        except NodeError as error:
+            raise CoordinatorNotAvailableError(str(error)) from error
+
+    async def _ask(self, node_id: int, request: Message, at_most: int, kind: type[_Answer]) -> _Answer:
+        """The answer.  CoordinatorNotAvailableError where there is none."""
+        assert self._elsewhere is not None and request.api_key is not None
+        version = await self._version(node_id, request.api_key, at_most)
         try:
             answer = await self._elsewhere.of(node_id).send(request, version)
         except NodeError as error:
             raise CoordinatorNotAvailableError(str(error)) from error
         assert isinstance(answer, kind)
         return answer
+
+
+async def _called(ask: Callable[[Callable[[_Value | KafkaError], None]], None]) -> _Value:
+    """What a call gives to its callback, raised where it is an error."""
+    answer: asyncio.Future[_Value | KafkaError] = asyncio.get_running_loop().create_future()
+    ask(answer.set_result)
+    found = await answer
+    if isinstance(found, KafkaError):
+        raise found
+    return found
 
 
 def _summary(state: ShareState | wire.ReadShareGroupStateSummaryResponse.PartitionResult) -> Summary:

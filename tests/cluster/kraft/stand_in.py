@@ -27,10 +27,12 @@ Serve = Callable[[Any], Any]
 
 
 class Controller:
-    """Answers ApiVersions as Kafka's controller, and all else as `serve` says."""
+    """Answers ApiVersions as Kafka's controller (or, by its vector, a broker), and all else as `serve` says."""
 
-    def __init__(self, serve: Serve) -> None:
+    def __init__(self, serve: Serve, versions: str = "51-ApiVersions-4-controller") -> None:
         self.serve = serve
+        self._versions = versions
+        self.frames: list[bytes] = []
         self.asked: list[Any] = []
         self.bodies: list[bytes] = []
         self.client_ids: set[str | None] = set()
@@ -51,9 +53,10 @@ class Controller:
                 self.client_ids.add(header.client_id)
                 if header.api_key == ApiKey.API_VERSIONS:
                     # In the version that was asked for: the first fields are the same in 3 and 4.
-                    answer = captured("51-ApiVersions-4-controller", "answer")
+                    answer = captured(self._versions, "answer")
                     writer.write(whole(header.correlation_id.to_bytes(4, "big") + answer[4:]))
                     continue
+                self.frames.append(frame)
                 self.bodies.append(frame[header.size :])
                 body = request_message(header.api_key).program(header.api_version).decode(frame, header.size)
                 self.asked.append(body)

@@ -9,6 +9,7 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,9 +19,10 @@ from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.kraft import forwarding as forwarding_module
 from kbroker.cluster.kraft.forwarding import ForwardingChannel, address_bytes
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.handlers import dispatch
+from kbroker.handlers import api_versions, dispatch
 from kbroker.handlers.forwarded import FORWARDED, throttle_time
 from kbroker.handlers.forwarded_errors import refusal
+from kbroker.metadata.features import KRAFT_FEATURES, Features
 from kbroker.metadata.image import Endpoint
 from kbroker.protocol.api import ApiKey, request_header_version
 from kbroker.protocol.frames import decode_request_header, decode_response, encode_request
@@ -412,3 +414,23 @@ def test_what_was_seen_of_kafkas_brokers_is_served() -> None:
     ours = {int(row.api_key): row.max_version for row in dispatch.served(forwards=True)}
     telemetry = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
     assert {key: version for key, version in ours.items() if key not in telemetry} == theirs
+
+
+def test_features_are_shown_as_by_kafkas_brokers() -> None:
+    """Clients and tools choose their protocol by them."""
+    seen = wire.ApiVersionsResponse.program(4).decode(captured("50-ApiVersions-4-broker", "answer"), 4)
+    assert isinstance(seen, wire.ApiVersionsResponse)
+    levels = {row.name: row.max_version_level for row in seen.finalized_features}
+    features = Features(seen.finalized_features_epoch, levels, KRAFT_FEATURES)
+    cache = SimpleNamespace(image=SimpleNamespace(features=features))
+    services = SimpleNamespace(forwarding=SimpleNamespace(versions={}), advertised_apis=(), metadata_cache=cache)
+    request = wire.ApiVersionsRequest(client_software_name="a", client_software_version="b")
+    context: Any = SimpleNamespace(api_version=4, services=services)
+    ours: Any = api_versions.handle_api_versions(context, request)
+
+    def shown(answer: Any) -> tuple[set[str], set[str], int]:
+        supported = {str(row) for row in answer.supported_features}
+        finalized = {str(row) for row in answer.finalized_features}
+        return supported, finalized, answer.finalized_features_epoch
+
+    assert shown(ours) == shown(seen)

@@ -32,6 +32,12 @@ class Other:
         assert node_id == THEIRS
         return self
 
+    async def connect(self) -> None:
+        """It is there."""
+
+    def version_of(self, _api_key: int, at_most: int) -> int:
+        return at_most
+
     async def send(self, _request: object, _version: int) -> Any:
         if isinstance(self._answer, Exception):
             raise self._answer
