@@ -251,7 +251,7 @@ class Quorum:
         if reached <= self.high_watermark:
             return []
         self.high_watermark = reached
-        return [Committed(reached)]
+        return [Committed(reached)] if reached else []
 
     def _following(self, records: bytes, where: str) -> tuple[MetadataBatch, ...]:
         """The batches of an answer, which follow the log's end, one behind the other.  DamagedBatchesError."""
@@ -271,7 +271,7 @@ class Quorum:
         return batches
 
     def _diverged(self, ask: Ask, told: EpochStart, now: float) -> list[Step]:
-        """In the leader's log `told.epoch` ends at `told.offset`, or the last epoch before it does."""
+        """The leader says where an epoch ends in its log: the one of this log's end, or the last one before that."""
         later = [each.offset for each in self._epochs if each.epoch > told.epoch]
         end = min(told.offset, later[0] if later else self.end_offset)
         if end < self.high_watermark:

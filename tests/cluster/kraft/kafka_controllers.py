@@ -1,0 +1,75 @@
+"""Controllers of real Apache Kafka on loopback, one process each, as voters of one quorum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kbroker.metadata.image import Endpoint
+from tests.compat.brokers import CLUSTER_ID, BrokerProcess, java_run
+from tests.compat.tooling import java_command
+from tests.ports import free_port
+
+# A machine under load would elect anew every few seconds otherwise.
+PATIENCE = {
+    "controller.quorum.fetch.timeout.ms": "4000",
+    "controller.quorum.election.timeout.ms": "3000",
+    "controller.quorum.request.timeout.ms": "4000",
+}
+
+
+class KafkaController(BrokerProcess):
+    """One of them; `ports` are those of all, by their ids from 3001 on."""
+
+    name = "controller"
+
+    def __init__(self, folder: Path, node_id: int, ports: Sequence[int], settings: dict[str, str]) -> None:
+        super().__init__(folder, settings)
+        self.node_id = node_id
+        self.ports = ports
+        self.port = ports[node_id - 3001]
+
+    def command(self) -> list[str]:
+        properties = self.folder / "server.properties"
+        settings = {
+            "node.id": str(self.node_id),
+            "process.roles": "controller",
+            "controller.quorum.voters": ",".join(f"{3001 + at}@127.0.0.1:{port}" for at, port in enumerate(self.ports)),
+            "listeners": f"CONTROLLER://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data),
+            **PATIENCE,
+            **self.settings,
+        }
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        if not (self.data / "meta.properties").exists():
+            java_run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+        return java_command("kafka.Kafka", str(properties), heap="256m", level="INFO")
+
+
+class KafkaQuorum:
+    """So many controllers."""
+
+    def __init__(self, folder: Path, count: int, **settings: str) -> None:
+        ports = [free_port() for _ in range(count)]
+        self.nodes = [
+            KafkaController(
+                folder / f"c{at}", 3001 + at, ports, {key.replace("_", "."): text for key, text in settings.items()}
+            )
+            for at in range(count)
+        ]
+
+    @property
+    def addresses(self) -> list[Endpoint]:
+        """Of all of them."""
+        return [Endpoint("127.0.0.1", each.port) for each in self.nodes]
+
+    def start(self) -> None:
+        """Start all, and wait until they answer."""
+        for each in self.nodes:
+            each.start()
+
+    def stop(self) -> None:
+        """End all that run."""
+        for each in self.nodes:
+            each.kill()
