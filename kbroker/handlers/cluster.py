@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import require_cluster
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, cluster_operations
-from kbroker.handlers.endpoints import endpoint_for
+from kbroker.handlers.endpoints import controller_shown, endpoint_for
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -56,7 +56,7 @@ def handle_describe_cluster(ctx: RequestContext, request: wire.DescribeClusterRe
         brokers.append(struct)
     return response(
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=controller_shown(ctx, image),
         brokers=brokers,
         cluster_authorized_operations=(
             cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_REQUESTED

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
+from kbroker.metadata.image import NO_CONTROLLER, BrokerImage, ClusterImage, Endpoint
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -50,6 +50,20 @@ def reachable_brokers(ctx: RequestContext, image: ClusterImage) -> list[tuple[Br
         if endpoint is not None:
             found.append((broker, endpoint))
     return found
+
+
+def controller_shown(ctx: RequestContext, image: ClusterImage) -> int:
+    """The broker that clients are to take for the controller.
+
+    Where requests go on to controllers that clients do not reach, any living broker will do: this one, if it is.
+    """
+    services = ctx.services
+    if services.forwarding is None:
+        return image.controller_id
+    own = image.brokers.get(services.node_id)
+    if own is not None and not own.is_fenced:
+        return own.node_id
+    return next((each.node_id for each in image.alive_brokers()), NO_CONTROLLER)
 
 
 def _dialled(connection: ClientConnection) -> Endpoint:

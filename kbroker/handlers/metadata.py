@@ -34,7 +34,7 @@ from kbroker.handlers.authorized_operations import (
     cluster_operations,
     topic_operations,
 )
-from kbroker.handlers.endpoints import reachable_brokers
+from kbroker.handlers.endpoints import controller_shown, reachable_brokers
 from kbroker.handlers.partition_view import LISTENER_NOT_FOUND_FROM, view
 from kbroker.handlers.table import Handler
 from kbroker.handlers.topics import may_create
@@ -98,7 +98,7 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
             for broker, endpoint in brokers
         ],
         cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        controller_id=controller_shown(ctx, image),
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
