@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.scenarios.faults.cluster import KINDS
 from tests.scenarios.faults.run import faults
 from tests.scenarios.faults.verdict import duplicates, fell, judge
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_nothing_acknowledged_is_lost_while_brokers_die_hang_and_are_cut_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["kbroker", pytest.param("kraft-mixed", marks=pytest.mark.kafka)])
+def test_nothing_acknowledged_is_lost_while_brokers_die_hang_and_are_cut_off(tmp_path: Path, kind: str) -> None:
     """Records or commits that a client was told of would be lost, or come twice, with a machine or a cable."""
     rounds = int(os.environ.get("KBROKER_FAULT_ROUNDS", "3"))
     seed = int(os.environ.get("KBROKER_FAULT_SEED", random.randrange(1 << 31)))
-    with faults(tmp_path, seed) as run:
+    with faults(tmp_path, seed, KINDS[kind]) as run:
         run.run(rounds)
         run.judge()
     assert run.wrong == [], f"seed {seed}"

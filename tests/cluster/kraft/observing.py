@@ -81,8 +81,8 @@ class Observing:
 class ModelTransport:
     """The model's controllers behind the interface of a network.  `versions` are what they have of Fetch.
 
-    An answer to a fetch without news waits `idle_seconds`, as a controller's would; `change` looks at each answer before
-    it leaves.
+    An answer to a fetch without news waits `idle_seconds`, as a controller's would; `change` looks at each answer
+    before it leaves.
     """
 
     def __init__(self, controllers: Controllers, fetch_versions: tuple[int, int] = (13, 18)) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from kbroker.storage.directories.log_dirs import LogDir
 from kbroker.storage.files.filesystem import FileSystem
+from kbroker.testing.security import Security
 from tests.broker_process import BrokerProcess
 from tests.cluster.cluster_clients import PATIENCE, ClusterClients
 from tests.compat.brokers import CLUSTER_ID, java_run
@@ -45,6 +46,24 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "broker.session.timeout.ms": "6000",
 }
+
+
+def secured(security: Security | None, port: int, *, is_controller: bool = False) -> dict[str, str]:
+    """What `security` asks of a node: of its own listener, and of connections to the controllers, which are alike."""
+    if security is None:
+        return {}
+    assert security.directory is not None
+    protocol = security.protocol
+    found = security.settings(security.directory, port)
+    found["listener.security.protocol.map"] = f"CONTROLLER:{protocol},{protocol}:{protocol}"
+    if security.authenticates:
+        found["sasl.mechanism.controller.protocol"] = "PLAIN"
+        jaas = found[f"listener.name.{protocol.lower()}.plain.sasl.jaas.config"]
+        found["listener.name.controller.plain.sasl.jaas.config"] = jaas
+    if is_controller:
+        found["listeners"] = f"CONTROLLER://127.0.0.1:{port}"
+        del found["security.inter.broker.protocol"]
+    return found
 
 
 class JavaNode:
@@ -108,13 +127,16 @@ class Kafka(JavaNode):
 
     kind = "kafka"
 
-    def __init__(self, node_id: int, folder: Path, voters: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, node_id: int, folder: Path, voters: str, settings: Mapping[str, str], security: Security | None = None
+    ) -> None:
         port = free_port()
         own = {
             **SETTINGS,
             "process.roles": "broker",
             "controller.quorum.voters": voters,
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            **secured(security, port),
             **settings,
         }
         super().__init__(node_id, folder, port, own, heap="320m")
@@ -125,7 +147,9 @@ class Kbroker:
 
     kind = "kbroker"
 
-    def __init__(self, node_id: int, folder: Path, voters: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, node_id: int, folder: Path, voters: str, settings: Mapping[str, str], security: Security | None = None
+    ) -> None:
         self.node_id = node_id
         self.port = free_port()
         self._folder = folder
@@ -135,9 +159,10 @@ class Kbroker:
             "node.id": str(node_id),
             "controller.quorum.bootstrap.servers": ",".join(each.partition("@")[2] for each in voters.split(",")),
             "metrics.listener": "none",
+            **secured(security, self.port),
             **settings,
         }
-        self._process = BrokerProcess(folder, overrides, port=self.port)
+        self._process = BrokerProcess(folder, overrides, port=self.port, security=security)
         self._dirs = overrides.get("log.dirs", str(folder / "data")).split(",")
 
     def start(self) -> None:
@@ -176,9 +201,15 @@ class Cluster(ClusterClients):
     """Controllers from FIRST_CONTROLLER on, of a quorum that does not change, and brokers 1 to n."""
 
     def __init__(
-        self, folder: Path, kinds: Sequence[type[Node]], controllers: int, settings: Mapping[str, str]
+        self,
+        folder: Path,
+        kinds: Sequence[type[Node]],
+        controllers: int,
+        settings: Mapping[str, str],
+        security: Security | None = None,
     ) -> None:
         """`{id}` in a setting's value stands for the broker's id."""
+        self.security = security
         ports = {FIRST_CONTROLLER + number: free_port() for number in range(controllers)}
         self.voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
         self.controllers = {
@@ -192,6 +223,7 @@ class Cluster(ClusterClients):
                     "process.roles": "controller",
                     "controller.quorum.voters": self.voters,
                     "listeners": f"CONTROLLER://127.0.0.1:{port}",
+                    **secured(security, port, is_controller=True),
                 },
                 heap="256m",
             )
@@ -205,7 +237,7 @@ class Cluster(ClusterClients):
 
     def make(self, kind: type[Node], number: int, settings: Mapping[str, str] | None = None) -> Node:
         """A broker on the directory of that number."""
-        return kind(number, self.folder / f"broker-{number}", self.voters, settings or {})
+        return kind(number, self.folder / f"broker-{number}", self.voters, settings or {}, self.security)
 
     def brokers(self) -> Iterable[Node]:
         return self.nodes.values()
@@ -227,7 +259,7 @@ class Cluster(ClusterClients):
     def admin_of(self, number: int) -> AdminClient:
         """A client that asks one broker."""
         bootstrap = f"127.0.0.1:{self.nodes[number].port}"
-        return AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 20000})
+        return AdminClient({**self.client(), "bootstrap.servers": bootstrap, "socket.timeout.ms": 20000})
 
     def wait_isr(self, topic: str, wanted: set[int], through: int | None = None) -> None:
         """Until the ISR of each partition is this one."""
@@ -244,10 +276,15 @@ class Cluster(ClusterClients):
 
 @contextmanager
 def running(
-    folder: Path, kinds: Sequence[type[Node]], *, controllers: int = 1, settings: Mapping[str, str] | None = None
+    folder: Path,
+    kinds: Sequence[type[Node]],
+    *,
+    controllers: int = 1,
+    settings: Mapping[str, str] | None = None,
+    security: Security | None = None,
 ) -> Iterator[Cluster]:
     """A cluster whose brokers are there."""
-    cluster = Cluster(folder, kinds, controllers, settings or {})
+    cluster = Cluster(folder, kinds, controllers, settings or {}, security)
     try:
         for each in cluster.controllers.values():
             each.start()

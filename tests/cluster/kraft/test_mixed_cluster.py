@@ -114,7 +114,8 @@ def test_replicas_move_to_a_kbroker_and_away_and_topics_go(tmp_path: Path) -> No
         wait_for(lambda: cluster.isr("t") == [{2}, {1, 2}, {1}, {2}], "the replicas to have moved")
         serve(cluster, "t", "c")
         assert len(cluster.consume("t", 4, 600)) == 600
-        cluster.admin().delete_topics(["gone"])["gone"].result(30)
+        admin = cluster.admin()
+        admin.delete_topics(["gone"])["gone"].result(30)
         here = [tmp_path / name for name in ("one-1", "two-1")]
         wait_for(
             lambda: not [each for path in here for each in path.glob("gone-*") if not each.name.endswith("-delete")],

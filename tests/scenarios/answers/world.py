@@ -25,6 +25,7 @@ from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
 from tests.simulation.features import TRANSACTION_VERSION
 from tests.simulation.fetchers import Fetcher, read_all
+from tests.simulation.groups.committers import Committer
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.transactions.ending import judge_transactions
 from tests.simulation.transactions.ledger import TransactionLedger
@@ -173,6 +174,7 @@ class RealWorld:
         self._replicas = replicas
         self.fails = self._may_break = self.may_lose_leaders = may_break
         self.loop.set_exception_handler(self._note_failure)
+        self._round_count = 0
         self._names: dict[bytes, str] = {}
         self._leaders: dict[Partition, int] = {}
         self._value = self._correlation_id = 0
@@ -302,6 +304,11 @@ class RealWorld:
         self.is_crowd = self.rng.random() < 0.4
         self.writers_done = False
         made = draw_clients(cast("World", self), requests, clients)
+        self._round_count += 1
+        for client in made:
+            if isinstance(client, Committer):
+                # Its group is its own: what one of that name has committed in an earlier round is still there.
+                client.name += f"-{self._round_count}"
         writing = [self.loop.create_task(each.run()) for each in made if not isinstance(each, Fetcher)]
         reading = [self.loop.create_task(each.run()) for each in made if isinstance(each, Fetcher)]
         try:

@@ -1,25 +1,24 @@
-"""Three brokers of one cluster, each behind three proxies: its clients, the other brokers, and ZooKeeper."""
+"""Three brokers of one cluster, each behind three proxies: to its clients, the others, and who keeps the metadata."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 from tests.broker_process import BrokerProcess, answers_api_versions
+from tests.compat.brokers import KAFKA_SETTINGS
 from tests.compat.old_kafka import OLD_SETTINGS
-from tests.compat.tooling import old_java_command
+from tests.compat.tooling import java_command, old_java_command
 from tests.compat.waiting import wait_for
 from tests.ports import free_port
+from tests.scenarios.faults.keepers import ControllerKeeper, Keeper, controller_keeper, zookeeper_keeper
 from tests.scenarios.faults.proxy import Proxies, Proxy, State
-from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
 BROKERS = (1, 2, 3)
 PARTITIONS = 3
@@ -45,6 +44,9 @@ SETTINGS = {
 }
 
 
+NOT_OF_KAFKA_4 = {"metrics.listener", "zookeeper.session.timeout.ms", "controlled.shutdown.retry.backoff.ms"}
+
+
 class OldKafkaProcess(BrokerProcess):
     """The same with a broker of Apache Kafka 3.9.1, which knows no setting of kbroker's own."""
 
@@ -57,7 +59,38 @@ class OldKafkaProcess(BrokerProcess):
         return old_java_command("kafka.Kafka", str(properties), heap="320m")
 
 
-KINDS: dict[str, type[BrokerProcess]] = {"kbroker": BrokerProcess, "kafka": OldKafkaProcess}
+class KafkaProcess(BrokerProcess):
+    """The same with a broker of Apache Kafka 4.3.1 under a controller."""
+
+    def command(self) -> list[str]:
+        """The command line of a start, over a file with the settings."""
+        properties = self.directory / "server.properties"
+        settings = {**KAFKA_SETTINGS, "log.dirs": str(self.data_dir), **self.overrides}
+        settings = {key: value for key, value in settings.items() if key not in NOT_OF_KAFKA_4}
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return java_command("kafka.Kafka", str(properties), heap="320m", level="INFO")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Whose brokers, in the order of their ids, and who keeps their metadata."""
+
+    brokers: tuple[type[BrokerProcess], ...]
+    keeper: Callable[[Path, Proxies], AbstractContextManager[Keeper]] = zookeeper_keeper
+
+    @property
+    def is_kafka(self) -> bool:
+        """Whether no broker is of kbroker."""
+        return BrokerProcess not in self.brokers
+
+
+KINDS: dict[str, Kind] = {
+    "kbroker": Kind((BrokerProcess,) * 3),
+    "kafka": Kind((OldKafkaProcess,) * 3),
+    "kraft": Kind((BrokerProcess,) * 3, controller_keeper),
+    "kraft-mixed": Kind((BrokerProcess, KafkaProcess, BrokerProcess), controller_keeper),
+    "kraft-kafka": Kind((KafkaProcess,) * 3, controller_keeper),
+}
 
 
 class Node:
@@ -67,7 +100,7 @@ class Node:
         self,
         number: int,
         folder: Path,
-        zookeeper_port: int,
+        keeper: Keeper,
         proxies: Proxies,
         settings: Mapping[str, str],
         kind: type[BrokerProcess],
@@ -76,26 +109,27 @@ class Node:
         port, between = free_port(), free_port()
         self.clients = proxies.to(port)
         self.brokers = proxies.to(between)
-        self.zookeeper = proxies.to(zookeeper_port)
+        self.keeper = keeper
+        self._way = keeper.proxy()
         self.process = kind(
             folder,
             {
                 **SETTINGS,
+                **keeper.settings(number, self._way),
                 **settings,
-                "broker.id": str(number),
                 "listeners": f"CLIENTS://127.0.0.1:{port},BROKERS://127.0.0.1:{between}",
                 "advertised.listeners": (
                     f"CLIENTS://127.0.0.1:{self.clients.port},BROKERS://127.0.0.1:{self.brokers.port}"
                 ),
-                "zookeeper.connect": f"127.0.0.1:{self.zookeeper.port}",
             },
             port=port,
         )
+        keeper.prepare(number, self.process.data_dir)
 
     @property
     def links(self) -> dict[str, Proxy]:
         """The proxies by name."""
-        return {"clients": self.clients, "brokers": self.brokers, "zookeeper": self.zookeeper}
+        return {"clients": self.clients, "brokers": self.brokers, self.keeper.link: self._way}
 
     def knows_all(self) -> bool:
         """Whether its metadata have all brokers; until then it says that there are none."""
@@ -109,21 +143,22 @@ class Node:
 
 
 class Cluster:
-    """The brokers, and a look into ZooKeeper past the proxies."""
+    """The brokers, and who keeps their metadata."""
 
     def __init__(
         self,
-        server: ZooKeeperServer,
+        keeper: Keeper,
         folder: Path,
         proxies: Proxies,
         settings: Mapping[str, str],
-        kind: type[BrokerProcess],
+        kind: Kind,
     ) -> None:
         self.proxies = proxies
+        self.keeper = keeper
         self.nodes = {
-            each: Node(each, folder / f"broker-{each}", server.port, proxies, settings, kind) for each in BROKERS
+            each: Node(each, folder / f"broker-{each}", keeper, proxies, settings, process)
+            for each, process in zip(BROKERS, kind.brokers, strict=True)
         }
-        self.zookeeper = KazooClient(server.address)
 
     @property
     def bootstrap(self) -> str:
@@ -142,33 +177,13 @@ class Cluster:
         for future in admin.create_topics(new).values():
             future.result(30)
 
-    def _json(self, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.zookeeper.get(path)[0])
-        return found
-
     def controller(self) -> int:
-        """Its id, -1 where there is none."""
-        try:
-            return int(self._json("/controller")["brokerid"])
-        except NoNodeError:
-            return -1
+        """The broker that is the controller, -1 where there is none."""
+        return self.keeper.controller()
 
-    def registered(self) -> int:
-        """How many brokers there are."""
-        try:
-            return len(self.zookeeper.get_children("/brokers/ids"))
-        except NoNodeError:
-            return 0
-
-    def out_of_sync(self) -> dict[str, dict[str, Any]]:
-        """Partitions, of internal topics, too, with a replica that is not in the ISR, or without a leader."""
-        found = {}
-        for topic in self.zookeeper.get_children("/brokers/topics"):
-            for partition in self.zookeeper.get_children(f"/brokers/topics/{topic}/partitions"):
-                state = self._json(f"/brokers/topics/{topic}/partitions/{partition}/state")
-                if set(state["isr"]) != set(BROKERS) or state["leader"] < 0:
-                    found[f"{topic}-{partition}"] = state
-        return found
+    def out_of_sync(self) -> dict[str, Any]:
+        """Partitions with a replica that is not in the ISR, or without a leader."""
+        return self.keeper.out_of_sync(set(BROKERS))
 
     def settle(self, seconds: float = 60.0) -> None:
         """Until every replica is in sync."""
@@ -187,6 +202,7 @@ class Cluster:
 
     def recover(self) -> None:
         """No fault any more: every process runs, and every link is open."""
+        self.keeper.recover()
         for node in self.nodes.values():
             for link in node.links.values():
                 self.proxies.set(link, State.OPEN)
@@ -200,16 +216,17 @@ class Cluster:
 
 @contextmanager
 def running(
-    folder: Path, settings: Mapping[str, str] | None = None, kind: type[BrokerProcess] = BrokerProcess
+    folder: Path, settings: Mapping[str, str] | None = None, kind: Kind = KINDS["kbroker"]
 ) -> Iterator[Cluster]:
     """A cluster whose brokers are all registered."""
     proxies = Proxies()
-    with zookeeper_server(folder / "zookeeper") as server:
-        cluster = Cluster(server, folder, proxies, settings or {}, kind)
-        cluster.zookeeper.start()
+    with kind.keeper(folder, proxies) as keeper:
+        cluster = Cluster(keeper, folder, proxies, settings or {}, kind)
+        if isinstance(keeper, ControllerKeeper):
+            keeper.ports += [node.process.port for node in cluster.nodes.values()]
         try:
             cluster.recover()
-            wait_for(lambda: cluster.registered() == len(BROKERS), "brokers", seconds=START_SECONDS)
+            wait_for(lambda: keeper.registered() == len(BROKERS), "brokers", seconds=START_SECONDS)
             for node in cluster.nodes.values():
                 wait_for(node.knows_all, f"broker {node.number} to know the others", seconds=60)
             yield cluster
@@ -217,6 +234,4 @@ def running(
             for node in cluster.nodes.values():
                 if node.process.running:
                     node.process.kill()
-            cluster.zookeeper.stop()
-            cluster.zookeeper.close()
             proxies.close()

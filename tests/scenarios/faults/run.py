@@ -3,6 +3,8 @@
     python -m tests.scenarios.faults.run --rounds 200 --seed 7      (make faults ROUNDS=200 SEED=7)
 
 With `--kind kafka` the brokers are Apache Kafka 3.9.1's: what is put down to a client, the same run shows there.
+`kraft` is a cluster of kbroker under a controller of Kafka 4.3.1, `kraft-mixed` has a broker of Kafka 4.3.1 among them,
+and `kraft-kafka` has no other.
 
 Three producers number what they write with acks=all: librdkafka and Java with idempotence, librdkafka without.  Two
 groups read and commit.  Of 32 raw connections with several requests under way every answer is judged (`judged.py`).
@@ -27,12 +29,13 @@ from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-from tests.broker_process import BrokerError, BrokerProcess
+from tests.broker_process import BrokerError
 from tests.compat.waiting import Waited, wait_for
 from tests.scenarios.faults import cluster as clusters
 from tests.scenarios.faults.clients import Counting, JavaProducer, LibrdkafkaProducer, count_of, groups, read_numbers
-from tests.scenarios.faults.cluster import BROKERS, PARTITIONS, Cluster
+from tests.scenarios.faults.cluster import BROKERS, KINDS, PARTITIONS, Cluster, Kind
 from tests.scenarios.faults.judged import JudgedConnections
+from tests.scenarios.faults.keepers import Keeper
 from tests.scenarios.faults.proxy import State
 from tests.scenarios.faults.verdict import duplicates, fell, judge
 from tests.scenarios.soak import history
@@ -49,7 +52,6 @@ ACTIONS = (
     "stop",
     "end",
     "reset",
-    *(f"{state.value} {link}" for state in (State.CUT, State.HANGING) for link in ("clients", "brokers", "zookeeper")),
 )
 
 
@@ -65,11 +67,18 @@ class Fault:
         return f"{self.action} {self.broker} {self.seconds:.1f} s"
 
 
-def plan(rng: random.Random, controller: int) -> list[Fault]:
+def actions_of(keeper: Keeper) -> tuple[str, ...]:
+    """What may happen in a cluster, the likely ones several times."""
+    links = ("clients", "brokers", keeper.link)
+    cuts = (f"{state.value} {link}" for state in (State.CUT, State.HANGING) for link in links)
+    return (*ACTIONS, *cuts, *keeper.actions)
+
+
+def plan(rng: random.Random, controller: int, actions: Sequence[str]) -> list[Fault]:
     """The faults of a round; the controller is more often among the brokers than by chance."""
     count = 2 if rng.random() < TWO_AT_ONCE else 1
     choice = [*BROKERS, *([controller] if controller in BROKERS else [])]
-    return [Fault(rng.choice(ACTIONS), rng.choice(choice), rng.uniform(0.3, 4.5)) for _ in range(count)]
+    return [Fault(rng.choice(actions), rng.choice(choice), rng.uniform(0.3, 4.5)) for _ in range(count)]
 
 
 class Faults:
@@ -78,6 +87,7 @@ class Faults:
     def __init__(self, cluster: Cluster, folder: Path, seed: int, *, is_kafka: bool = False) -> None:
         self.cluster = cluster
         self.random = random.Random(seed)
+        self.actions = actions_of(cluster.keeper)
         cluster.create(["librdkafka", "java", "plain"])
         bootstrap = cluster.bootstrap
         self.producers: list[Counting] = [
@@ -102,7 +112,7 @@ class Faults:
         self.cluster.settle(PROGRESS_SECONDS)
         for number in range(1, rounds + 1):
             begin = time.monotonic()
-            faults = plan(self.random, self.cluster.controller())
+            faults = plan(self.random, self.cluster.controller(), self.actions)
             self._apply(faults)
             seconds = self._progress()
             if number % SETTLE_EVERY == 0:
@@ -146,6 +156,8 @@ class Faults:
             case ["reset"]:
                 for link in node.links.values():
                     self.cluster.proxies.reset(link)
+            case [_, "controller"]:
+                self.cluster.keeper.begin(fault.action)
             case [state, link]:
                 self.cluster.proxies.set(node.links[link], State(state))
 
@@ -157,6 +169,8 @@ class Faults:
                 process.spawn()
             case ["stop"] if process.running:
                 process.resume()
+            case [_, "controller"]:
+                self.cluster.keeper.recover()
             case [_, link]:
                 self.cluster.proxies.set(node.links[link], State.OPEN)
 
@@ -288,10 +302,10 @@ class Faults:
 
 
 @contextmanager
-def faults(folder: Path, seed: int, kind: type[BrokerProcess] = BrokerProcess) -> Iterator[Faults]:
+def faults(folder: Path, seed: int, kind: Kind = KINDS["kbroker"]) -> Iterator[Faults]:
     """A cluster with its clients; all of it ends."""
     with clusters.running(folder, kind=kind) as cluster:
-        run = Faults(cluster, folder, seed, is_kafka=kind is not BrokerProcess)
+        run = Faults(cluster, folder, seed, is_kafka=kind.is_kafka)
         try:
             yield run
         except BaseException:
