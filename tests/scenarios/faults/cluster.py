@@ -12,7 +12,6 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker_process import BrokerProcess, answers_api_versions
-from tests.compat.brokers import KAFKA_SETTINGS
 from tests.compat.old_kafka import OLD_SETTINGS
 from tests.compat.tooling import java_command, old_java_command
 from tests.compat.waiting import wait_for
@@ -65,7 +64,7 @@ class KafkaProcess(BrokerProcess):
     def command(self) -> list[str]:
         """The command line of a start, over a file with the settings."""
         properties = self.directory / "server.properties"
-        settings = {**KAFKA_SETTINGS, "log.dirs": str(self.data_dir), **self.overrides}
+        settings = {"log.dirs": str(self.data_dir), **self.overrides}
         settings = {key: value for key, value in settings.items() if key not in NOT_OF_KAFKA_4}
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return java_command("kafka.Kafka", str(properties), heap="320m", level="INFO")
@@ -79,9 +78,9 @@ class Kind:
     keeper: Callable[[Path, Proxies], AbstractContextManager[Keeper]] = zookeeper_keeper
 
     @property
-    def is_kafka(self) -> bool:
-        """Whether no broker is of kbroker."""
-        return BrokerProcess not in self.brokers
+    def has_kafka(self) -> bool:
+        """Whether a broker is not kbroker's: Apache Kafka answers partitions in an order of its own."""
+        return any(each is not BrokerProcess for each in self.brokers)
 
 
 KINDS: dict[str, Kind] = {

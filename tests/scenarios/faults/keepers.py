@@ -150,7 +150,11 @@ class ControllerKeeper(Keeper):
             "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
+            "transaction.state.log.replication.factor": "3",
             "transaction.state.log.min.isr": "2",
+            "share.coordinator.state.topic.num.partitions": "2",
+            "share.coordinator.state.topic.replication.factor": "3",
+            "share.coordinator.state.topic.min.isr": "2",
         }
 
     def prepare(self, number: int, data_dir: Path) -> None:

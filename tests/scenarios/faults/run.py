@@ -126,6 +126,7 @@ class Faults:
             )
             self.wrong += self.judged.wrong
             if self.wrong:
+                print("\n".join(self.wrong), flush=True)
                 return
 
     def _apply(self, faults: Sequence[Fault]) -> None:
@@ -305,7 +306,7 @@ class Faults:
 def faults(folder: Path, seed: int, kind: Kind = KINDS["kbroker"]) -> Iterator[Faults]:
     """A cluster with its clients; all of it ends."""
     with clusters.running(folder, kind=kind) as cluster:
-        run = Faults(cluster, folder, seed, is_kafka=kind.is_kafka)
+        run = Faults(cluster, folder, seed, is_kafka=kind.has_kafka)
         try:
             yield run
         except BaseException:
