@@ -7,7 +7,6 @@ and follows nothing: the log tells of its earlier lives, too.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
@@ -73,7 +72,7 @@ class KRaftMembership(ReplicatedMembership):
         self._has_member = True
         member.observer.start()
         await unless_stopping(broker.stopping, member.observer.first_high_watermark())
-        return replace(member.metadata.image, controller_id=broker.config.node_id)
+        return member.metadata.image
 
     def connect(self, parts: MetadataParts) -> None:
         member, broker = self._member, self._broker

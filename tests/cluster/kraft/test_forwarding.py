@@ -20,10 +20,11 @@ from kbroker.cluster.kraft import forwarding as forwarding_module
 from kbroker.cluster.kraft.forwarding import ForwardingChannel, address_bytes
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers import api_versions, dispatch
+from kbroker.handlers.endpoints import controller_shown
 from kbroker.handlers.forwarded import FORWARDED, throttle_time
 from kbroker.handlers.forwarded_errors import refusal
 from kbroker.metadata.features import KRAFT_FEATURES, Features
-from kbroker.metadata.image import Endpoint
+from kbroker.metadata.image import NO_CONTROLLER, BrokerImage, ClusterImage, Endpoint
 from kbroker.protocol.api import ApiKey, request_header_version
 from kbroker.protocol.frames import decode_request_header, decode_response, encode_request
 from kbroker.schemas import request_message, response_message, wire
@@ -434,3 +435,16 @@ def test_features_are_shown_as_by_kafkas_brokers() -> None:
         return supported, finalized, answer.finalized_features_epoch
 
     assert shown(ours) == shown(seen)
+
+
+def test_a_fenced_broker_names_another_one_as_the_controller() -> None:
+    """Clients know the controllers of a KRaft cluster by no address: they would wait for one that is nobody."""
+    fenced, alive = (BrokerImage(2, {}, is_fenced=is_fenced) for is_fenced in (True, False))
+    others = [BrokerImage(3, {}), BrokerImage(1, {})]
+    services = SimpleNamespace(forwarding=object(), node_id=2)
+    context: Any = SimpleNamespace(services=services)
+    assert controller_shown(context, ClusterImage.of("c", brokers=[*others, alive])) == 2
+    assert controller_shown(context, ClusterImage.of("c", brokers=[*others, fenced])) == 1
+    assert controller_shown(context, ClusterImage.of("c", brokers=[fenced])) == NO_CONTROLLER
+    services.forwarding = None
+    assert controller_shown(context, ClusterImage.of("c", controller_id=7)) == 7
