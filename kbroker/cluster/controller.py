@@ -11,7 +11,7 @@ changed, since it could not be stored.  Errors of one topic, resource or partiti
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kbroker.errors import NotControllerError
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from kbroker.metadata.store import ProducerIdBlock
     from kbroker.quotas.alteration import EntityAlteration
     from kbroker.quotas.mutation_quota import MutationQuota
+    from kbroker.schemas import wire
     from kbroker.types import TopicPartition
+
+    AskCreation = Callable[[wire.CreateTopicsRequest], Awaitable[wire.CreateTopicsResponse]]
 
 
 class Controller(ABC):
@@ -65,6 +68,11 @@ class Controller(ABC):
     @abstractmethod
     async def auto_create_topics(self, names: Iterable[str]) -> dict[str, TopicOutcome]:
         """Create the topics that clients named, with the broker's defaults or, for internal ones, their own rules."""
+
+    async def auto_create_topics_for(self, names: Iterable[str], ask: AskCreation) -> dict[str, TopicOutcome]:
+        """The same where other nodes are the controllers, which authorize clients and count their quotas: `ask` asks
+        them in the client's name."""
+        return await self.auto_create_topics(names)
 
     @abstractmethod
     async def ensure_internal_topic(self, name: str) -> TopicImage:

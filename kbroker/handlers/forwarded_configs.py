@@ -19,9 +19,9 @@ from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
 from kbroker.gate.access import may_cluster
 from kbroker.handlers.alter_configs import alter_loggers, check_values, operation_of, own_broker, telling
 from kbroker.handlers.forwarded_errors import altered, config_row
+from kbroker.handlers.on_behalf import ask_for_client
 from kbroker.metadata.image import ConfigResource
-from kbroker.protocol.frames import decode_response, encode_request
-from kbroker.schemas import response_message, wire
+from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext, Services
     from kbroker.metadata.broker_settings import BrokerSettings
 
-LENGTH_BYTES = 4
 _FORWARDED = frozenset({ConfigResourceType.TOPIC, ConfigResourceType.CLIENT_METRICS, ConfigResourceType.GROUP})
 _DONE = None
 
@@ -128,17 +127,8 @@ async def _ask(
     ctx: RequestContext, request: Request, left: Sequence[Resource]
 ) -> wire.AlterConfigsResponse | wire.IncrementalAlterConfigsResponse:
     rest = _rest(request, left)
-    forwarding = ctx.services.forwarding
-    assert forwarding is not None and rest.api_key is not None
-    frame = encode_request(rest.api_key, ctx.api_version, ctx.correlation_id, ctx.client_id, rest)[LENGTH_BYTES:]
-    answered = await forwarding.forward(frame, ctx.connection.session, ctx.connection.peer_host)
-    try:
-        correlation_id, answer = decode_response(response_message(rest.api_key), ctx.api_version, answered)
-    except ValueError as error:
-        raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+    answer = await ask_for_client(ctx, rest, ctx.api_version)
     assert isinstance(answer, wire.AlterConfigsResponse | wire.IncrementalAlterConfigsResponse)
-    if correlation_id != ctx.correlation_id:
-        raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR)
     return answer
 
 

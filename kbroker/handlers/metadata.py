@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ from kbroker.handlers.authorized_operations import (
     topic_operations,
 )
 from kbroker.handlers.endpoints import controller_shown, reachable_brokers
+from kbroker.handlers.on_behalf import ask_creation
 from kbroker.handlers.partition_view import LISTENER_NOT_FOUND_FROM, view
 from kbroker.handlers.table import Handler
 from kbroker.handlers.topics import may_create
@@ -212,7 +214,10 @@ async def _create(ctx: RequestContext, missing: Iterable[str]) -> dict[str, Topi
     if not names:
         return {}
     try:
-        outcomes = await ctx.services.controller.auto_create_topics(names)
+        if ctx.services.forwarding is None:
+            outcomes = await ctx.services.controller.auto_create_topics(names)
+        else:
+            outcomes = await ctx.services.controller.auto_create_topics_for(names, partial(ask_creation, ctx))
     except KafkaError as error:
         logger.error("cannot create %d topic(s) that %s asked for: %s", len(names), ctx.client_id, error)
         return dict.fromkeys(names, error.code)

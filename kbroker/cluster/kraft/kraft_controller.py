@@ -7,6 +7,8 @@ WAIT_SECONDS at most.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -36,6 +38,7 @@ from kbroker.metadata.topic_names import is_internal
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
+    from kbroker.cluster.controller import AskCreation
     from kbroker.cluster.controller_channel import ControllerChannel
     from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
     from kbroker.metadata.broker_settings import BrokerSettings
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
     from kbroker.quotas.alteration import EntityAlteration
     from kbroker.quotas.mutation_quota import MutationQuota
     from kbroker.types import TopicPartition
+
+logger = logging.getLogger("kbroker.cluster")
 
 WAIT_SECONDS = 1.0
 CREATION_TIMEOUT_MS = 30_000
@@ -71,6 +76,7 @@ class KRaftController(Controller):
         self._settings = settings
         self._disks_failed = disks_failed
         self._complaints = CreationComplaints()
+        self._under_way: set[str] = set()
 
     # Topics that this broker makes
 
@@ -79,14 +85,32 @@ class KRaftController(Controller):
 
         A topic is usable when it has a leader in this broker's image; until then it is unknown.
         """
+        return await self._create(list(dict.fromkeys(names)), self._channel.create_topics)
+
+    async def auto_create_topics_for(self, names: Iterable[str], ask: AskCreation) -> dict[str, TopicOutcome]:
+        """The client is answered after WAIT_SECONDS at most.  While no controller is active, the creation goes on; clients
+        that ask for the same topics meanwhile hear that they are unknown, as from Kafka."""
         wanted = list(dict.fromkeys(names))
+        outcomes = {name: TopicOutcome(name, error=UnknownTopicOrPartitionError()) for name in wanted}
+        new = [name for name in wanted if name not in self._under_way]
+        if new:
+            self._under_way.update(new)
+            task = asyncio.ensure_future(self._create(new, ask))
+            task.add_done_callback(lambda _: self._under_way.difference_update(new))
+            finished, _ = await asyncio.wait([task], timeout=WAIT_SECONDS)
+            if finished:
+                outcomes |= task.result()
+        return outcomes
+
+    async def _create(self, wanted: Sequence[str], ask: AskCreation) -> dict[str, TopicOutcome]:
+        request = wire.CreateTopicsRequest(
+            topics=[self._new_topic(name) for name in wanted], timeout_ms=CREATION_TIMEOUT_MS
+        )
         try:
-            answer = await self._channel.create_topics(
-                wire.CreateTopicsRequest(
-                    topics=[self._new_topic(name) for name in wanted], timeout_ms=CREATION_TIMEOUT_MS
-                )
-            )
-        except NotControllerError:
+            answer = await ask(request)
+        except KafkaError as error:
+            if not isinstance(error, NotControllerError):
+                logger.warning("%d topics that clients asked for cannot be made: %s", len(wanted), error)
             return {name: TopicOutcome(name, error=UnknownTopicOrPartitionError()) for name in wanted}
         codes = {each.name: (ErrorCode(each.error_code), each.error_message) for each in answer.topics}
         made = [name for name, (code, _) in codes.items() if not code or code == ErrorCode.TOPIC_ALREADY_EXISTS]

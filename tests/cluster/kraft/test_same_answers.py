@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request
 from kbroker.schemas import response_message, wire
@@ -191,3 +192,17 @@ def test_a_quorum_is_described_by_its_leader(cluster: Cluster) -> None:
         (partition,) = answer.topics[0].partitions
         assert (answer.error_code, partition.error_code, partition.leader_id) == (0, 0, 3001)
         assert {OURS, THEIRS} <= {each.replica_id for each in partition.observers}
+
+
+def test_a_topic_that_a_client_names_is_made_by_way_of_a_kbroker(cluster: Cluster) -> None:
+    """Producers that count on topics coming into being would not start."""
+    request = TOPICS(topics=[TOPICS.MetadataRequestTopic(name="by-itself")])
+    (topic,) = ask(cluster, OURS, request, 12).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def is_there(number: int) -> bool:
+        (topic,) = ask(cluster, number, request, 12).topics
+        return topic.error_code == 0 and [each.leader_id for each in topic.partitions] != [-1]
+
+    for number in (OURS, THEIRS):
+        wait_for(lambda number=number: is_there(number), "the topic to be there")
