@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kbroker.cli.main import run
 from kbroker.config import BrokerConfig
 from tests.broker_process import BrokerProcess
+from tests.cluster.kraft.processes import JavaNode
+from tests.compat.brokers import CLUSTER_ID
 from tests.compat.waiting import wait_for
 from tests.ports import free_port
 from tests.zookeeper_server import zookeeper_server
@@ -28,7 +30,7 @@ from tests.zookeeper_server import zookeeper_server
 ROOT = Path(__file__).resolve().parent.parent
 DOCKER = ROOT / "docker"
 # The other one is a benchmark, whose brokers keep nothing.
-COMPOSE_FILES = [DOCKER / name for name in ("compose.yaml", "compose.cluster.yaml")]
+COMPOSE_FILES = [DOCKER / name for name in ("compose.yaml", "compose.cluster.yaml", "compose.kraft.yaml")]
 
 
 def image_settings() -> dict[str, str]:
@@ -85,31 +87,70 @@ class ComposedBroker(BrokerProcess):
         return [sys.executable, "-m", "kbroker.cli", "start"]
 
 
-def moved(text: str, own: int, inner: Mapping[int, int], outer: Mapping[int, int], zookeeper: str) -> str:
-    """Names and ports as they are outside of containers."""
-    text = text.replace("zookeeper:2181", zookeeper)
+def moved(text: str, own: int, inner: Mapping[int, int], outer: Mapping[int, int], keeper: str) -> str:
+    """Names and ports as they are outside of containers; `keeper`: of ZooKeeper, or of the controller."""
+    text = text.replace("zookeeper:2181", keeper).replace("controller:29093", keeper)
     text = re.sub(r"broker-(\d):29092", lambda name: f"127.0.0.1:{inner[int(name[1])]}", text)
     text = text.replace("://:29092", f"://127.0.0.1:{own}").replace("://:", "://127.0.0.1:")
     return re.sub(r":(909\d)\b", lambda port: f":{outer[int(port[1])]}", text)
 
 
+@contextmanager
+def controller(folder: Path) -> Iterator[str]:
+    """The controller of the compose file, as a process; yields its address."""
+    (service,) = (
+        each
+        for each in yaml.safe_load((DOCKER / "compose.kraft.yaml").read_text())["services"].values()
+        if "build" not in each
+    )
+    port = free_port()
+    own = {
+        key.removeprefix("KAFKA_").lower().replace("_", "."): value.replace("controller:", ":").replace(
+            ":29093", f"127.0.0.1:{port}"
+        )
+        for key, value in service["environment"].items()
+        if key.startswith("KAFKA_") and key != "KAFKA_LOG_DIRS"
+    }
+    node = JavaNode(3001, folder, port, own, heap="256m")
+    node.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        node.kill()
+
+
+def formatted(environ: Mapping[str, str]) -> None:
+    """What the container does before it starts a broker."""
+    command = [sys.executable, "-m", "kbroker.cli", "format", "--ignore-formatted", "--cluster-id", CLUSTER_ID]
+    path = {key: os.environ[key] for key in ("PATH", "PYTHONPATH", "HOME") if key in os.environ}
+    for _ in range(2):
+        # A second time as well: containers start anew.
+        done = subprocess.run(command, cwd=ROOT, env={**path, **environ}, capture_output=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.compat
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_the_cluster_of_the_compose_file_comes_together(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["compose.cluster.yaml", "compose.kraft.yaml"])
+def test_the_cluster_of_the_compose_file_comes_together(tmp_path: Path, name: str) -> None:
     """Three containers would each be a cluster of its own, or send clients to addresses that they cannot reach."""
+    is_kraft = name == "compose.kraft.yaml"
     with ExitStack() as ended:
-        server = ended.enter_context(zookeeper_server(tmp_path / "zookeeper"))
-        found = list(environments(DOCKER / "compose.cluster.yaml"))
+        if is_kraft:
+            keeper = ended.enter_context(controller(tmp_path / "controller"))
+        else:
+            keeper = ended.enter_context(zookeeper_server(tmp_path / "zookeeper")).address
+        found = list(environments(DOCKER / name))
         inner = {number: free_port() for number in range(1, len(found) + 1)}
         outer = {9091 + number: free_port() for number in inner}
         brokers = []
         for number, (_, environ) in enumerate(found, 1):
-            variables = {
-                key: moved(value, inner[number], inner, outer, server.address) for key, value in environ.items()
-            }
+            variables = {key: moved(value, inner[number], inner, outer, keeper) for key, value in environ.items()}
             variables["KBROKER_LOG_DIRS"] = str(tmp_path / f"broker-{number}" / "data")
             variables["KBROKER_METRICS_LISTENER"] = f"http://127.0.0.1:{free_port()}"
+            if is_kraft:
+                formatted(variables)
             port = outer[9091 + number]
             broker = ComposedBroker(tmp_path / f"broker-{number}", environ=variables, port=port)
             ended.callback(lambda broker=broker: broker.running and broker.kill())
@@ -135,18 +176,20 @@ def test_the_cluster_of_the_compose_file_comes_together(tmp_path: Path) -> None:
 @pytest.mark.compat
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["kraft", "zookeeper"])
 def test_make_run_cluster_is_ready_in_one_command_and_keeps_its_data(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     """The way to try a cluster that the guide names would not work, or forget everything by the next day."""
     goal = (ROOT / "Makefile").read_text().partition("\nrun-cluster:")[2].partition("\n\n")[0]
-    assert "$(BIN)/python -m tests.run_cluster $(ARGS)" in goal
+    assert "$(BIN)/python -m tests.run_cluster $(if $(KIND),--kind $(KIND)) $(ARGS)" in goal
     first = free_port()
     ports = [first, free_port(), free_port()]
     bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     for attempt in range(2):
-        command = [sys.executable, "-m", "tests.run_cluster", str(tmp_path / "cluster"), *map(str, ports)]
+        place = [str(tmp_path / "cluster"), *map(str, ports)]
+        command = [sys.executable, "-m", "tests.run_cluster", "--kind", kind, *place]
         with (tmp_path / "out").open("wb") as output:
             process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=output, stderr=subprocess.STDOUT)
 

@@ -148,10 +148,16 @@ class Kbroker:
     kind = "kbroker"
 
     def __init__(
-        self, node_id: int, folder: Path, voters: str, settings: Mapping[str, str], security: Security | None = None
+        self,
+        node_id: int,
+        folder: Path,
+        voters: str,
+        settings: Mapping[str, str],
+        security: Security | None = None,
+        port: int | None = None,
     ) -> None:
         self.node_id = node_id
-        self.port = free_port()
+        self.port = port or free_port()
         self._folder = folder
         overrides = {
             **SETTINGS,
