@@ -88,8 +88,8 @@ class KRaftController(Controller):
         return await self._create(list(dict.fromkeys(names)), self._channel.create_topics)
 
     async def auto_create_topics_for(self, names: Iterable[str], ask: AskCreation) -> dict[str, TopicOutcome]:
-        """The client is answered after WAIT_SECONDS at most.  While no controller is active, the creation goes on; clients
-        that ask for the same topics meanwhile hear that they are unknown, as from Kafka."""
+        """The client is answered after WAIT_SECONDS at most.  While no controller is active, the creation goes on;
+        clients that ask for the same topics meanwhile hear that they are unknown, as from Kafka."""
         wanted = list(dict.fromkeys(names))
         outcomes = {name: TopicOutcome(name, error=UnknownTopicOrPartitionError()) for name in wanted}
         new = [name for name in wanted if name not in self._under_way]
