@@ -95,6 +95,7 @@ class QuorumObserver:
         self._on_leader: list[Callable[[], None]] = []
         self._disk = asyncio.Lock()
         self._disk_call: Awaitable[object] | None = None
+        self._writing: asyncio.Task[None] | None = None
         self._endpoint: Endpoint | None = None
         self._quiet_until = 0.0
         self._snapshots = OwnSnapshots(loop, metadata, directory, settings.log, clock, self._on_disk)
@@ -150,8 +151,8 @@ class QuorumObserver:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._snapshots.close()
         self._client.close()
-        if self._disk_call is not None:
-            await asyncio.gather(self._disk_call, return_exceptions=True)
+        left = [each for each in (self._writing, self._disk_call) if each is not None]
+        await asyncio.gather(*left, return_exceptions=True)
         try:
             await self._loop.run_in_executor(None, self._directory.close)
         except OSError as error:
@@ -279,6 +280,7 @@ class QuorumObserver:
                     case Append(batches):
                         self._pending += batches
                         writing = self._loop.create_task(self._on_disk(self._directory.append, batches))
+                        self._writing = writing
                     case Committed(high_watermark):
                         await self._apply(quorum, high_watermark)
                     case Truncate(end_offset):
@@ -295,7 +297,7 @@ class QuorumObserver:
                         raise MetadataLogError(text)
         finally:
             if writing is not None:
-                await writing
+                await asyncio.shield(writing)
         self._served(quorum, steps)
 
     def _served(self, quorum: Quorum, steps: Sequence[Step]) -> None:

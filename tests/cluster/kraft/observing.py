@@ -79,7 +79,7 @@ class Observing:
 
 
 class ModelTransport:
-    """The model's controllers behind the interface of a network.  `versions` are what they have of Fetch.
+    """The model's controllers behind the interface of a network.
 
     An answer to a fetch without news waits `idle_seconds`, as a controller's would; `change` looks at each answer
     before it leaves.
