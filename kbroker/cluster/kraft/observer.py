@@ -107,7 +107,7 @@ class QuorumObserver:
                 client_id=f"raft-client-{node_id}",
                 negotiates=True,
                 connect_seconds=settings.request_seconds,
-                request_seconds=settings.request_seconds,
+                request_seconds=min(settings.request_seconds, settings.fetch_seconds),
                 backoff_seconds=settings.backoff_seconds,
                 max_backoff_seconds=settings.backoff_seconds,
             ),
