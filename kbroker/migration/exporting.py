@@ -17,14 +17,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from kbroker.cluster.kraft.quorum_steps import SnapshotId
+from kbroker.cluster.kraft.snapshots import encoded_snapshot, snapshot_name, snapshots_in
 from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.security_image import SecurityImage
 from kbroker.migration.copying import Copied, Copy, apart
 from kbroker.migration.export_plan import ExportPlan, Node, Stored, levels_of, plan_export
 from kbroker.migration.kafka_directories import locked
-from kbroker.migration.metadata_log import MetadataLog, snapshots
-from kbroker.migration.metadata_snapshot import encode_snapshot, snapshot_name
+from kbroker.migration.metadata_log import MetadataLog
 from kbroker.migration.state_topics import StateNames, read_state_names
 from kbroker.startup.metadata_at_start import has_content
 from kbroker.startup.metadata_rebuild import FoundPartition, survey
@@ -116,9 +117,12 @@ def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
         if options.dry_run:
             return report
         end_offset = max(earlier.end_offset, epoch) + EPOCHS_APART
+        name = snapshot_name(SnapshotId(end_offset, earlier.epoch + 1))
         if options.targets:
-            return _copy(files, report, options, metas, partitions, snapshot_name(end_offset, earlier.epoch + 1))
-        path = _write_metadata(files, earlier.directory, snapshot_name(end_offset, earlier.epoch + 1), plan)
+            return _copy(
+                files, report, options, metas, partitions, snapshot_name(SnapshotId(end_offset, earlier.epoch + 1))
+            )
+        path = _write_metadata(files, earlier.directory, name, plan)
         for log_dir, meta in zip(options.paths, metas, strict=True):
             files.write_atomic(f"{log_dir}/{META_PROPERTIES}", encode_meta_properties(meta))
         store = f"{options.paths[0]}/{FILE_NAME}"
@@ -196,7 +200,7 @@ def _earlier(files: FileSystem, paths: Sequence[str]) -> _Earlier:
             log = MetadataLog(files, path, was_closed=False)
             metadata = KafkaMetadata()
             metadata.replay(log.records())
-            newest = max((each.end_offset for each in snapshots(files, directory)), default=0)
+            newest = max((each.end_offset for each in snapshots_in(files, directory)), default=0)
             return _Earlier(path, max(log.end_offset, newest), log.epoch, metadata.security)
     return _Earlier(paths[0], 0, 0, SecurityImage())
 
@@ -234,10 +238,10 @@ def _write_metadata(files: FileSystem, log_dir: str, name: str, plan: ExportPlan
         files.mkdir(directory)
         files.fsync_directory(log_dir)
     path = f"{directory}/{name}"
-    files.write_atomic(path, encode_snapshot(plan.records, epoch, now_ms))
+    files.write_atomic(path, b"".join(encoded_snapshot(plan.records, epoch, now_ms)))
     if not files.exists(f"{log_dir}/{BOOTSTRAP}"):
         levels = [each for each in plan.records if each.name == "FeatureLevelRecord"]
-        files.write_atomic(f"{log_dir}/{BOOTSTRAP}", encode_snapshot(levels, 0, now_ms))
+        files.write_atomic(f"{log_dir}/{BOOTSTRAP}", b"".join(encoded_snapshot(levels, 0, now_ms)))
     return path
 
 

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbroker.cluster.kraft.quorum_steps import SnapshotId
+from kbroker.cluster.kraft.snapshots import encoded_snapshot, snapshot_name
 from kbroker.metadata.features import Features
 from kbroker.metadata.image import ConfigResource, PartitionImage, TopicImage
 from kbroker.metadata.kafka_metadata import KafkaMetadata
@@ -21,7 +23,6 @@ from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.migration.export_plan import RELEASES, Node, Stored, UnknownReleaseError, plan_export
 from kbroker.migration.exporting import ExportOptions, ExportRefusedError, run_export
 from kbroker.migration.importing import run_import
-from kbroker.migration.metadata_snapshot import encode_snapshot, snapshot_name
 from kbroker.storage.directories.log_dirs import META_PROPERTIES, decode_meta_properties
 from kbroker.types import TopicPartition
 from tests.migration.imported import Crash, CrashingFiles, options
@@ -205,7 +206,8 @@ def test_a_snapshot_says_what_the_store_says(
     (directory / META_PROPERTIES).write_text(META)
     folder = directory / "__cluster_metadata-0"
     folder.mkdir()
-    (folder / snapshot_name(2000, 3)).write_bytes(encode_snapshot(plan.records, 3, 1_000))
+    content = b"".join(encoded_snapshot(plan.records, 3, 1_000))
+    (folder / snapshot_name(SnapshotId(2000, 3))).write_bytes(content)
     metadata, log = read(directory, was_closed=True)
     assert (log.end_offset, log.epoch) == (2000, 3)
     found = {each.name: each for each in metadata.topics.values()}

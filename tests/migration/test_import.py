@@ -365,7 +365,7 @@ def test_a_crash_leaves_the_source_as_it_was_and_no_half_of_a_copy(tmp_path: Pat
         ("no meta", LogDirError, "is no log directory of a Kafka"),
         ("no log", LogDirError, "--metadata-dir"),
         ("other node", LogDirError, "not of one node"),
-        ("damaged", MetadataLogError, "is damaged at byte"),
+        ("damaged", MetadataLogError, "the batch at byte 0 is damaged"),
         ("no partitions", ImportRefusedError, "there is no partition of this cluster"),
         ("into itself", LogDirError, "into itself"),
         ("not empty", LogDirError, "is not empty"),

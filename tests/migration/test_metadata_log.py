@@ -106,7 +106,7 @@ def test_a_write_that_a_crash_cut_short_is_left_out(tmp_path: Path, cut: int) ->
     metadata, reader = read(tmp_path)
     assert [each.name for each in metadata.topics.values()] == ["t"] and reader.end_offset == 2
     assert "were not completely written: left out" in reader.notes[0]
-    with pytest.raises(MetadataLogError, match="is damaged at byte"):
+    with pytest.raises(MetadataLogError, match=r"the batch at byte \d+ is damaged"):
         read(tmp_path, was_closed=True)
 
 
@@ -125,7 +125,7 @@ def test_damage_in_the_middle_is_an_error(tmp_path: Path, at: int) -> None:
     data = bytearray(log.read_bytes())
     data[at] ^= 0x41
     log.write_bytes(data)
-    with pytest.raises(MetadataLogError, match=r"is damaged at byte 0.*metadata rebuild"):
+    with pytest.raises(MetadataLogError, match=r"the batch at byte 0 is damaged.*metadata rebuild"):
         read(tmp_path)
 
 
@@ -152,7 +152,7 @@ def test_a_snapshot_without_its_end_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MetadataLogError, match="is not complete: it has no header or no footer"):
         read(directory)
     newest.write_bytes(data[:100] + b"?" + data[101:])
-    with pytest.raises(MetadataLogError, match="is damaged at byte"):
+    with pytest.raises(MetadataLogError, match=r"the batch at byte \d+ is damaged"):
         read(directory)
 
 

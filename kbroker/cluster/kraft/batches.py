@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbroker._fast.records.record_batch import LOG_OVERHEAD, MAGIC_V2, BatchError, TruncatedBatchError
+from kbroker._fast.records.record_batch import LOG_OVERHEAD, MAGIC_V2, BatchError
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker._fast.wire.codec import DecodeError, Struct
 from kbroker.metadata.metadata_record import MetadataLogError, MetadataRecord, decode_record
@@ -90,8 +90,6 @@ def checked_batch(data: bytes, where: str) -> MetadataBatch:
     """All of `data` as a batch.  DamagedBatchesError."""
     try:
         info = read_stored_header(data, 0, len(data), check_crc=True)
-    except TruncatedBatchError as error:
-        raise DamagedBatchesError(f"{where} is cut: {error}") from error
     except BatchError as error:
         raise DamagedBatchesError(f"{where} is damaged: {error}") from error
     if info.magic != MAGIC_V2 or info.size_in_bytes != len(data) or info.last_offset < info.base_offset:

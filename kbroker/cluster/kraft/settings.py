@@ -49,8 +49,8 @@ class QuorumSettings:
     """Where controllers are asked for the first time, and how.
 
     `voters` are known by their ids beforehand.  `listener` is the name of the controllers' listener, by which their
-    endpoints are found in what the log says of them.  A leader that has answered nothing for `fetch_seconds` is given up
-    for another controller.  Times are in seconds, sizes in bytes.
+    endpoints are found in what the log says of them.  A leader that answers nothing for `fetch_seconds` is given up for
+    another controller.  Times are in seconds, sizes in bytes.
     """
 
     bootstrap: tuple[Endpoint, ...] = ()
