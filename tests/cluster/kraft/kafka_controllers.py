@@ -1,13 +1,17 @@
-"""Controllers of real Apache Kafka on loopback, one process each, as voters of one quorum."""
+"""Controllers of real Apache Kafka on loopback, one process each, as voters of one quorum.
+
+The voters are fixed, or, `is_dynamic`, what AddRaftVoter makes them (KIP-853). `is_old`: of release 3.9.1.
+"""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from kbroker.metadata.image import Endpoint
-from tests.compat.brokers import CLUSTER_ID, BrokerProcess, java_run
-from tests.compat.tooling import java_command
+from tests.compat.brokers import CLUSTER_ID, BrokerProcess
+from tests.compat.tooling import java_command, old_java_command
 from tests.ports import free_port
 
 # A machine under load would elect anew every few seconds otherwise.
@@ -23,8 +27,19 @@ class KafkaController(BrokerProcess):
 
     name = "controller"
 
-    def __init__(self, folder: Path, node_id: int, ports: Sequence[int], settings: dict[str, str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        node_id: int,
+        ports: Sequence[int],
+        settings: dict[str, str],
+        *,
+        is_old: bool = False,
+        is_dynamic: bool = False,
+    ) -> None:
         super().__init__(folder, settings)
+        self.is_old = is_old
+        self.is_dynamic = is_dynamic
         self.node_id = node_id
         self.ports = ports
         self.port = ports[node_id - 3001]
@@ -34,7 +49,7 @@ class KafkaController(BrokerProcess):
         settings = {
             "node.id": str(self.node_id),
             "process.roles": "controller",
-            "controller.quorum.voters": ",".join(f"{3001 + at}@127.0.0.1:{port}" for at, port in enumerate(self.ports)),
+            **self._voters(),
             "listeners": f"CONTROLLER://127.0.0.1:{self.port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.data),
@@ -42,20 +57,29 @@ class KafkaController(BrokerProcess):
             **self.settings,
         }
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        made = old_java_command if self.is_old else java_command
         if not (self.data / "meta.properties").exists():
-            java_run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
-        return java_command("kafka.Kafka", str(properties), heap="256m", level="INFO")
+            words = ["format", "-t", CLUSTER_ID, "-c", str(properties), *(["--standalone"] if self.is_dynamic else [])]
+            subprocess.run(made("kafka.tools.StorageTool", *words), check=True, capture_output=True)
+        return made("kafka.Kafka", str(properties), heap="256m")
+
+    def _voters(self) -> dict[str, str]:
+        if self.is_dynamic:
+            return {"controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{port}" for port in self.ports)}
+        voters = (f"{3001 + at}@127.0.0.1:{port}" for at, port in enumerate(self.ports))
+        return {"controller.quorum.voters": ",".join(voters)}
 
 
 class KafkaQuorum:
     """So many controllers."""
 
-    def __init__(self, folder: Path, count: int, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, count: int, *, is_old: bool = False, is_dynamic: bool = False, **settings: str
+    ) -> None:
         ports = [free_port() for _ in range(count)]
+        named = {key.replace("_", "."): text for key, text in settings.items()}
         self.nodes = [
-            KafkaController(
-                folder / f"c{at}", 3001 + at, ports, {key.replace("_", "."): text for key, text in settings.items()}
-            )
+            KafkaController(folder / f"c{at}", 3001 + at, ports, named, is_old=is_old, is_dynamic=is_dynamic)
             for at in range(count)
         ]
 

@@ -14,7 +14,7 @@ import pytest
 
 from kbroker.cluster.kraft.cluster_metadata import empty_image
 from kbroker.cluster.kraft.settings import MetadataLogSettings
-from kbroker.metadata.features import METADATA_VERSION
+from kbroker.metadata.features import KRAFT_VERSION, METADATA_VERSION
 from kbroker.metadata.image import ClusterImage, Endpoint
 from kbroker.metadata.record_deltas import delta_of
 from kbroker.migration.metadata_log import MetadataLog
@@ -150,6 +150,44 @@ def test_it_begins_with_the_controllers_snapshot(tmp_path: Path) -> None:
             assert following.metadata.image.controllers[3001].endpoints["CONTROLLER"].port == quorum.nodes[0].port
             end = following.metadata.applied_offset
             await following.until(lambda: following.metadata.applied_offset > end + 2)
+
+    try:
+        asyncio.run(follow())
+    finally:
+        quorum.stop()
+
+
+@pytest.mark.slow
+def test_fixed_voters_of_an_older_release(tmp_path: Path) -> None:
+    """Clusters that have not been upgraded could not be joined: they know less of Fetch, and name no voters."""
+    quorum = KafkaQuorum(tmp_path / "kafka", 1, is_old=True)
+    quorum.start()
+
+    async def follow() -> None:
+        async with Observing(tmp_path, quorum.addresses, cluster_id=CLUSTER_ID) as following:
+            await following.observer.first_high_watermark()
+            levels = following.metadata.image.features.levels()
+            assert levels == {METADATA_VERSION: 21} and following.metadata.voters is None
+            end = following.metadata.applied_offset
+            await following.until(lambda: following.metadata.applied_offset > end + 2)
+
+    try:
+        asyncio.run(follow())
+    finally:
+        quorum.stop()
+
+
+@pytest.mark.slow
+def test_voters_that_the_log_names(tmp_path: Path) -> None:
+    """A broker would not find controllers that have come since it was configured."""
+    quorum = KafkaQuorum(tmp_path / "kafka", 1, is_dynamic=True)
+    quorum.start()
+
+    async def follow() -> None:
+        async with Observing(tmp_path, quorum.addresses, cluster_id=CLUSTER_ID) as following:
+            await following.observer.first_high_watermark()
+            assert following.metadata.image.features.level(KRAFT_VERSION) == 1
+            assert following.metadata.voter_endpoints("CONTROLLER") == {3001: quorum.addresses[0]}
 
     try:
         asyncio.run(follow())
