@@ -1,13 +1,14 @@
 """A network in memory under C: `_fast/net/socket_calls` as the network of a history answers them.
 
 Each connection is a descriptor of its own, which may be duplicated: its inode says which end it is (an `End` of
-`tests/simulation/sockets.py`).  `end.take` says how much of what is sent was taken, NO_ROOM (-2); `end.look` gives what
-has come.  So connections are served by the same code as those of TCP, `PlainSocket` and what sends beside the loop
-included.
+`tests/simulation/sockets.py`).  `end.take` says how much of what is sent was taken, NO_ROOM (-2), `end.takes` how much
+would be; `end.look` gives what has come.  So connections are served by the same code as those of TCP, `PlainSocket` and
+what sends beside the loop included.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EPIPE, errno
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from posix.types cimport off_t
 
@@ -79,21 +80,38 @@ cdef ssize_t simulated_sendmsg(int fd, const msghdr* message, int flags) noexcep
     return sent
 
 
+cdef ssize_t portion(int out_fd, int in_fd, int64_t offset, size_t count, int* error):
+    """Sends a part of a file: what the other end takes is read, and no more; -1 with the error."""
+    cdef object end = end_of(out_fd)
+    cdef ssize_t size
+    cdef bytes data
+    if end is None:
+        error[0] = EPIPE
+        return -1
+    try:
+        size = end.takes(min(count, <size_t> PORTION_BYTES))
+    except OSError as gone:
+        error[0] = gone.errno
+        return -1
+    if size == NO_ROOM:
+        error[0] = EAGAIN
+        return -1
+    data = PyBytes_FromStringAndSize(NULL, size)
+    size = system_calls.pread(in_fd, PyBytes_AS_STRING(data), size, offset)
+    if size < 0:
+        error[0] = errno
+    elif size > 0:
+        end.put(data[:size])
+    return size
+
+
 cdef ssize_t simulated_sendfile(int out_fd, int in_fd, off_t* offset, size_t count) noexcept nogil:
     cdef int error = 0
-    cdef ssize_t sent, got
+    cdef ssize_t sent
     with gil:
-        data = PyBytes_FromStringAndSize(NULL, min(count, <size_t> PORTION_BYTES))
-        got = system_calls.pread(in_fd, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), offset[0])
-        if got < 0:
-            error = errno
-            sent = -1
-        elif got == 0:
-            sent = 0
-        else:
-            sent = taken(out_fd, data[:got], &error)
-            if sent > 0:
-                offset[0] += sent
+        sent = portion(out_fd, in_fd, offset[0], count, &error)
+        if sent > 0:
+            offset[0] += sent
     if error:
         kb_fail(error)
     return sent

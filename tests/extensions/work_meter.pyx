@@ -1,10 +1,12 @@
 """How much work is done at once: the functions that Python code calls, and the bytes of files that C reads and writes.
 
-Both are the same in each run of the same history, however busy the machine is.
+Both are the same in each run of the same history, however busy the machine is.  Bytes take their time, as they do for
+real: virtual time moves on with them, so that what goes by the clock gives way.
 """
 
 from libc.stdint cimport int64_t
 
+from kbroker._fast.base.monotonic cimport virtual
 from kbroker._fast.files.system_calls cimport SystemCalls, iovec, system_calls
 
 cdef extern from "Python.h":
@@ -14,6 +16,10 @@ cdef extern from "Python.h":
     void PyEval_SetProfile(Py_tracefunc function, PyObject* argument)
     const int PyTrace_CALL
     const int PyTrace_C_CALL
+
+cdef enum:
+    # Of a slow machine.
+    NS_PER_BYTE = 1
 
 cdef int64_t called = 0
 cdef int64_t limit = 0
@@ -35,6 +41,8 @@ cdef ssize_t counted(ssize_t size) noexcept nogil:
     global moved
     if size > 0:
         moved += size
+        if limit > 0 and virtual.ns != 0:
+            virtual.ns += size * NS_PER_BYTE
     return size
 
 

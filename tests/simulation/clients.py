@@ -10,6 +10,7 @@ from tests.simulation.bulk import Bulk
 from tests.simulation.client import Client
 from tests.simulation.doubters import Doubter
 from tests.simulation.fetchers import Fetcher
+from tests.simulation.flood import flood
 from tests.simulation.groups.committers import Committer
 from tests.simulation.groups.drawing import draw_members
 from tests.simulation.log_life import draw_lives
@@ -35,6 +36,8 @@ MUCH_AT_ONCE = 0.12
 """The share of those."""
 RUDE = 0.12
 """The share of histories in which a client sends what is no request."""
+FLOODED = 0.5
+"""The share of histories whose work is measured in which much comes, and is asked for, at the same moment."""
 STRANGE = 24
 """So many requests has a client without rights."""
 METADATA_VERSIONS = (0, 1, 4, 5, 8, 9, 10, 12, 13)
@@ -183,6 +186,9 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     made.extend(draw_lives(world))
     if world.is_measured or rng.random() < MUCH_AT_ONCE:
         made.append(Bulk(world, "bulk", BULKS if world.is_measured else BULKS // 2))
+    # A follower that cuts its log reads back to the last snapshot of producers in one turn, which has no bound yet.
+    if world.is_measured and not world.may_lose_leaders and rng.random() < FLOODED:
+        made.extend(flood(world))
     if rng.random() < RUDE:
         made.append(Rude(world, "rude", rng.choice((3, 8))))
     only = world.scale.only

@@ -86,7 +86,7 @@ class Producer(Client):
         self.pad = rng.choice((0, 0, 100, 5000))
         if not self.several and rng.random() < (0.9 if world.is_large else 0.1):
             # With requests that no pooled buffer holds, for the most part of few values.
-            self.pad = min(rng.choice((35_000, MOST_PAD)), 35_000 if world.is_measured else MOST_PAD)
+            self.pad = rng.choice((35_000, MOST_PAD))
         self.slow = rng.random() < 0.15
         self.timeout_ms = rng.choice(world.timeouts_ms)
         # In turmoil disks are well.
@@ -208,6 +208,11 @@ class Producer(Client):
         self._states.clear()
         self._unsettled.clear()
 
+    def _values(self) -> list[bytes]:
+        """Those of the next batch."""
+        count = self.rng.choice((2,) if self.pad == MOST_PAD else (1, 1, 2, 5))
+        return [self.world.next_value(self.pad) for _ in range(count)]
+
     def _batches(self) -> list[Sent]:
         rng = self.rng
         partitions = self._here
@@ -221,10 +226,7 @@ class Producer(Client):
                 found.append(rng.choice(recent))
                 found[-1].again = True
                 continue
-            values = [
-                self.world.next_value(self.pad)
-                for _ in range(rng.choice((2,) if self.pad == MOST_PAD else (1, 1, 2, 5)))
-            ]
+            values = self._values()
             producer = (*self.producer, state.sequence) if self.idempotent else (-1, -1, -1)
             if self.version < FIRST_PRODUCE_WITH_BATCHES:
                 magic = 1 if self.version >= FIRST_PRODUCE_WITH_TIMESTAMPS else 0

@@ -14,7 +14,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kbroker._fast.base import monotonic
@@ -24,6 +24,8 @@ NO_ROOM = -2
 LOOK_NS = 500
 """What the system takes to say that nothing has come."""
 HALF_CLOSED = None
+LARGE_ROOM = 1 << 24
+"""Of a reader that keeps up with whatever is sent, at times, where work is measured."""
 Address = tuple[str, int]
 
 
@@ -161,6 +163,13 @@ class End:
 
     def take(self, data: bytes) -> int:
         """How much of `data` is on its way now; NO_ROOM."""
+        size = self.takes(len(data))
+        if size > 0:
+            self.put(data if size == len(data) else data[:size])
+        return size
+
+    def takes(self, size: int) -> int:
+        """How much of so many bytes would be taken now; NO_ROOM."""
         network, peer = self.network, self.peer
         rng, weather = network.rng, network.weather
         if self.closed or peer.closed:
@@ -168,11 +177,14 @@ class End:
         room = peer.room - len(peer.inbox) - peer.transit_bytes
         if room <= 0 or rng.random() < weather.no_room:
             return NO_ROOM
-        size = min(len(data), room)
+        size = min(size, room)
         if size > 1 and rng.random() < weather.partial_write:
             size = rng.randint(1, size)
-        self._send(data if size == len(data) else data[:size])
         return size
+
+    def put(self, data: bytes) -> None:
+        """Send what was said to be taken."""
+        self._send(data)
 
     # Inside
 
@@ -181,6 +193,9 @@ class End:
         if peer.closed:
             return
         if network.is_cut(self, peer):
+            if type(what) is bytes:
+                # It stays in the sender's buffer, for which there is no word from the other end.
+                peer.transit_bytes += len(what)
             return
         delay = network.latency()
         if network.delays_ns and not self.is_local:
@@ -293,6 +308,8 @@ class Network:
         self.loop = loop
         self.rng = loop.rng
         self.weather = Weather.drawn(self.rng)
+        if loop.budget is not None:
+            self.weather = replace(self.weather, rooms=(*self.weather.rooms, LARGE_ROOM))
         self.servers: dict[Address, Server] = {}
         self.ends: dict[End, None] = {}
         self.readable: dict[End, None] = {}

@@ -5,8 +5,9 @@ In that time CPython calls some 20,000 functions, ten in a microsecond; so a cal
 others waiting for longer than a slice, whatever the machine was like.  The same goes for 4 MB of files, which is what
 2 ms take from the page cache.  Calls and bytes are counted, not timed, so a violation is one in each run of its seed.
 
-A share of histories is measured.  Their machine is slow: each look at the clock takes a tenth of a slice, so that
-what goes by the clock gives way, as it would for real; and some of their clients ask for much at once (`bulk.py`).
+A share of histories is measured.  Their machine is slow: each look at the clock takes a tenth of a slice, and each
+megabyte of files half of one, so that what goes by the clock gives way, as it would for real; and some of their clients
+ask for much at once (`bulk.py`), or bring it at the same moment (`flood.py`).
 What a process does at its start, before it serves, and what its helper threads do does not count.
 """
 

@@ -21,6 +21,9 @@ from kbroker._fast.records.stored_header cimport parse_stored_header, stored_che
 
 cdef enum:
     BUFFER_BYTES = 1048576
+    # Where headers alone are wanted, batches from this size on are passed over: one read for each, of a page.
+    PASSED_OVER_BYTES = 8192
+    PAGE_BYTES = 4096
 
 cdef enum Stop:
     STOP_END = 0          # nothing left
@@ -39,6 +42,7 @@ cdef struct Scan:
     int64_t end
     uint8_t* buffer
     int64_t capacity
+    int64_t at_once       # so much is read by one call
     int64_t start         # file position of buffer[0]
     int64_t filled
     Found* found
@@ -55,6 +59,7 @@ cdef struct Scan:
 cdef bint fill(Scan* self, int64_t size) noexcept nogil:
     """Brings the `size` bytes at `position` into the buffer; fewer come only when the file ends."""
     cdef ssize_t got
+    cdef int64_t wanted
     cdef uint8_t* larger
     if self.position >= self.start and self.position + size <= self.start + self.filled:
         return True
@@ -72,11 +77,12 @@ cdef bint fill(Scan* self, int64_t size) noexcept nogil:
     elif self.position != self.start:
         self.filled = 0
     self.start = self.position
-    while self.filled < self.capacity and self.start + self.filled < self.end:
+    wanted = min(max(size, self.at_once), self.capacity)
+    while self.filled < wanted and self.start + self.filled < self.end:
         got = system_calls.pread(
             self.fd,
             self.buffer + self.filled,
-            <size_t>min(self.capacity - self.filled, self.end - self.start - self.filled),
+            <size_t>min(wanted - self.filled, self.end - self.start - self.filled),
             self.start + self.filled,
         )
         if got < 0:
@@ -127,6 +133,8 @@ cdef bint take_batch(Scan* self) noexcept nogil:
         if self.crc != self.header.crc:
             self.stop = STOP_CRC
             return False
+    else:
+        self.at_once = PAGE_BYTES if size >= PASSED_OVER_BYTES else self.capacity
     self.found[self.count].header = self.header
     self.found[self.count].position = self.position
     self.count += 1
@@ -208,6 +216,7 @@ def scan_segment(int fd, int64_t start_pos, int64_t end_pos, *, bint check_crc=T
     scan.next_offset = 0
     scan.system_error = 0
     scan.capacity = min(max(end_pos - start_pos, <int64_t>4096), <int64_t>BUFFER_BYTES)
+    scan.at_once = scan.capacity
     scan.buffer = <uint8_t*>malloc(<size_t>scan.capacity)
     scan.found = <Found*>malloc(max_batches * sizeof(Found))
     try:

@@ -34,7 +34,7 @@ cdef class AnswerQueue:
     cdef int helped(self, Py_ssize_t sent) except -1
     cdef int _check(self) except -1
     cdef void _clear(self)
-    cdef int _send(self, bint may_lend) except -1
+    cdef int _send(self, bint may_lend, Py_ssize_t most) except -1
     cdef list _cold_ranges(self)
     cdef ssize_t _send_bytes(self) except? -3
     cdef ssize_t _send_region(self, FileRegion region, bint may_lend) except? -3

@@ -103,7 +103,7 @@ cdef class AnswerQueue:
                 self.state == SEND_CLEAR and self.queued_bytes == 0 and self.head == len(self.parts)):
             return 0
         try:
-            outcome = self._send(self.socket.lends)
+            outcome = self._send(self.socket.lends, self.endpoint.flush_batch.most_now(FLUSH_BYTES))
             if outcome == NO_MORE_ROOM and self.writer_fd < 0:
                 # The loop refuses to watch a transport's own descriptor.
                 self.writer_fd = os.dup(self.socket.fd)
@@ -153,7 +153,7 @@ cdef class AnswerQueue:
         """
         self.connection = None
         try:
-            self._send(False)
+            self._send(False, FLUSH_BYTES)
         except OSError:
             pass  # The client is gone: there is no reader for them.
         return self.drop()
@@ -169,8 +169,8 @@ cdef class AnswerQueue:
         self.offset = 0
         self.queued_bytes = 0
 
-    cdef int _send(self, bint may_lend) except -1:
-        """Send what the socket takes: the `Outcome`.  OSError when the connection is broken."""
+    cdef int _send(self, bint may_lend, Py_ssize_t most) except -1:
+        """Send what the socket takes, until it is `most`: the `Outcome`.  OSError when the connection is broken."""
         cdef ssize_t sent
         cdef Py_ssize_t spent = 0
         cdef int weight
@@ -179,7 +179,7 @@ cdef class AnswerQueue:
         if self.socket.held_bytes > 0 and not self.socket.drain():
             return NO_MORE_ROOM
         while self.head < len(self.parts):
-            if spent >= FLUSH_BYTES:
+            if spent >= most:
                 return TIME_IS_UP
             weight = 1
             if type(self.parts[self.head]) is bytes:
@@ -198,6 +198,7 @@ cdef class AnswerQueue:
                     continue
                 raise OSError(errno, "send failed")
             spent += sent * weight
+            self.endpoint.flush_batch.sent_bytes += sent * weight
             self._advance(sent)
         if self.socket.held_bytes > 0 and not self.socket.drain():
             return NO_MORE_ROOM

@@ -14,8 +14,11 @@ cdef class Connection(ConnectionInterface):
     cdef RequestServer requests
     cdef AnswerQueue answers
     cdef object _session
+    # Whether frames are left to a later turn of the loop, as enough was served in this one.
+    cdef bint resting
 
     cdef int _process(self) except -1
+    cdef bint _may_have_frames(self) noexcept
     cdef int _send_and_settle(self) except -1
     cdef int _answer(self, object ctx, object response, bint encoded) except -1
     cdef int _live_on(self, LifeState then) except -1

@@ -13,30 +13,18 @@ The connection knows only bytes, frames and the `Route` table; the policy on con
 is the endpoint's `owner`.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t
 
 from kbroker._fast.base.checked cimport CHECKED
-from kbroker._fast.base.cursor cimport kb_load32
 from kbroker._fast.base.monotonic cimport now_ns
 from kbroker._fast.base.ready_queue cimport ReadyQueue
 from kbroker._fast.net.answer_queue cimport AnswerQueue
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.connection_states cimport (
-    AGAIN,
-    CLOSED,
-    DEFERRED,
-    ENDING,
-    OPEN,
-    READY,
-    SEND_CLEAR,
-    SEND_LENT,
-    SERVING,
-    THROTTLED,
-    WAITING,
-    LifeState,
+    AGAIN, CLOSED, DEFERRED, ENDING, OPEN, READY, SEND_CLEAR, SEND_LENT, SERVING, THROTTLED, WAITING, LifeState,
     may_live_on,
 )
+from kbroker._fast.net.flush_batch cimport TurnShare
 from kbroker._fast.net.frame_reader cimport FrameReader
 from kbroker._fast.net.request_context cimport RequestContext
 from kbroker._fast.net.request_server cimport RequestServer
@@ -78,7 +66,7 @@ cdef class Connection(ConnectionInterface):
         if self.life == CLOSED or self.frames.buffer is None:
             return 0
         if size == 0:
-            return self.frames.settle(self.requests.state != READY or self.answers.state != SEND_CLEAR)
+            return self.frames.settle(self._may_have_frames())
         now = now_ns()
         self.frames.filled += size
         self.last_active = now * 1e-9
@@ -112,8 +100,7 @@ cdef class Connection(ConnectionInterface):
         """Whether the connection goes on.  The requests that came before the end of the stream are served and answered
         in order: the client may have shut down its sending side only, and Kafka, too, sees the end only behind the last
         request."""
-        if self.life == OPEN and (
-                self.requests.state != READY or self.answers.state != SEND_CLEAR or self.frames.has_rest()):
+        if self.life == OPEN and (self._may_have_frames() or self.frames.has_rest()):
             self._live_on(ENDING)
             if self.requests.state == READY and self.answers.state == SEND_CLEAR:
                 self._process()
@@ -147,35 +134,38 @@ cdef class Connection(ConnectionInterface):
     # Frames
 
     cdef int _process(self) except -1:
-        """Serve the frames that are there, until one is answered later or answers wait; then do what became ready."""
+        """Serve the frames that are there, until one is answered later, answers wait, or others have a turn; then do
+        what became ready."""
         cdef ReadyQueue ready = self.endpoint.ready
         cdef FrameReader frames = self.frames
         cdef AnswerQueue answers = self.answers
         cdef RequestServer requests = self.requests
         cdef Py_ssize_t available, size, most
-        cdef const char* data
+        cdef TurnShare share = TurnShare(0.0, 0)
         if requests.state == SERVING:
             return 0
         if not ready.begin():
             ready.put(self.go_on)
             return 0
+        self.resting = False
         try:
-            if frames.stash_bytes > 0 and frames.buffer is None and frames.wanted_bytes == 0:
-                frames.room()
+            frames.take_up()
             while (self.life != CLOSED and answers.state == SEND_CLEAR and frames.buffer is not None
                    and ((requests.state == READY and not self.endpoint.draining) or requests.state == AGAIN)):
-                available = frames.filled - frames.start
+                available = frames.next_frame(&size)
                 if available < 4:
                     break
-                data = frames.buffer.data + frames.start
-                size = <int> kb_load32(<const uint8_t*> data)
                 most = self.endpoint.max_frame_bytes if requests.is_trusted else self.endpoint.first_frame_bytes
                 if size < 0 or size > most or (size < HEADER_BYTES and not requests.takes_tokens):
                     kind, detail = self.endpoint.owner.describe_bad_frame(
-                        PyBytes_FromStringAndSize(data, min(available, 16)), size, requests.is_trusted)
+                        frames.beginning(), size, requests.is_trusted)
                     requests.refuse(("bad frame", detail, kind))
                     break
                 if available < 4 + size:
+                    break
+                if self.endpoint.flush_batch.is_over(&share, self.last_active):
+                    self.resting = True
+                    self.endpoint.loop.call_soon(self.go_on)
                     break
                 frames.start += 4 + size
                 if CHECKED:
@@ -192,6 +182,9 @@ cdef class Connection(ConnectionInterface):
             self._send_and_settle()
         return ready.drain()
 
+    cdef bint _may_have_frames(self) noexcept:
+        return self.resting or self.requests.state != READY or self.answers.state != SEND_CLEAR
+
     cdef int _send_and_settle(self) except -1:
         """Send the answers, and release the receive buffer's bytes of the requests that were served."""
         cdef FrameReader frames = self.frames
@@ -205,8 +198,8 @@ cdef class Connection(ConnectionInterface):
             else:
                 answers.flush()
         if requests.state != DEFERRED:
-            frames.settle(requests.state != READY or answers.state != SEND_CLEAR)
-        if self.life == ENDING and requests.state == READY and answers.state == SEND_CLEAR:
+            frames.settle(self._may_have_frames())
+        if self.life == ENDING and not self._may_have_frames():
             self.close("closed by the client")
         if self.endpoint.draining and not self.is_busy():
             self.endpoint.owner.went_quiet()
@@ -215,6 +208,7 @@ cdef class Connection(ConnectionInterface):
     def go_on(self) -> None:
         """No other request is being served: serve the frames that are there."""
         if self.life != CLOSED:
+            self.last_active = now_ns() * 1e-9
             self._process()
 
     # For requests

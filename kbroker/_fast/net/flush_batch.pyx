@@ -5,12 +5,18 @@ iteration answers are sent together at its end.  Each `send` to a client that sl
 of a small answer; several in a row wake it once, and it finds the other answers while it works.  Batches that several
 clients append to one log are also written together.  With one request in an iteration, waiting would only cost time.
 Consumers that wait for a producer's records still get them before the producer gets its answer.
+
+What is done at the end of one iteration has bounds, in bytes and in time; the rest is done at the end of the next one,
+in its order.
 """
 
+from libc.stdint cimport INT64_MAX
 from libc.stdlib cimport free, realloc
+from libc.string cimport memmove
 
 from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.base.ready_queue cimport ReadyQueue
+from kbroker._fast.base.slices cimport SLICE_NS
 from kbroker._fast.log.log_fields cimport PurgatoryFields
 from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.net.direct cimport MOST_REQUESTS, DirectAnswers, DirectRequest
@@ -21,6 +27,11 @@ cdef enum:
     PROBE = 16
     # Larger requests are not held back: alone they are as cheap, and their memory is wanted.
     REQUEST_BYTES = 65536
+    # Of all requests that are held back, which may have to be answered at once; more are answered by themselves.
+    DEFERRED_BYTES = 3145728
+    DEFERRED_REQUESTS = 512
+
+cdef double SLICE_SECONDS = SLICE_NS * 1e-9
 
 
 cdef class FlushBatch:
@@ -36,6 +47,7 @@ cdef class FlushBatch:
         self.ready = ready
         self.unflushed = []
         self.deferred = []
+        self.sent_until = INT64_MAX
 
     def __dealloc__(self):
         free(self.requests)
@@ -69,6 +81,8 @@ cdef class FlushBatch:
             return False
         if count > 0 and self.direct is not direct:
             return False
+        if count >= DEFERRED_REQUESTS or self.deferred_bytes + request.size > DEFERRED_BYTES:
+            return False
         if count == self.capacity:
             larger = <DirectRequest*> realloc(self.requests, (count + MOST_REQUESTS) * sizeof(DirectRequest))
             if larger == NULL:
@@ -78,6 +92,7 @@ cdef class FlushBatch:
         self._schedule()
         self.direct = direct
         self.requests[count] = request[0]
+        self.deferred_bytes += request.size
         self.deferred.append(connection)
         return True
 
@@ -87,16 +102,25 @@ cdef class FlushBatch:
         Nothing is answered meanwhile but these, and no request begins, so that none can be deferred: what an append
         makes ready waits in `ready`.
         """
+        return self._answer_first(DEFERRED_BYTES)
+
+    cdef int _answer_first(self, Py_ssize_t most) except -1:
+        """Answer those that came first, up to `most` bytes of them; the others stay, in their order."""
         cdef list connections = self.deferred
-        cdef Py_ssize_t first
+        cdef Py_ssize_t first, size = 0, count = 0
         if not connections:
             return 0
         if not self.ready.begin():
             raise RuntimeError("deferred requests would be answered amid another request")
         try:
-            self.deferred = []
-            for first in range(0, len(connections), MOST_REQUESTS):
-                self._answer_some(connections[first:first + MOST_REQUESTS], self.requests + first)
+            while count < len(connections) and size + self.requests[count].size <= most:
+                size += self.requests[count].size
+                count += 1
+            self.deferred = connections[count:]
+            self.deferred_bytes -= size
+            for first in range(0, count, MOST_REQUESTS):
+                self._answer_some(connections[first:min(first + MOST_REQUESTS, count)], self.requests + first)
+            memmove(self.requests, self.requests + count, len(self.deferred) * sizeof(DirectRequest))
         finally:
             self.ready.end()
         return 0
@@ -131,14 +155,42 @@ cdef class FlushBatch:
     def flush(self) -> None:
         """Answer and send what this iteration's requests ask for."""
         cdef list connections
-        cdef ConnectionInterface connection
         self.scheduled = False
-        self.answer_requests()
+        self._answer_first(TURN_BYTES)
         connections = self.unflushed
         self.unflushed = []
         self.crowded = len(connections) > 1
         self.single_count = 0
-        for connection in connections:
-            connection.resume()
-        self.ready.drain()
+        self.sent_until = self.sent_bytes + TURN_BYTES
+        try:
+            self._send_to(connections)
+            if self.deferred or self.unflushed:
+                self._schedule()
+            self.ready.drain()
+        finally:
+            self.sent_until = INT64_MAX
         self.busy_poll.served()
+
+    cdef bint is_over(self, TurnShare* share, double now) noexcept:
+        """Whether a share of a turn is used up, in bytes or in seconds.  The first question begins it."""
+        if share.until == 0.0:
+            share.until = now + SLICE_SECONDS
+            share.sent_until = self.sent_bytes + TURN_BYTES
+        return now >= share.until or self.sent_bytes >= share.sent_until
+
+    cdef Py_ssize_t most_now(self, Py_ssize_t most) noexcept:
+        """Of so many bytes those that may be sent now; in a flush it has sent the others.  Not above 0: none."""
+        return <Py_ssize_t> min(<int64_t> most, self.sent_until - self.sent_bytes)
+
+    cdef int _send_to(self, list connections) except -1:
+        """Have them send, and go on, one after the other; where that becomes too much, the rest waits for the next
+        iteration."""
+        cdef ConnectionInterface connection
+        cdef TurnShare share = TurnShare(0.0, 0)
+        cdef Py_ssize_t index
+        for index, connection in enumerate(connections):
+            if index > 0 and self.is_over(&share, (<ConnectionInterface> connections[index - 1]).last_active):
+                self.unflushed = connections[index:] + self.unflushed
+                break
+            connection.resume()
+        return 0

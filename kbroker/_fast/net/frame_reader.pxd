@@ -18,6 +18,9 @@ cdef class FrameReader:
 
     cdef FrameReader room(self)
     cdef ssize_t look(self) except? -3
+    cdef int take_up(self) except -1
+    cdef Py_ssize_t next_frame(self, Py_ssize_t* size) noexcept
+    cdef bytes beginning(self)
     cdef bint has_rest(self) noexcept
     cdef int settle(self, bint waiting) except -1
     cdef int close(self) except -1

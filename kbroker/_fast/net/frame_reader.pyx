@@ -11,6 +11,7 @@ Invariant: 0 <= start <= filled <= capacity; `buffer` and `stash` are never both
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
@@ -66,6 +67,24 @@ cdef class FrameReader:
         if got <= 0:
             self._give_back()
         return got
+
+    cdef int take_up(self) except -1:
+        """Has what was copied out in the buffer again, where it waits for nothing."""
+        if self.stash_bytes > 0 and self.buffer is None and self.wanted_bytes == 0:
+            self.room()
+        return 0
+
+    cdef Py_ssize_t next_frame(self, Py_ssize_t* size) noexcept:
+        """How much lies in the buffer from the next frame's length on, which is taken from there, untrusted, where its
+        4 bytes have come."""
+        cdef Py_ssize_t available = self.filled - self.start
+        if available >= 4:
+            size[0] = frame_bytes(self.buffer.data + self.start)
+        return available
+
+    cdef bytes beginning(self):
+        """What the next frame begins with, for those who describe it."""
+        return PyBytes_FromStringAndSize(self.buffer.data + self.start, min(self.filled - self.start, 16))
 
     cdef bint has_rest(self) noexcept:
         """Whether there are bytes that were not served."""
