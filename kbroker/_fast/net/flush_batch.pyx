@@ -189,8 +189,8 @@ cdef class FlushBatch:
         cdef TurnShare share = TurnShare(0.0, 0)
         cdef Py_ssize_t index
         for index, connection in enumerate(connections):
-            if index > 0 and self.is_over(&share, (<ConnectionInterface> connections[index - 1]).last_active):
-                self.unflushed = connections[index:] + self.unflushed
-                break
             connection.resume()
+            if self.is_over(&share, connection.last_active) or self.sent_bytes >= self.sent_until:
+                self.unflushed = connections[index + 1:] + self.unflushed
+                break
         return 0
