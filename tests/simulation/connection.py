@@ -69,6 +69,7 @@ class ModelConnection:
         self.end: End
         self.outstanding: deque[Asked] = deque()
         self.gone = False
+        self._said_all = False
         self.node = 0
         self.may_be_closed = False
         """Whether the broker has a reason to hang up."""
@@ -131,14 +132,20 @@ class ModelConnection:
             self._waiter = self._loop.create_future()
             await self._waiter
 
+    @property
+    def may_send(self) -> bool:
+        """Whether it is open for more requests."""
+        return not (self.gone or self.end.closed or self._said_all)
+
     def half_close(self) -> None:
         """Say that no more requests come; those that were sent are answered all the same."""
         self._judge.note("%s sends no more", self.name)
+        self._said_all = True
         self.end.write_eof()
 
     def finish(self, rng: random.Random) -> None:
         """End the connection, in one way or another."""
-        self.may_be_closed = True
+        self.may_be_closed = self._said_all = True
         if rng.random() < 0.5:
             self.end.write_eof()
         else:

@@ -128,6 +128,7 @@ class End:
         self.network.look_at(self)
 
     def write(self, data: bytes) -> None:
+        assert not self.sent_end, "as a real socket's transport refuses it"
         if not self.closed:
             self._send(bytes(data))
 

@@ -196,6 +196,10 @@ class Kbroker:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process.running
+
     def output(self) -> str:
         return "".join(path.read_text(errors="replace") for path in sorted(self._folder.glob("*.log")))
 

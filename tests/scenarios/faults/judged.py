@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import traceback
 from collections.abc import Mapping
 
 from tests.scenarios.answers.world import NotingLoop, RealWorld
@@ -47,7 +48,7 @@ class JudgedConnections:
         except ViolationError as error:
             self.wrong.append(f"{error}\n{world.judge.story(40)}")
         except Exception as error:
-            self.wrong.append(f"the judged connections failed: {error!r}")
+            self.wrong.append(f"the judged connections failed: {error!r}\n{traceback.format_exc()}")
         self.answers = world.judge.answers
 
     def end(self) -> None:

@@ -53,7 +53,7 @@ class Committer(Client):
             if connection is None:
                 await self.try_later()
                 continue
-            while not connection.gone and not connection.end.closed and self.requests > 0:
+            while connection.may_send and self.requests > 0:
                 while self.requests > 0 and len(connection.outstanding) < self.depth:
                     self.requests -= 1
                     if self.rng.random() < 0.7:
@@ -66,7 +66,7 @@ class Committer(Client):
                     await connection.change()
             while connection.outstanding:
                 await connection.change()
-            if not connection.gone and not connection.end.closed:
+            if connection.may_send:
                 self._ask(connection, is_last=self.requests <= 0)
                 connection.flush()
                 await connection.change()
@@ -156,7 +156,7 @@ class Committer(Client):
         self._require(code in NOT_HERE, answer)
         # What is under way is answered first: hung up on, it could be served behind what comes next.
         connection.may_be_closed = True
-        if not connection.end.closed:
+        if connection.may_send:
             connection.half_close()
 
     def _require(self, holds: bool, what: object) -> None:
