@@ -1,4 +1,5 @@
-"""Three brokers and ZooKeeper on loopback, kbroker's or Apache Kafka 3.9.1's, with equal settings."""
+"""Three brokers on loopback, kbroker's or Apache Kafka's, with equal settings: with ZooKeeper (Kafka 3.9.1), or under a
+KRaft controller of Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -10,41 +11,167 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from bench.brokers import EQUAL_SETTINGS, Broker, BrokerError, _launch
+from bench.brokers import EQUAL_SETTINGS, KAFKA_VERSION, Broker, BrokerError, _launch
+from kbroker.storage.directories.log_dirs import LogDir
+from kbroker.storage.files.filesystem import FileSystem
 from kbroker.testing.ports import free_port
-from tests.compat.tooling import OLD_KAFKA_VERSION, old_kafka_jars
+from tests.cluster.kraft.processes import FIRST_CONTROLLER, JavaNode
+from tests.compat.brokers import CLUSTER_ID
+from tests.compat.tooling import OLD_KAFKA_VERSION, kafka_jars, old_kafka_jars
 from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
 BROKERS = (1, 2, 3)
 SESSION_SECONDS = 4.0
-SETTINGS = EQUAL_SETTINGS | {
+SETTINGS: dict[str, str] = EQUAL_SETTINGS | {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "3",
-    "zookeeper.session.timeout.ms": str(round(SESSION_SECONDS * 1000)),
     "auto.leader.rebalance.enable": "false",
     "delete.topic.enable": "true",
 }
+SESSION_MS = str(round(SESSION_SECONDS * 1000))
+
+
+class Keeper(Protocol):
+    """Who keeps the metadata beside the brokers, and what it says of them."""
+
+    def membership(self, number: int) -> dict[str, str]:
+        """What a broker is told to be in the cluster."""
+
+    def prepare(self, number: int, data: pathlib.Path) -> None:
+        """Make a broker's directory what it has to be before its first start."""
+
+    def kafka(self) -> tuple[str, pathlib.Path, str]:
+        """Version and jars of Kafka's brokers, and how they log errors alone."""
+
+    def state(self, topic: str, partition: int) -> dict[str, Any] | None:
+        """`leader` and `isr` of a partition; None where there is none."""
+
+    def controller(self) -> int:
+        """The broker that is the controller, -1 where there is none."""
+
+    def registered(self) -> set[int]:
+        """The living brokers."""
+
+
+class WithZooKeeper:
+    """See `Keeper`."""
+
+    def __init__(self, server: ZooKeeperServer, client: KazooClient) -> None:
+        self._server = server
+        self._client = client
+
+    def membership(self, number: int) -> dict[str, str]:
+        return {
+            "broker.id": str(number),
+            "zookeeper.connect": self._server.address,
+            "zookeeper.session.timeout.ms": SESSION_MS,
+        }
+
+    def prepare(self, number: int, data: pathlib.Path) -> None:
+        return
+
+    def kafka(self) -> tuple[str, pathlib.Path, str]:
+        logging = data_file("log4j.properties", "log4j.rootLogger=ERROR\n")
+        return OLD_KAFKA_VERSION, old_kafka_jars(), f"-Dlog4j.configuration=file:{logging}"
+
+    def state(self, topic: str, partition: int) -> dict[str, Any] | None:
+        try:
+            data, _ = self._client.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        except NoNodeError:
+            return None
+        found: dict[str, Any] = json.loads(data)
+        return found
+
+    def controller(self) -> int:
+        try:
+            return int(json.loads(self._client.get("/controller")[0])["brokerid"])
+        except NoNodeError:
+            return -1
+
+    def registered(self) -> set[int]:
+        return {int(each) for each in self._client.get_children("/brokers/ids")}
+
+
+class WithController:
+    """See `Keeper`.  `ports` are the brokers' own, which are asked what they know."""
+
+    def __init__(self, node: JavaNode, ports: Mapping[int, int]) -> None:
+        self.node = node
+        self._ports = ports
+
+    def membership(self, number: int) -> dict[str, str]:
+        return {
+            "process.roles": "broker",
+            "node.id": str(number),
+            "controller.quorum.voters": f"{self.node.node_id}@127.0.0.1:{self.node.port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "broker.session.timeout.ms": SESSION_MS,
+            "transaction.state.log.replication.factor": "3",
+            "share.coordinator.state.topic.replication.factor": "3",
+        }
+
+    def prepare(self, number: int, data: pathlib.Path) -> None:
+        directory = LogDir(FileSystem(), str(data))
+        directory.open()
+        directory.bind(CLUSTER_ID, number)
+        directory.release()
+
+    def kafka(self) -> tuple[str, pathlib.Path, str]:
+        jars = kafka_jars()
+        return KAFKA_VERSION, jars, f"-Dlog4j2.configurationFile={jars / 'log4j2-ERROR.properties'}"
+
+    def _metadata(self) -> Any:
+        for port in self._ports.values():
+            try:
+                return AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0}).list_topics(timeout=5)
+            except KafkaException:
+                continue
+        return None
+
+    def state(self, topic: str, partition: int) -> dict[str, Any] | None:
+        metadata = self._metadata()
+        found = None if metadata is None or topic not in metadata.topics else metadata.topics[topic].partitions
+        if not found or partition not in found:
+            return None
+        return {"leader": found[partition].leader, "isr": list(found[partition].isrs)}
+
+    def controller(self) -> int:
+        return -1
+
+    def registered(self) -> set[int]:
+        metadata = self._metadata()
+        return set() if metadata is None else set(metadata.brokers)
+
+
+def data_file(name: str, text: str) -> pathlib.Path:
+    """A small file of that content, which stays."""
+    path = pathlib.Path(tempfile.gettempdir()) / f"kbroker-bench-{os.getuid()}-{name}"
+    path.write_text(text)
+    return path
 
 
 class Cluster:
-    """Brokers by id, and a look into ZooKeeper."""
+    """Brokers by id, and who keeps their metadata."""
 
-    def __init__(self, name: str, server: ZooKeeperServer, folder: pathlib.Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, keeper: Keeper, folder: pathlib.Path, settings: Mapping[str, str], ports: Mapping[int, int]
+    ) -> None:
         self.name = name
         self.brokers: dict[int, Broker] = {}
-        self._server = server
+        self._keeper = keeper
         self._folder = folder
         self._settings = dict(settings)
-        self._ports = {each: free_port() for each in BROKERS}
-        self.zookeeper = KazooClient(server.address)
+        self._ports = dict(ports)
 
     @property
     def bootstrap(self) -> str:
@@ -58,11 +185,11 @@ class Cluster:
         settings = {
             **SETTINGS,
             **self._settings,
-            "broker.id": str(number),
-            "zookeeper.connect": self._server.address,
+            **self._keeper.membership(number),
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "log.dirs": str(folder / "data"),
         }
+        self._keeper.prepare(number, folder / "data")
         if self.name == "kbroker":
             settings["metrics.listener"] = "none"
             overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
@@ -71,14 +198,12 @@ class Cluster:
             return
         properties = folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        jars = old_kafka_jars()
-        (folder / "log4j.properties").write_text("log4j.rootLogger=ERROR\n")
+        version, jars, logging = self._keeper.kafka()
         heap = os.environ.get("KAFKA_HEAP", "1g")
         tuning = [f"-Xms{heap}", f"-Xmx{heap}", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
         tuning += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"]
-        logging = f"-Dlog4j.configuration=file:{folder / 'log4j.properties'}"
         argv = ["java", *tuning, logging, "-cp", f"{jars}/*", "kafka.Kafka", str(properties)]
-        self.brokers[number] = _launch("kafka", argv, folder, port, dict(os.environ), OLD_KAFKA_VERSION)
+        self.brokers[number] = _launch("kafka", argv, folder, port, dict(os.environ), version)
 
     def cpu_seconds(self) -> float:
         """Of all brokers."""
@@ -96,30 +221,23 @@ class Cluster:
         self.wait(lambda: self.in_sync(topic, range(len(assignment)), len(assignment[0])), f"{topic} in sync")
 
     def state(self, topic: str, partition: int) -> dict[str, Any]:
-        """The partition's znode."""
-        found: dict[str, Any] = json.loads(
-            self.zookeeper.get(f"/brokers/topics/{topic}/partitions/{partition}/state")[0]
-        )
+        """`leader` and `isr` of a partition, which there is."""
+        found = self._keeper.state(topic, partition)
+        assert found is not None, f"{topic}-{partition} is not there"
         return found
 
     def in_sync(self, topic: str, partitions: Sequence[int], count: int) -> bool:
         """Whether so many replicas of each are."""
-        return all(
-            self.zookeeper.exists(f"/brokers/topics/{topic}/partitions/{each}/state")
-            and len(self.state(topic, each)["isr"]) == count
-            for each in partitions
-        )
+        states = (self._keeper.state(topic, each) for each in partitions)
+        return all(each is not None and len(each["isr"]) == count for each in states)
 
     def controller(self) -> int:
-        """Its id, -1 where there is none."""
-        try:
-            return int(json.loads(self.zookeeper.get("/controller")[0])["brokerid"])
-        except NoNodeError:
-            return -1
+        """Its id, -1 where there is none, or no broker is one."""
+        return self._keeper.controller()
 
     def registered(self) -> set[int]:
-        """The ids in ZooKeeper."""
-        return {int(each) for each in self.zookeeper.get_children("/brokers/ids")}
+        """The living brokers."""
+        return self._keeper.registered()
 
     def wait(self, condition: Callable[[], object], what: str, seconds: float = 120.0, every: float = 0.01) -> None:
         """BrokerError when it does not come true."""
@@ -131,13 +249,13 @@ class Cluster:
 
 
 @contextmanager
-def running(name: str, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+def running(name: str, settings: Mapping[str, str] | None = None, *, is_kraft: bool = False) -> Iterator[Cluster]:
     """A new cluster, all of whose brokers are registered and know each other; its data go with it."""
     with tempfile.TemporaryDirectory(prefix=f"bench-cluster-{name}-") as text:
         folder = pathlib.Path(text)
-        with zookeeper_server(folder / "zookeeper") as server:
-            cluster = Cluster(name, server, folder, settings or {})
-            cluster.zookeeper.start()
+        ports = {each: free_port() for each in BROKERS}
+        with _with_controller(folder, ports) if is_kraft else _with_zookeeper(folder) as keeper:
+            cluster = Cluster(name, keeper, folder, settings or {}, ports)
             try:
                 for each in BROKERS:
                     cluster.start(each)
@@ -149,8 +267,41 @@ def running(name: str, settings: Mapping[str, str] | None = None) -> Iterator[Cl
                 for broker in cluster.brokers.values():
                     if broker.process is not None and broker.process.poll() is None:
                         broker.kill()
-                cluster.zookeeper.stop()
-                cluster.zookeeper.close()
+
+
+@contextmanager
+def _with_zookeeper(folder: pathlib.Path) -> Iterator[Keeper]:
+    with zookeeper_server(folder / "zookeeper") as server:
+        client = KazooClient(server.address)
+        client.start()
+        try:
+            yield WithZooKeeper(server, client)
+        finally:
+            client.stop()
+            client.close()
+
+
+@contextmanager
+def _with_controller(folder: pathlib.Path, ports: Mapping[int, int]) -> Iterator[Keeper]:
+    port = free_port()
+    node = JavaNode(
+        FIRST_CONTROLLER,
+        folder / "controller",
+        port,
+        {
+            "process.roles": "controller",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"{FIRST_CONTROLLER}@127.0.0.1:{port}",
+            "listeners": f"CONTROLLER://127.0.0.1:{port}",
+            "broker.session.timeout.ms": SESSION_MS,
+        },
+        heap="512m",
+    )
+    node.start()
+    try:
+        yield WithController(node, ports)
+    finally:
+        node.kill()
 
 
 def knows_all(cluster: Cluster, number: int) -> bool:

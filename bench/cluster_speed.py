@@ -1,4 +1,6 @@
-"""Three brokers of kbroker beside three of Apache Kafka 3.9.1, all with ZooKeeper: needs Java 17 and Maven.
+"""Three brokers of kbroker beside three of Apache Kafka's: needs Java 17 and Maven.
+
+All have ZooKeeper, and Kafka is 3.9.1; with --kraft all are under a controller of Kafka 4.3.1, and so are its brokers.
 
     python -m bench.cluster_speed                          # every cell, both sides
     python -m bench.cluster_speed --cells 'produce-*' --only kbroker --rounds 3
@@ -10,6 +12,8 @@ leader-killed             kill -9: seconds without an acknowledgement beyond the
 shutdown                  a broker that leads 1,000 partitions stops in order: seconds, and what a producer was refused
 fail-over                 the controller of 10,000 partitions is killed: seconds until its session ends, and from there,
                           those not counted, until all brokers know the new one and every partition's leader
+restart                   a broker with 1,000 partitions starts after a clean stop: seconds until its port answers, others
+                          tell clients of it, and a sample of its replicas is in sync
 idle                      1,000 partitions with three replicas: memory and CPU of each broker
 
 Each cell has a cluster of its own.  One JSON object for each cell and side, and a table in the end.
@@ -252,6 +256,26 @@ def idle(cluster: Cluster) -> Result:
     }
 
 
+def restart(cluster: Cluster) -> Result:
+    """See the module."""
+    cluster.create("speed", [BROKERS[each % 3 :] + BROKERS[: each % 3] for each in range(SHUTDOWN_PARTITIONS)])
+    cluster.brokers[3].end()
+    cluster.wait(lambda: cluster.registered() == {1, 2}, "the broker to be gone")
+    # A controller takes no broker of that id before the session of its earlier life is over.
+    time.sleep(2 * SESSION_SECONDS)
+    begin = time.monotonic()
+    cluster.start(3)
+    answers = time.monotonic()
+    cluster.wait(lambda: 3 in cluster.registered(), "the broker to be unfenced")
+    unfenced = time.monotonic()
+    cluster.wait(lambda: cluster.in_sync("speed", range(0, SHUTDOWN_PARTITIONS, 50), 3), "the replicas in sync")
+    return {
+        "answers_s": round(answers - begin, 2),
+        "unfenced_s": round(unfenced - begin, 2),
+        "in_sync_s": round(time.monotonic() - begin, 2),
+    }
+
+
 CELLS: dict[str, tuple[Callable[[Cluster], Result], dict[str, str]]] = {
     "produce-1k": (lambda cluster: produce(cluster, 1024), {}),
     "produce-100": (lambda cluster: produce(cluster, 100), {}),
@@ -262,6 +286,7 @@ CELLS: dict[str, tuple[Callable[[Cluster], Result], dict[str, str]]] = {
     "shutdown": (shutdown, {}),
     "fail-over": (fail_over, {}),
     "idle": (idle, {}),
+    "restart": (restart, {}),
 }
 
 
@@ -278,6 +303,7 @@ def main() -> int:
     parser.add_argument("--cells", default="*", help="patterns, with commas")
     parser.add_argument("--only", choices=("kbroker", "kafka"))
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--kraft", action="store_true", help="under a controller instead of ZooKeeper")
     options = parser.parse_args()
     sides = [options.only] if options.only else ["kbroker", "kafka"]
     for name, (run, settings) in CELLS.items():
@@ -286,7 +312,7 @@ def main() -> int:
         rounds: dict[str, list[Result]] = {side: [] for side in sides}
         for number in range(options.rounds):
             for side in sides if number % 2 == 0 else sides[::-1]:
-                with running(side, settings) as cluster:
+                with running(side, settings, is_kraft=options.kraft) as cluster:
                     rounds[side].append(run(cluster))
                 os.sync()
         for side in sides:
