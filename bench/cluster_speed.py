@@ -1,6 +1,6 @@
 """Three brokers of kbroker beside three of Apache Kafka's: needs Java 17 and Maven.
 
-All have ZooKeeper, and Kafka is 3.9.1; with --kraft all are under a controller of Kafka 4.3.1, and so are its brokers.
+All have ZooKeeper, and Kafka is 3.9.1; with --kraft all are under a controller of Kafka 4.3.1, as its brokers are.
 
     python -m bench.cluster_speed                          # every cell, both sides
     python -m bench.cluster_speed --cells 'produce-*' --only kbroker --rounds 3
@@ -12,8 +12,8 @@ leader-killed             kill -9: seconds without an acknowledgement beyond the
 shutdown                  a broker that leads 1,000 partitions stops in order: seconds, and what a producer was refused
 fail-over                 the controller of 10,000 partitions is killed: seconds until its session ends, and from there,
                           those not counted, until all brokers know the new one and every partition's leader
-restart                   a broker with 1,000 partitions starts after a clean stop: seconds until its port answers, others
-                          tell clients of it, and a sample of its replicas is in sync
+restart                   a broker with 1,000 partitions starts after a clean stop: seconds until its port answers,
+                          others tell clients of it, and a sample of its replicas is in sync
 idle                      1,000 partitions with three replicas: memory and CPU of each broker
 
 Each cell has a cluster of its own.  One JSON object for each cell and side, and a table in the end.
