@@ -70,6 +70,37 @@ class KafkaController(BrokerProcess):
         return {"controller.quorum.voters": ",".join(voters)}
 
 
+class KafkaMember(BrokerProcess):
+    """A broker alone, on a directory that may have a metadata log."""
+
+    name = "member"
+
+    def __init__(self, folder: Path, data: Path, quorum: KafkaQuorum) -> None:
+        super().__init__(folder, {})
+        self.quorum = quorum
+        self._data = data
+
+    @property
+    def data(self) -> Path:
+        return self._data
+
+    def command(self) -> list[str]:
+        properties = self.folder / "server.properties"
+        settings = {
+            "node.id": "9",
+            "process.roles": "broker",
+            "controller.quorum.bootstrap.servers": ",".join(f"{at.host}:{at.port}" for at in self.quorum.addresses),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.data),
+            **self.settings,
+        }
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        words = ["format", "-t", CLUSTER_ID, "-c", str(properties), "--no-initial-controllers"]
+        subprocess.run(java_command("kafka.tools.StorageTool", *words), check=True, capture_output=True)
+        return java_command("kafka.Kafka", str(properties), heap="256m", level="INFO")
+
+
 class KafkaQuorum:
     """So many controllers."""
 

@@ -19,7 +19,7 @@ from kbroker.metadata.image import ClusterImage, Endpoint
 from kbroker.metadata.record_deltas import delta_of
 from kbroker.migration.metadata_log import MetadataLog
 from kbroker.storage.files.filesystem import SYSTEM_FILES
-from tests.cluster.kraft.kafka_controllers import KafkaQuorum
+from tests.cluster.kraft.kafka_controllers import KafkaMember, KafkaQuorum
 from tests.cluster.kraft.observing import Observing
 from tests.compat.brokers import CLUSTER_ID
 from tests.compat.real_kafka import KafkaProcess
@@ -192,6 +192,41 @@ def test_voters_that_the_log_names(tmp_path: Path) -> None:
     try:
         asyncio.run(follow())
     finally:
+        quorum.stop()
+
+
+@pytest.mark.slow
+def test_kafka_goes_on_with_the_directory_and_back(tmp_path: Path) -> None:
+    """Going back to Kafka, or coming from it, would need all metadata anew, or fail at the start."""
+    quorum = KafkaQuorum(tmp_path / "kafka", 1, is_dynamic=True)
+    quorum.start()
+    data = tmp_path / "data"
+    data.mkdir()
+    log = MetadataLogSettings(snapshot_bytes=800)
+
+    async def follow() -> tuple[int, ClusterImage]:
+        async with Observing(data, quorum.addresses, cluster_id=CLUSTER_ID, log=log) as following:
+            await following.observer.first_high_watermark()
+            end, kept = following.metadata.applied_offset, following.directory
+            await following.until(
+                lambda: kept.newest_snapshot is not None and following.metadata.applied_offset > end + 15
+            )
+        return following.observer.log_end_offset, following.metadata.image
+
+    member = KafkaMember(tmp_path / "member", data, quorum)
+    try:
+        end, image = asyncio.run(follow())
+        assert not image.brokers
+        member.start()
+        member.stop()
+        said = member.output.read_text(errors="replace")
+        assert f"Wrote producer snapshot at offset {end} with" in said, "it has not read the log to its end"
+        assert "Latest set of voters is VoterSet(voters={3001=" in said, "it has not read the snapshot"
+        assert "orrupt" not in said and "ERROR" not in said, said
+        later, image = asyncio.run(follow())
+        assert later > end and image.brokers[9].is_fenced, "what Kafka has fetched meanwhile is not read"
+    finally:
+        member.kill()
         quorum.stop()
 
 
