@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kbroker.cluster.kraft.batches import MetadataBatch, checked_batch, records_of
+from kbroker.cluster.kraft.batches import ControlRecord, MetadataBatch, checked_batch, records_of
 from kbroker.cluster.kraft.quorum_steps import LogPlace, SnapshotId
 from kbroker.cluster.kraft.snapshots import encoded_snapshot
 from kbroker.error_codes import ErrorCode
@@ -236,6 +236,28 @@ class Controllers:
             found.append(batch)
             at = batch.end_offset
         return found
+
+    @staticmethod
+    def names_in(batches: list[MetadataBatch]) -> list[str]:
+        """What the records of batches set."""
+        return [
+            record.value.name  # type: ignore[attr-defined]
+            for batch in batches
+            if not batch.info.is_control
+            for _, record in records_of(batch, "model")
+            if not isinstance(record, ControlRecord)
+        ]
+
+    def heal(self) -> None:
+        """All is well: everybody is there, one leads, and the others have all that it has."""
+        for each in self.nodes.values():
+            each.is_up, each.epoch, each.leader_id = True, max(one.epoch for one in self.nodes.values()), -1
+        assert any(self.elect(each) for each in VOTERS)
+        leader = self.leader()
+        assert leader is not None
+        self.append(leader.node_id, 1)
+        for each in VOTERS * 2:
+            self.replicate(each)
 
     # -- what they answer ---------------------------------------------------------------------------------------------
 

@@ -92,6 +92,7 @@ class ModelTransport:
         self.max_bytes = 300
         self.asked: list[tuple[int, int, object]] = []
         self.change: Callable[[int, Message], Message] = lambda _node, answer: answer
+        self.heard: Callable[[Message], None] = lambda _request: None
 
     async def connect(
         self,
@@ -129,6 +130,7 @@ class _ModelChannel:
         header = decode_request_header(frame)
         request = request_message(header.api_key).program(header.api_version).decode(frame, header.size)
         self._transport.asked.append((self._node_id, header.api_version, request))
+        self._transport.heard(request)
         answer, seconds = self._answer(header.api_key, header.api_version, request)
         asyncio.get_running_loop().call_later(
             seconds, self._deliver, header.api_key, header.api_version, header.correlation_id, answer

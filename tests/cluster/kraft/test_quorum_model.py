@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kbroker.cluster.kraft.batches import ControlRecord, MetadataBatch, records_of
+from kbroker.cluster.kraft.batches import MetadataBatch
 from kbroker.cluster.kraft.quorum import Quorum
 from kbroker.cluster.kraft.quorum_steps import (
     Append,
@@ -33,15 +33,6 @@ from tests.cluster.kraft.controllers import VOTERS, Controllers, endpoint_of
 
 IDENTITY = Identity(9, "cluster", bytes(range(16)))
 node = st.sampled_from(VOTERS)
-
-
-def values_of(batches: list[MetadataBatch]) -> list[str]:
-    return [
-        record.value.name  # type: ignore[attr-defined]
-        for batch in batches
-        for _, record in records_of(batch, "test")
-        if not isinstance(record, ControlRecord)
-    ]
 
 
 class Follower:
@@ -113,12 +104,12 @@ class Follower:
             case Committed(high_watermark):
                 due = [each for each in self.log if self.applied_end <= each.base_offset < high_watermark]
                 assert due[-1].end_offset == high_watermark
-                self.applied += values_of(due)
+                self.applied += Controllers.names_in(due)
                 self.applied_end = high_watermark
             case SnapshotPiece(snapshot, position, data, is_last):
                 self.pieces = self.pieces[:position] + data
                 if is_last:
-                    self.of_snapshot = values_of(snapshot_batches(self.pieces, "test"))
+                    self.of_snapshot = Controllers.names_in(snapshot_batches(self.pieces, "test"))
                     self.applied, self.applied_end = list(self.of_snapshot), snapshot.end_offset
                     self.log, self.snapshot = [], snapshot
                     self.quorum.snapshot_loaded(snapshot)
@@ -192,19 +183,14 @@ class Histories(RuleBasedStateMachine):
         if not hasattr(self, "observer"):
             return
         batches = self.controllers.committed_batches(self.observer.applied_end)
-        assert self.observer.applied == values_of(batches)
+        assert self.observer.applied == Controllers.names_in(batches)
 
     def teardown(self) -> None:
         """All is well again: the observer gets to the end."""
         controllers = self.controllers
-        for each in controllers.nodes.values():
-            each.is_up, each.epoch, each.leader_id = True, max(one.epoch for one in controllers.nodes.values()), -1
-        assert any(controllers.elect(each) for each in VOTERS)
+        controllers.heal()
         leader = controllers.leader()
         assert leader is not None
-        controllers.append(leader.node_id, 1)
-        for each in VOTERS:
-            controllers.replicate(each)
         begin = self.observer.now
         for _ in range(2000):
             self.observer.turn()
