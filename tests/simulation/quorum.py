@@ -35,7 +35,17 @@ MEMORY = Path("/dev/shm")
 BROKERS = ConfigResource(4, "")
 SETTINGS = MetadataLogSettings(segment_bytes=700, retention_bytes=3000, retention_ms=-1, snapshot_bytes=900)
 STEPS = 120
-EVENTS = {"write": 40, "follow": 40, "elect": 5, "lose": 2, "stop": 4, "snapshot": 9, "heal": 6, "die": 5}
+EVENTS = {
+    "write": 40,
+    "transact": 8,
+    "follow": 40,
+    "elect": 5,
+    "lose": 2,
+    "stop": 4,
+    "snapshot": 9,
+    "heal": 6,
+    "die": 5,
+}
 """What happens, and how often."""
 
 
@@ -136,6 +146,8 @@ class QuorumHistory:
             case "write":
                 writes = node_id if leader is None or rng.random() < 0.2 else leader.node_id
                 controllers.append(writes, rng.randint(1, 4))
+            case "transact":
+                controllers.transact(node_id if leader is None else leader.node_id)
             case "follow":
                 for each in rng.sample(VOTERS, rng.randint(1, 3)):
                     controllers.replicate(each, rng.randint(1, 3))

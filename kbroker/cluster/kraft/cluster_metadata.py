@@ -21,6 +21,7 @@ from kbroker.metadata.image import ClusterImage, Endpoint, MetadataDelta
 from kbroker.metadata.metadata_record import MetadataLogError, MetadataTransactions
 from kbroker.metadata.record_deltas import MetadataDraft
 from kbroker.schemas import wire
+from kbroker.waiting import set_within
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -65,6 +66,11 @@ class ClusterMetadata:
         """The newest; the cache's once that is attached."""
         return self._image if self._cache is None else self._cache.image
 
+    @property
+    def recorded(self) -> ClusterImage:
+        """What the records say, whatever else is published."""
+        return self._image
+
     def attach(self, cache: MetadataCache) -> None:
         """Publish what is known to a cache, and from now on each change."""
         self._cache = cache
@@ -78,9 +84,14 @@ class ClusterMetadata:
 
     async def wait_until(self, holds: Callable[[], bool], seconds: float | None = None) -> None:
         """Return when `holds()` after an application, or at once.  TimeoutError."""
-        async with asyncio.timeout(seconds):
-            while not holds():
-                await self._changed.wait()
+        loop = asyncio.get_running_loop()
+        end = None if seconds is None else loop.time() + seconds
+        while not holds():
+            changed = self._changed
+            if end is None:
+                await changed.wait()
+            elif not await set_within(changed, end - loop.time()):
+                raise TimeoutError(f"the metadata did not come to that in {seconds:g} s")
 
     def pace(self) -> Pace:
         """Of long work on the image."""

@@ -38,8 +38,8 @@ logger = logging.getLogger("kbroker.cluster")
 
 PART_SUFFIX = ".part"
 DAMAGED_SUFFIX = ".damaged"
-_OF_KAFKA = re.compile(r"^(\d{20}\.(index|timeindex|txnindex|snapshot)|leader-epoch-checkpoint)$")
-"""What Kafka keeps beside its segments and makes again where it is missing; here it would go out of date."""
+_OF_KAFKA = re.compile(r"^(\d{20}\.(index|timeindex|txnindex|snapshot)|leader-epoch-checkpoint|.*\.deleted)$")
+"""What Kafka keeps beside its segments and makes again where it is missing, and what it was about to delete."""
 
 
 class Opened(NamedTuple):

@@ -81,7 +81,7 @@ class OwnSnapshots:
             return
         timestamp_ms = metadata.applied_ms
         control = [each for each in (metadata.kraft_version, metadata.voters) if each is not None]
-        records = image_records(metadata.image, list(metadata.others.values()))
+        records = image_records(metadata.recorded, list(metadata.others.values()))
         pace = metadata.pace()
         piece, position = bytearray(), 0
         try:

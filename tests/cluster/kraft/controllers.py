@@ -7,6 +7,7 @@ does not know of a newer one goes on answering.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kbroker.cluster.kraft.batches import ControlRecord, MetadataBatch, checked_batch, records_of
@@ -14,7 +15,7 @@ from kbroker.cluster.kraft.quorum_steps import LogPlace, SnapshotId
 from kbroker.cluster.kraft.snapshots import encoded_snapshot
 from kbroker.error_codes import ErrorCode
 from kbroker.metadata.image import Endpoint
-from kbroker.metadata.metadata_record import MetadataRecord, encode_record, metadata_record
+from kbroker.metadata.metadata_record import MetadataRecord, MetadataTransactions, encode_record, metadata_record
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.control import ControlType, encode_control_key
 from kbroker.schemas import wire
@@ -52,6 +53,21 @@ def leader_batch(base: int, epoch: int, leader_id: int) -> MetadataBatch:
         encode_control_key(ControlType.LEADER_CHANGE), bytes(value.program(0).encode(value)), START_MS + base
     )
     return checked_batch(bytes(builder.build()), "model")
+
+
+def _records_in(batches: list[MetadataBatch]) -> Iterator[MetadataRecord]:
+    for batch in batches:
+        for _, record in records_of(batch, "model"):
+            if not isinstance(record, ControlRecord):
+                yield record
+
+
+def ends_in_a_transaction(batches: list[MetadataBatch]) -> bool:
+    """Whether a transaction has begun in these batches and not ended."""
+    transactions = MetadataTransactions()
+    for _ in transactions.completed(_records_in(batches)):
+        pass
+    return transactions.is_open
 
 
 @dataclass
@@ -126,7 +142,18 @@ class Controllers:
             each.epoch, each.leader_id = epoch, -1
         candidate.leader_id = node_id
         candidate.batches.append(leader_batch(candidate.end, epoch, node_id))
+        if ends_in_a_transaction(candidate.batches):
+            aborted = metadata_record(wire.AbortTransactionRecord(reason="another leader"))
+            candidate.batches.append(data_batch(candidate.end, epoch, [aborted]))
         return True
+
+    def transact(self, node_id: int) -> None:
+        """A node that takes itself for the leader begins a metadata transaction, or ends the one that is open."""
+        node = self.nodes[node_id]
+        if node.is_up and node.leader_id == node_id:
+            is_open = ends_in_a_transaction(node.batches)
+            value = wire.EndTransactionRecord() if is_open else wire.BeginTransactionRecord(name="model")
+            node.batches.append(data_batch(node.end, node.epoch, [metadata_record(value)]))
 
     def tell(self, node_id: int) -> None:
         """A voter hears of the newest leader."""
@@ -215,13 +242,10 @@ class Controllers:
         if end <= node.start:
             return
         below = [each for each in node.batches if each.end_offset <= end]
-        epoch = below[-1].epoch
-        records = [
-            config_record(int(record.value.value))  # type: ignore[union-attr, attr-defined]
-            for batch in self.committed_batches(end)
-            if not batch.info.is_control
-            for _, record in records_of(batch, "model")
-        ]
+        epoch, committed = below[-1].epoch, self.committed_batches(end)
+        if ends_in_a_transaction(committed):
+            return
+        records = [config_record(int(name[1:])) for name in self.names_in(committed)]
         node.snapshot = SnapshotId(end, epoch)
         node.content = b"".join(encoded_snapshot(records, epoch, START_MS + end))
         if not keeps:
@@ -239,13 +263,11 @@ class Controllers:
 
     @staticmethod
     def names_in(batches: list[MetadataBatch]) -> list[str]:
-        """What the records of batches set."""
+        """What the records of batches set, but for those of a transaction that has not ended."""
+        transactions = MetadataTransactions()
         return [
             record.value.name  # type: ignore[attr-defined]
-            for batch in batches
-            if not batch.info.is_control
-            for _, record in records_of(batch, "model")
-            if not isinstance(record, ControlRecord)
+            for record in transactions.completed(_records_in(batches))
         ]
 
     def heal(self) -> None:
