@@ -16,10 +16,12 @@ import asyncio
 import ipaddress
 import logging
 import random
+import ssl
 import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kbroker.cluster.authenticated import LoginFailedError
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.protocol.api import ApiKey
@@ -93,7 +95,7 @@ class ForwardingChannel:
         """The active controller's answer, in the highest common version up to `at_most`.
 
         KafkaError: REQUEST_TIMED_OUT where there was none in time, UNKNOWN_SERVER_ERROR where the controller has no
-        version of the API.
+        version of the API, or this broker and it do not trust each other.
         """
         # In a task of its own: a handler may run outside of one, and time limits need one.
         task = self._loop.create_task(self._ask(request, at_most, seconds))
@@ -115,6 +117,10 @@ class ForwardingChannel:
             except UnsupportedVersionError as error:
                 raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
             except NodeError as error:
+                if isinstance(error.__cause__, LoginFailedError | ssl.SSLError):
+                    # Kafka's brokers do not ask again, either: settings have to change.
+                    logger.error("a controller does not take this broker for one: %s", error)
+                    raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR) from error
                 why = str(error)
             else:
                 if not _is_inactive(answer):

@@ -6,6 +6,7 @@ Also of `kbroker.handlers.forwarded_errors` and `kbroker.handlers.throttle_time`
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from kbroker.cluster.authenticated import LoginFailedError
 from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.kraft import forwarding as forwarding_module
 from kbroker.cluster.kraft.forwarding import ForwardingChannel, address_bytes
@@ -163,6 +165,30 @@ def test_a_new_leader_is_asked_at_once_what_the_old_one_has_not_answered() -> No
         channel.close()
         await old.stop()
         await new.stop()
+
+    uvloop.run(main())
+
+
+@pytest.mark.parametrize("error", [LoginFailedError("no such user"), ssl.SSLError("no such certificate")])
+def test_a_controller_that_does_not_trust_this_broker_is_not_asked_again(error: OSError) -> None:
+    """A client would wait for a minute for what only other settings can mend."""
+
+    class Distrusting:
+        def __init__(self) -> None:
+            self.asked = 0
+
+        async def connect(self, *_where: object) -> Any:
+            self.asked += 1
+            raise error
+
+    async def main() -> None:
+        transport = Distrusting()
+        channel = ForwardingChannel(asyncio.get_running_loop(), transport, lambda: Endpoint("h", 1), NODE_ID)
+        with pytest.raises(KafkaError) as failed:
+            await channel.ask(wire.EnvelopeRequest(request_data=b"r"), 0)
+        assert failed.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert transport.asked == 1
+        channel.close()
 
     uvloop.run(main())
 
