@@ -200,6 +200,8 @@ class Quorum:
         epoch, leader_id = named.leader_epoch, named.leader_id
         if epoch < self.epoch or (epoch == self.epoch and leader_id < 0):
             return []
+        if leader_id == self._identity.node_id:
+            return [Fatal(f"node.id {leader_id} is that of a controller: a broker needs an id of its own")]
         if epoch == self.epoch and self.leader_id not in (NO_LEADER, leader_id):
             return []
         endpoint = at.get(leader_id) or self._known.get(leader_id) or asked

@@ -332,3 +332,11 @@ def test_topic_id() -> None:
     """Controllers would know no such topic."""
     made = fetch_request(IDENTITY, LogPlace(0, 0, 0, -1), 1, 18)
     assert made.topics[0].topic_id == uuid_from_text("A" * 21 + "Q")
+
+
+def test_the_id_of_a_controller_ends_it() -> None:
+    """A controller refuses to be followed by its own id, and the broker would ask for ever."""
+    quorum = quorum_at()
+    named = answer(ErrorCode.FENCED_LEADER_EPOCH, leader=(IDENTITY.node_id, 5), at=A)
+    (step, *_) = quorum.answered(asked(quorum), named, 0.0)
+    assert isinstance(step, Fatal) and "node.id 9 is that of a controller" in step.text
