@@ -234,6 +234,8 @@ class Cluster(ClusterClients):
                     "controller.quorum.voters": self.voters,
                     "listeners": f"CONTROLLER://127.0.0.1:{port}",
                     **secured(security, port, is_controller=True),
+                    # Controllers make the tokens.
+                    **{name: text for name, text in settings.items() if name.startswith("delegation.")},
                 },
                 heap="256m",
             )

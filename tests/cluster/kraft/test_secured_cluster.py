@@ -3,6 +3,9 @@ the metadata."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,3 +94,46 @@ def test_users_and_acls_of_the_metadata_hold_on_each_broker(tmp_path: Path) -> N
         with pytest.raises(KafkaException):
             wrong = {**cluster.client(), "sasl.password": "wrong"}
             Producer(wrong).list_topics(timeout=5)
+
+
+def kbroker(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kbroker.cli", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_a_token_of_the_metadata_logs_in_at_each_broker(tmp_path: Path) -> None:
+    """A token would be good at the broker alone that was asked for it, or live on where it was expired."""
+    security = Security("SASL_PLAINTEXT", directory=tmp_path / "tls")
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    settings = {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": f"{module};",
+        "delegation.token.secret.key": "secret",
+    }
+    with running(tmp_path, (Kbroker, Kafka), settings=settings, security=security) as cluster:
+        addresses = [f"127.0.0.1:{node.port}" for node in cluster.nodes.values()]
+
+        def config(name: str, mechanism: str, jaas: str) -> str:
+            path = tmp_path / f"{name}.properties"
+            lines = ("security.protocol=SASL_PLAINTEXT", f"sasl.mechanism={mechanism}", f"sasl.jaas.config={jaas}")
+            path.write_text("\n".join(lines))
+            return str(path)
+
+        plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        admin = config("admin", "PLAIN", f'{plain} username="admin" password="admin-secret";')
+        for at in addresses:
+            made = kbroker("tokens", "create", "-b", at, "--command-config", admin, "--json")
+            assert made.returncode == 0, made.stdout + made.stderr
+            token = json.loads(made.stdout)
+            file = config(
+                "token",
+                "SCRAM-SHA-256",
+                f'{module} username="{token["token_id"]}" password="{token["hmac"]}" tokenauth="true";',
+            )
+
+            def logs_in(where: str, file: str = file) -> bool:
+                return kbroker("topics", "list", "-b", where, "--command-config", file).returncode == 0
+
+            for where in addresses:
+                wait_for(lambda where=where, logs_in=logs_in: logs_in(where), f"the token to log in at {where}")
