@@ -74,7 +74,8 @@ def test_users_and_acls_of_the_metadata_hold_on_each_broker(tmp_path: Path) -> N
         upsertion = UserScramCredentialUpsertion(
             "alice", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"alice-secret"
         )
-        cluster.admin_of(1).alter_user_scram_credentials([upsertion])["alice"].result(30)
+        admin = cluster.admin_of(1)
+        admin.alter_user_scram_credentials([upsertion])["alice"].result(30)
         assert not may_produce(cluster, 1, "alice", "alice-secret")
         allowed = AclBinding(
             ResourceType.TOPIC,
@@ -85,12 +86,11 @@ def test_users_and_acls_of_the_metadata_hold_on_each_broker(tmp_path: Path) -> N
             AclOperation.WRITE,
             AclPermissionType.ALLOW,
         )
-        cluster.admin_of(1).create_acls([allowed])[allowed].result(30)
+        admin.create_acls([allowed])[allowed].result(30)
         for number in (1, 2):
             wait_for(lambda at=number: may_produce(cluster, at, "alice", "alice-secret"), f"broker {number} to let in")
             assert not may_produce(cluster, number, "alice", "another")
-        others = cluster.admin_of(1).describe_user_scram_credentials()
-        assert set(others.result(30)) == {"alice"}
+        assert set(admin.describe_user_scram_credentials().result(30)) == {"alice"}
         with pytest.raises(KafkaException):
             wrong = {**cluster.client(), "sasl.password": "wrong"}
             Producer(wrong).list_topics(timeout=5)
