@@ -26,6 +26,7 @@ from kbroker.waiting import set_within
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker.metadata.cache import MetadataCache
+    from kbroker.metadata.image import TopicImage
     from kbroker.metadata.metadata_record import MetadataRecord
 
 NOTHING_APPLIED = -1
@@ -124,6 +125,7 @@ class ClusterMetadata:
         try:
             await self._take(draft, list(batches), where)
             delta = await self._delta(draft, snapshot.end_offset - 1)
+            delta = replace(delta, created=await self._as_before(delta.created))
         except BaseException:
             self._transactions, self.kraft_version, self.voters, self.others, self.applied_ms = kept
             raise
@@ -180,6 +182,15 @@ class ClusterMetadata:
                 delta: MetadataDelta = end.value
                 return delta
             await pace
+
+    async def _as_before(self, topics: Iterable[TopicImage]) -> tuple[TopicImage, ...]:
+        """The same topics; those that are as they were are the same objects, so that nobody compares them again."""
+        pace, found = self._slices.pace(), []
+        for topic in topics:
+            before = self._image.topics_by_id.get(topic.topic_id)
+            found.append(before if before is not None and before == topic else topic)
+            await pace
+        return tuple(found)
 
     async def _publish(self, draft: MetadataDraft, end: tuple[int, int, int] | None) -> None:
         offset, epoch, timestamp_ms = end or (self.applied_offset, self.applied_epoch, self.applied_ms)

@@ -173,6 +173,27 @@ def test_one_publication_for_each_application() -> None:
     assert [each.name for each in heard[1].deleted] == ["t"] or heard[1].changed
 
 
+def test_a_snapshot_changes_what_it_says_otherwise() -> None:
+    """A broker that falls behind would take all of its topics for new, or keep those that are gone."""
+    known = applied([one(wire.TopicRecord(name="gone", topic_id=DIRECTORY)), *TOPIC_RECORDS])
+    cache = MetadataCache(ClusterImage.of("c"))
+    known.attach(cache)
+    heard: list[MetadataDelta] = []
+    cache.subscribe(lambda _old, _new, delta: heard.append(delta))
+    before = cache.image.topics["t"]
+    made = [*TOPIC_RECORDS, one(wire.TopicRecord(name="new", topic_id=OTHER_DIRECTORY))]
+    content = b"".join(encoded_snapshot(made, 2, 0))
+
+    async def load() -> None:
+        await known.load(snapshot_batches(content, "test"), SnapshotId(500, 2), "test")
+
+    asyncio.run(load())
+    (delta,) = heard
+    assert [[each.name for each in part] for part in (delta.created, delta.deleted)] == [["new"], ["gone"]]
+    assert not delta.changed and cache.image.topics["t"] is before
+    assert known.applied_offset == 499
+
+
 def test_waiting() -> None:
     """What answers a client would wait for ever, or not at all."""
 
