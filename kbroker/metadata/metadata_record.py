@@ -62,7 +62,7 @@ def decode_record(value: bytes | None, where: str) -> MetadataRecord:
     if cls is None or not cls.min_version <= version <= cls.max_version:
         raise MetadataLogError(
             f"{where} is of type {api_key}{f' ({name})' if name else ''}, version {version}, "
-            "which this kbroker does not know: it was written by a newer Kafka than 4.3"
+            "which this kbroker does not know: it was written by a newer Kafka than 4.3; upgrade kbroker"
         )
     try:
         fields, end = cls.program(version).decode_from(value, position)

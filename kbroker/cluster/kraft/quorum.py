@@ -280,7 +280,8 @@ class Quorum:
             return [
                 Fatal(
                     f"the leader {_at(ask)} has other records from offset {end} on, and those below "
-                    f"{self.high_watermark} were committed: the controllers have lost metadata"
+                    f"{self.high_watermark} were committed: the controllers have lost metadata; without "
+                    f"__cluster_metadata-0 the broker would begin with what they have"
                 )
             ]
         if end >= self.end_offset:

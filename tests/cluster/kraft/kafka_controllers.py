@@ -5,6 +5,8 @@ The voters are fixed, or, `is_dynamic`, what AddRaftVoter makes them (KIP-853). 
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +64,11 @@ class KafkaController(BrokerProcess):
             words = ["format", "-t", CLUSTER_ID, "-c", str(properties), *(["--standalone"] if self.is_dynamic else [])]
             subprocess.run(made("kafka.tools.StorageTool", *words), check=True, capture_output=True)
         return made("kafka.Kafka", str(properties), heap="256m")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Stop its process where it is, or let it go on."""
+        assert self.process is not None
+        os.kill(self.process.pid, number)
 
     def _voters(self) -> dict[str, str]:
         if self.is_dynamic:

@@ -6,6 +6,7 @@ Also of `kbroker.cluster.kraft.observer`, `kbroker.cluster.kraft.own_snapshots`.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -258,6 +259,38 @@ def test_it_goes_on_when_the_leader_is_killed(tmp_path: Path) -> None:
         asyncio.run(follow())
     finally:
         quorum.stop()
+
+
+@pytest.mark.slow
+def test_what_was_not_committed_is_taken_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A broker would keep records that no controller has, and be refused for ever."""
+    quorum = KafkaQuorum(tmp_path / "kafka", 3)
+    quorum.start()
+
+    async def follow() -> None:
+        async with Observing(tmp_path, quorum.addresses) as following:
+            observer = following.observer
+            await observer.first_high_watermark()
+            first = observer.leader
+            assert first is not None
+            others = [each for each in quorum.nodes if each.node_id != first.node_id]
+            for each in others:
+                each.signal(signal.SIGSTOP)
+            while observer.log_end_offset < observer.high_watermark + 2:
+                await asyncio.sleep(0.02)
+            end, committed = observer.log_end_offset, following.metadata.applied_offset
+            assert committed < observer.high_watermark < end
+            quorum.nodes[first.node_id - 3001].kill()
+            for each in others:
+                each.signal(signal.SIGCONT)
+            await following.until(lambda: following.metadata.applied_epoch > first.epoch, 90)
+            assert following.metadata.applied_offset > committed
+
+    try:
+        asyncio.run(follow())
+    finally:
+        quorum.stop()
+    assert any("are taken back" in each for each in caplog.messages)
 
 
 def test_another_cluster_is_refused(tmp_path: Path) -> None:
