@@ -50,7 +50,8 @@ class Controller(ABC):
 
     async def ready(self, timeout_ms: int) -> None:
         """Wait, up to the timeout of a request, while this broker has been elected and has not taken over yet: until
-        then it would refuse its clients' requests."""
+        then it would refuse its clients' requests.  Behind it `image` has what the controller had decided before.
+        KafkaError."""
         return
 
     # Topics

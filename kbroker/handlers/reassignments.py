@@ -86,6 +86,7 @@ async def handle_list_partition_reassignments(
     """ListPartitionReassignments v0; see the module's docstring."""
     try:
         require_cluster(ctx, Operation.DESCRIBE)
+        await ctx.services.controller.ready(request.timeout_ms)
         image = ctx.services.controller.image()
     except KafkaError as error:
         return _refused_list(request, error)

@@ -311,9 +311,10 @@ class Producer(Client):
                 self.judge.fail(f"{connection.name}: {sent.partition} answers {ErrorCode(code).name}")
             elif code in NOT_NOW and not self.idempotent:
                 self._unsettled.pop(sent, None)
-                # One that was the leader says so of batches, too, that the next one has; a disk may have more than it
-                # told.
-                if not self.world.may_lose_leaders and code != ErrorCode.KAFKA_STORAGE_ERROR:
+                # One that was the leader says so of batches, too, that the next one has, or itself in another epoch; a
+                # disk may have more than it told.
+                is_certain = not self.world.may_lose_leaders and self.world.is_in_force(sent.term)
+                if is_certain and code != ErrorCode.KAFKA_STORAGE_ERROR:
                     self.judge.refused(sent.partition, sent.values)
             elif not self.idempotent:
                 self._unsettled.pop(sent, None)

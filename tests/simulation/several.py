@@ -12,7 +12,7 @@ from kbroker.schemas import wire
 from tests.simulation.client import IN_DOUBT, NOT_NOW
 from tests.simulation.replica_bytes import compare_bytes
 from tests.simulation.states import States
-from tests.simulation.witness import ClusterWitness
+from tests.simulation.witness import ClusterWitness, Term
 from tests.simulation.world import Scale, World
 
 if TYPE_CHECKING:
@@ -137,6 +137,12 @@ class Several(World):
     def is_led_by(self, node: int, partition: Partition) -> bool:
         broker = self.brokers.get(node)
         return broker is not None and partition[1] in broker.services.replica_manager.topics.get(partition[0], {})
+
+    def is_in_force(self, term: Term | None) -> bool:
+        if term is None or self.witness.term(term.node, term.partition) != term:
+            return False
+        found = self.in_force(*term.partition)
+        return (found.leader, found.epoch) == (term.node, term.epoch)
 
     def forget_leader(self, partition: Partition) -> None:
         self._leaders.pop(partition, None)

@@ -74,3 +74,21 @@ class DeletedWhileItStarts(ThreeWorkers):
 def test_a_topic_that_is_deleted_while_a_worker_starts_leaves_no_log_there() -> None:
     """Under its name no other topic could ever be made: its worker would neither start nor lead it."""
     play(seed_of(3), CALM, DeletedWhileItStarts)
+
+
+class AskedBehind(ThreeWorkers):
+    """Worker 3 learns late what worker 1 decides, and is asked about it."""
+
+    async def story(self) -> None:
+        for end in self.network.local.ends(self.processes[3], self.processes[1]):
+            end.pause_reading()
+            self.loop.call_later(0.2, end.resume_reading)
+        await self.make(1, [1, 2])
+        assert self.brokers[3].cache.topic("t") is None
+        answer = await self.ask(3, wire.DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
+        assert answer.responses[0].error_code == 0, answer
+
+
+def test_a_worker_that_has_yet_to_learn_of_a_topic_asks_the_controller_about_it() -> None:
+    """It would say of a topic that another worker has just made that it does not exist, and leave it undeleted."""
+    play(seed_of(3), CALM, AskedBehind)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbroker.metadata.image import ClusterImage
+    from tests.simulation.connection import ModelConnection
 
 WORKERS_SCALE = Scale(nodes=3, requests=400, clients=(5, 60), aborts=0.003, crashes=0.6)
 SETTLED_WITHIN_SECONDS = 90.0
@@ -100,6 +101,12 @@ class Workers(Several):
     @property
     def may_lose_leaders(self) -> bool:
         return self.fails and (self.replicas > 1 or bool(self.administration.topics))
+
+    async def connect(self, node: int, name: str, client_id: str, port: int | None = None) -> ModelConnection | None:
+        made = await super().connect(node, name, client_id, port)
+        if made is not None and not self.processes[node].serves:
+            made.may_be_closed = made.broker_stops = True  # It has been told to stop, and still accepts.
+        return made
 
     # Processes
 

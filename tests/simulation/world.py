@@ -42,15 +42,12 @@ from tests.simulation.strangers import is_secured, security_settings
 from tests.simulation.surroundings import surroundings
 from tests.simulation.topics import Topic, create_topics
 from tests.simulation.transactions.ledger import TransactionLedger
-from tests.simulation.witness import Witness
+from tests.simulation.witness import Term, Witness
 from tests.simulation.work import measured
 
-MEMORY = Path("/dev/shm")
-PORT = 9092
-SETTLE_SECONDS = 15.0
-LIMIT_SECONDS = 600.0
-CHECK_SECONDS = 1.0
-MOMENT_SECONDS = 0.5
+MEMORY, PORT = Path("/dev/shm"), 9092
+SETTLE_SECONDS, LIMIT_SECONDS = 15.0, 600.0
+CHECK_SECONDS, MOMENT_SECONDS = 1.0, 0.5
 FORGETS_SECONDS, DAY_SECONDS = 2.0, 86_400.0
 
 
@@ -176,6 +173,10 @@ class World:
 
     def is_led_by(self, node: int, partition: Partition) -> bool:
         """Whether the node itself takes itself for the partition's leader."""
+        return True
+
+    def is_in_force(self, term: Term | None) -> bool:
+        """Whether a leader's term goes on, for all who decide on it."""
         return True
 
     def forget_leader(self, partition: Partition) -> None:

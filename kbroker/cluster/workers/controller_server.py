@@ -48,6 +48,7 @@ ENTER = "enter"
 REPORT_LOGS = "report_logs"
 METHODS = frozenset(
     {
+        "ready",
         "create_topics",
         "auto_create_topics",
         "ensure_internal_topic",

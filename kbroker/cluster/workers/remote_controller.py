@@ -50,6 +50,11 @@ class RemoteController(Controller):
         self._link = link
         self._cache = cache
 
+    async def ready(self, timeout_ms: int) -> None:
+        """Wait until this worker's image has what the controller had published when this was asked.  Raises
+        NotControllerError."""
+        await self._link.call("ready", timeout_ms)
+
     # Topics
 
     async def create_topics(
@@ -122,7 +127,7 @@ class RemoteController(Controller):
         await self._link.call("report_replicas", broker, report)
 
     def image(self) -> ClusterImage:
-        """This worker's, which has all that the controller has published."""
+        """This worker's, which has all that the controller had published before the last call returned."""
         return self._cache.image
 
     # Brokers

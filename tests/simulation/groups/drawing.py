@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SHARE = 0.25
-"""The share of histories of one broker that have a share group."""
+"""The share of histories of brokers that serve them that have a share group."""
 CONSUMERS = 0.2
 """The share of histories of brokers that serve them that have a consumer group of KIP-848."""
 CLASSIC = 0.2
@@ -39,7 +39,7 @@ def draw_members(world: World) -> Sequence[Client]:
         for number in range(rng.randint(1, 5)):
             turns = max(1, int(rng.choice((10, 30, 60)) * world.scale.share))
             made.append(Member(world, f"{group.name}-member-{number}", group, turns))
-    if world.scale.nodes == 1 and world.serves_new_groups and rng.random() < SHARE:
+    if world.serves_new_groups and rng.random() < SHARE:
         topic = rng.choice(list(world.topics))
         shared = ShareGroup(
             f"share-{len(world.at_end)}",

@@ -10,7 +10,7 @@ from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
 from tests.simulation.client import Client
 from tests.simulation.connection import PATIENCE_SECONDS
-from tests.simulation.coordination import NOT_HERE
+from tests.simulation.coordination import MOVED, NOT_HERE, OF_GROUP, Coordinator
 from tests.simulation.features import SESSION_SECONDS
 from tests.simulation.records import MalformedBatchError, read_batches
 from tests.simulation.share.ledger import ACCEPT, REJECT, RELEASE, ShareGroup
@@ -49,10 +49,15 @@ class ShareMember(Client):
         self.habits = rng.choice(((8, 1, 1, 1), (3, 3, 1, 1), (1, 0, 0, 0)))
         """How often it accepts, releases, rejects and keeps what it was given."""
         self._connection: ModelConnection
+        """To the leader that it reads from in this life."""
+        self._coordinator = Coordinator(self, group.name, OF_GROUP) if world.scale.nodes > 1 else None
+        """Of several brokers the group's own; of one it is the same connection."""
         self._member_id = ""
         self._epoch = 0
         self._session = 0
         self._assigned: list[Partition] = []
+        self._here: list[Partition] = []
+        """What of it the connection's broker leads, as far as is known."""
         self._beat_at = 0.0
         self._named: dict[Partition, None] = {}
         """What its session reads."""
@@ -61,21 +66,31 @@ class ShareMember(Client):
 
     async def run(self) -> None:
         while self.turns > 0:
-            found = await self.connect(1)
-            if found is None:
-                await self.try_later()
+            if not await self._reach_leader():
                 continue
-            self._connection = found
             try:
                 await self._live()
             except LostError:
                 await self.try_later()
             self._dies()
 
+    async def _reach_leader(self) -> bool:
+        """Connect to a leader of one of the topic's partitions; whether it is there."""
+        partition = self.group.topic, self.rng.randrange(self.world.topics[self.group.topic].partitions)
+        found = await self.connect(await self.world.leader(partition))
+        if found is None:
+            self.world.forget_leader(partition)
+            await self.try_later()
+            return False
+        self._connection = found
+        return True
+
     def _dies(self) -> None:
         """Hang up, with or without having left."""
         self.group.lets_go(self.name)
         self._to_say.clear()
+        if self._coordinator is not None:
+            self._coordinator.lose()
         if not self._connection.gone:
             self._connection.finish(self.rng)
 
@@ -98,9 +113,9 @@ class ShareMember(Client):
     async def turn(self) -> None:
         """One thing that members do."""
         rng = self.rng
-        if rng.random() < 0.1 or not self._assigned or self._is_silent():
+        if rng.random() < 0.1 or not self._here or self._is_silent():
             await self._heartbeat()
-            if not self._assigned:
+            if not self._here:
                 await asyncio.sleep(rng.uniform(0.05, 0.5))
         elif self._to_say and rng.random() < 0.5:
             await self._acknowledge()
@@ -122,10 +137,23 @@ class ShareMember(Client):
             raise LostError
         return answer
 
+    async def _ask_coordinator(self, request: Any) -> Any:
+        if self._coordinator is None:
+            return await self._ask(request, HEARTBEAT_VERSION)
+        answer = await self._coordinator.ask(request, HEARTBEAT_VERSION)
+        if answer is None or answer.error_code in MOVED:
+            self._coordinator.lose()
+        if answer is None:
+            self.group.lets_go(None if self.world.fails else self.name)
+            raise LostError
+        return answer
+
     def _check(self, code: int, allowed: frozenset[ErrorCode], what: str) -> None:
         """LostError for what may be after a failure."""
         if code == 0:
             return
+        for partition in self._here:
+            self.world.forget_leader(partition)
         was_silent = allowed is GONE and self.world.loop.time() >= self._beat_at + SESSION_SECONDS
         if code not in NOT_HERE and not ((self.world.fails or was_silent) and code in allowed):
             self.judge.fail(f"{self.name}: {what} answers {ErrorCode(code).name}")
@@ -146,7 +174,9 @@ class ShareMember(Client):
             resource_type=GROUP_RESOURCE, resource_name=self.group.name, configs=rows
         )
         answer = await self._ask(request(resources=[resource]), CONFIGURE_VERSION)
-        self._check(answer.responses[0].error_code, frozenset(), "IncrementalAlterConfigs")
+        # The worker that keeps the metadata may be away.
+        away = frozenset({ErrorCode.NOT_CONTROLLER})
+        self._check(answer.responses[0].error_code, away, "IncrementalAlterConfigs")
         self.group.is_configured = True
 
     async def _heartbeat(self) -> None:
@@ -157,7 +187,7 @@ class ShareMember(Client):
             subscribed_topic_names=[self.group.topic] if self._epoch == 0 else None,
         )
         sent = self.world.loop.time()
-        answer = await self._ask(request, HEARTBEAT_VERSION)
+        answer = await self._ask_coordinator(request)
         self._check(answer.error_code, GONE, "ShareGroupHeartbeat")
         self._beat_at = sent
         if answer.member_epoch < self._epoch:
@@ -171,13 +201,14 @@ class ShareMember(Client):
                 for number in topic.partitions
                 if bytes(topic.topic_id) == topic_id
             ]
+        self._here = [each for each in self._assigned if self.world.leads(self._connection.node, each)]
 
     async def leave(self) -> None:
         """Say that it goes."""
         request = wire.ShareGroupHeartbeatRequest(
             group_id=self.group.name, member_id=self._member_id, member_epoch=LEAVING
         )
-        answer = await self._ask(request, HEARTBEAT_VERSION)
+        answer = await self._ask_coordinator(request)
         self._check(answer.error_code, GONE, "leaving")
 
     async def _fetch(self) -> None:
@@ -187,8 +218,8 @@ class ShareMember(Client):
         rows = []
         if self._session == 0:
             self._named.clear()
-        new = [each for each in self._assigned if each not in self._named]
-        gone = [each for each in self._named if each not in self._assigned and each not in said]
+        new = [each for each in self._here if each not in self._named]
+        gone = [each for each in self._named if each not in self._here and each not in said]
         for partition in [*new, *(each for each in said if each not in new)]:
             batches = [
                 request.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
@@ -240,10 +271,11 @@ class ShareMember(Client):
             high = batches[-1].last_offset + 1
             self.judge.fetched(self.name, partition, batches, batches[0].base_offset, high)
         connection, count = self._connection, 0
+        term = self.world.witness.term(connection.node, partition)
 
         def is_linked() -> bool:
             end = connection.end
-            return not (connection.gone or end.closed or end.peer.closed)
+            return not (connection.gone or end.closed or end.peer.closed) and self.world.is_in_force(term)
 
         for each in row.acquired_records:
             first, last = each.first_offset, each.last_offset
@@ -252,10 +284,19 @@ class ShareMember(Client):
                 self.judge.fail(f"{self.name}: {partition} {first}-{last} is given without its records")
             times = sent, now
             self.group.acquired(self.name, partition, first, last, each.delivery_count, batches, times, is_linked)
+            self._drop_overtaken(partition, first, last)
             kind = self.rng.choices((ACCEPT, RELEASE, REJECT, 0), self.habits)[0]
             if kind:
                 self._to_say.append((partition, first, last, kind, sent))
         return count
+
+    def _drop_overtaken(self, partition: Partition, first: int, last: int) -> None:
+        """What it has yet to say of records that it is given once more is void: their locks had ended."""
+        for each in [each for each in self._to_say if each[0] == partition and each[1] <= last and each[2] >= first]:
+            *_, sent = each
+            if self.world.loop.time() < sent + self.group.lock_seconds and not self.world.fails:
+                self.judge.fail(f"{self.name}: {partition} {first}-{last} is given again, and held since {sent:.3f}")
+            self._to_say.remove(each)
 
     def _taken(self) -> dict[Partition, list[tuple[int, int, int, float]]]:
         """What is to be said now, in order; each range once."""
@@ -321,25 +362,24 @@ class ShareMember(Client):
         while missing := {each: found for each in partitions if (found := self.group.missing(each))}:
             if self.world.loop.time() > until:
                 self.judge.fail(f"{self.group.name} is never given {missing}")
-            connection = await self.connect(1)
-            if connection is None:
-                await self.try_later()
+            if not await self._reach_leader():
                 continue
-            self._connection = connection
             try:
                 await self._configure()
                 self._member_id, self._epoch, self._session = str(uuid.UUID(int=self.rng.getrandbits(128))), 0, 0
                 await self._heartbeat()
                 while self.world.loop.time() <= until:
-                    if self._is_silent() or not self._assigned:
+                    if self._is_silent() or not self._here:
                         await self._heartbeat()
-                    if not self._assigned:
+                    if self._assigned and not self._here:
+                        break
+                    if not self._here:
                         await asyncio.sleep(0.3)
                         continue
                     await self._fetch()
                     while self._to_say:
                         await self._acknowledge()
-                    if not any(self.group.missing(each) for each in partitions):
+                    if not any(self.group.missing(each) for each in self._here):
                         break
                 await self.leave()
             except LostError:
