@@ -22,6 +22,7 @@ from kbroker.errors import KafkaError, KafkaStorageError
 from kbroker.metadata.image import PartitionImage
 from kbroker.replication.partition import Partition
 from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.files.open_files import OpenFiles
 from kbroker.storage.log.group_commit import FsyncMode, GroupCommit, LogCommitter
 from kbroker.storage.log.local_log import LogEnvironment
@@ -95,6 +96,7 @@ class World:
         mode: FsyncMode = FsyncMode.COMMIT,
         config: LogConfig | None = None,
         topic_partition: TopicPartition = TP,
+        failures: LogDirFailureChannel | None = None,
     ) -> None:
         self.loop = HandLoop()
         self.commits = GroupCommit(files or FullFiles(), mode)
@@ -105,6 +107,7 @@ class World:
             lambda _delay_ms, action: action(),
             commits=self.commits,
         )
+        environment.failures = failures
         self.log = open_log(directory, config, env=environment, topic_partition=topic_partition)
         loop: Any = self.loop
         self.ready = ReadyQueue(loop)
@@ -271,6 +274,28 @@ def test_a_failed_fsync_cuts_the_log_back_and_the_producer_goes_on(
     assert world.answered() == [0, 1]
     assert [value for _, value in read_all(world.log)] == [b"1", b"2"]
     world.log.check_invariants()
+
+
+def test_a_log_that_was_cut_takes_nothing_more_where_its_directory_has_failed(tmp_path: Path) -> None:
+    """A follower may have copied what was cut: it would take other records at those offsets, in the same leader epoch,
+    for the ones that it has, and lead with them."""
+    files = FullFiles()
+    failures = LogDirFailureChannel(files)
+    failures.watch([str(tmp_path)])
+    world = World(tmp_path / "log", files, failures=failures)
+    world.append()
+    world.loop.turn()
+    world.loop.fsync()
+    world.append()
+    world.loop.turn()
+    files.failing = {"fsync"}
+    world.loop.fsync()
+    world.loop.turn()
+    assert world.answers == [(0, ""), (1, "KafkaStorageError")]
+    files.failing = set()
+    with pytest.raises(KafkaStorageError):
+        world.append()
+    assert world.log.log_end_offset == 1
 
 
 def test_state_of_a_coordinator_is_not_cut_back_but_closed(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ snapshots are built again from them after a crash, so they are left to the flush
 
 A failed fsync says nothing about which bytes are on the disk, and the next one may succeed without them.  The log's
 directory has failed then (`log_dir_failure`) and a restart checks the log.  With `commit` no such append was answered
-and no consumer saw its records, so the log is truncated to its durable end, if the disk allows it.  Otherwise (state of
-a coordinator that is ahead in memory; records acknowledged before, as with flush.messages above 1) it refuses appends.
+and no consumer saw its records, so the log is truncated to its durable end, if the disk allows it.  It takes no others
+in their place, as followers may have copied them in this leader epoch.  Otherwise (state of a coordinator that is ahead
+in memory; records acknowledged before, as with flush.messages above 1) it refuses appends, too.
 """
 
 from __future__ import annotations
@@ -369,14 +370,15 @@ class LogCommitter:
         log = self._log
         refusal = log.storage_error("flushing", error)
         failures = log.local.environment.failures
-        if failures is not None:
-            failures.report(log.directory, "an fsync", error, fsync=True)
+        is_over = failures is not None and failures.report(log.directory, "an fsync", error, fsync=True)
         if not self._cut():
             logger.error("%s refuses appends until the broker is started again", log.topic_partition)
             log.local.flush_failed = True
-            log.space_guard = FailedDirectoryGuard(refusal)
-            self.has_failed = True
+            self.has_failed = is_over = True
             self.requested_offset = self.durable_offset
+        if is_over:
+            # A follower may have what was cut, and would take other records at its offsets, in this epoch, for that.
+            log.space_guard = FailedDirectoryGuard(refusal)
         self._commits.on_refused(log, refusal)
 
     def _cut(self) -> bool:
