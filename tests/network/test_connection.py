@@ -36,7 +36,7 @@ from tests.network.served_connection import (
 @pytest.fixture(autouse=True, params=["plain", "encrypted", "tls", "tls12"])
 def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every promise of a connection holds whatever its socket part is."""
-    chosen = socket_kinds.PLAIN if request.param == "plain" else request.getfixturevalue("encrypted")
+    chosen = socket_kinds.PLAIN if request.param == "plain" else request.getfixturevalue(request.param)
     monkeypatch.setattr(socket_kinds, "current", chosen)
 
 
