@@ -34,6 +34,7 @@ def security_figures(
         "kbroker_tls_handshakes_failed": {
             (each.name, kind): float(count) for each in security.tls for kind, count in each.failures.items()
         },
+        "kbroker_tls_kernel_connections": {(): float(security.kernel_connections)},
         "kbroker_tls_certificate_left_seconds": {(each.name,): (each.ends_ms - now_ms) / 1000 for each in security.tls},
         "kbroker_tls_store_changes": {
             (each.name, outcome): float(count)

@@ -54,6 +54,9 @@ kbroker.max.producers|LONG|1000000||>=0|+|
 kbroker.auto.create.answers.at.once|BOOLEAN|false|||+|
     the Metadata answer to the request that creates a topic has the topic, which saves a round trip; false:
     UNKNOWN_TOPIC_OR_PARTITION first, as Kafka answers and some tests of clients expect
+kbroker.tls.kernel|STRING|auto||one of auto, off|+|
+    whether the kernel encrypts records that are sent over TLS 1.3, by sendfile: auto where it has TLS (the module tls)
+    and passes a trial at the start, which the log names; off: OpenSSL encrypts all
 listeners|LIST|PLAINTEXT://127.0.0.1:9092|broker|distinct nonempty|+|
     where clients connect: name://host:port, …; an empty host means every interface
 advertised.listeners|LIST|null||distinct nonempty|+|addresses that clients connect to; unset: the listeners

@@ -8,6 +8,7 @@ _ROWS = """
 kbroker_tls_handshakes|counter|listener|Handshakes that clients have come through.
 kbroker_tls_handshakes_failed|counter|listener,kind|
     Handshakes that came to nothing: failed, refused, plaintext (the client does not speak TLS), ended, slow, oversized.
+kbroker_tls_kernel_connections|counter||Connections whose records the kernel has encrypted.
 kbroker_tls_certificate_left_seconds|gauge|listener|
     Time until the first certificate that the listener shows runs out; negative behind its end.
 kbroker_tls_store_changes|counter|listener,outcome|

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kbroker._fast.net.tls_shared import TlsShared
     from kbroker.config import BrokerConfig
     from kbroker.network.listener_security import ListenerSecurity
+    from kbroker.security.tls.kernel import KernelTls
     from kbroker.security.tls.listener import TlsListener
     from kbroker.security.tls.server_context import ServerContext
     from kbroker.security.tls.settings import TlsSettings
@@ -42,6 +43,7 @@ class ListenersSecurity:
         be used."""
         self._loop = loop
         self._shared: TlsShared | None = None
+        self._kernel = ""
         self._threads = handshake_threads
         self.tls: list[TlsListener] = []
         plain = Plaintext(make_plain)
@@ -60,7 +62,8 @@ class ListenersSecurity:
 
         library.load()
         if self._shared is None:
-            self._shared = TlsShared(self._loop, self._threads)
+            kernel, self._kernel = kernel_tls(str(config.get("kbroker.tls.kernel")))
+            self._shared = TlsShared(self._loop, self._threads, kernel=kernel)
         try:
             made = TlsListener(
                 name,
@@ -104,7 +107,7 @@ class ListenersSecurity:
         if self.tls:
             from kbroker.security.tls import library
 
-            logger.info("TLS by %s; the kernel's is not used", library.version())
+            logger.info("TLS by %s; %s", library.version(), self._kernel)
         for each in self.tls:
             logger.info("%s", each.describe())
 
@@ -128,6 +131,11 @@ class ListenersSecurity:
             return None
         return listener.check(settings, **(may_change or _may_change(config, listener.name)))
 
+    @property
+    def kernel_connections(self) -> int:
+        """How many connections the kernel has encrypted for."""
+        return 0 if self._shared is None else self._shared.kernel_count
+
     def log_suppressed(self) -> None:
         """Log how many failed handshakes were left out since the last that was logged."""
         for each in self.tls:
@@ -137,6 +145,21 @@ class ListenersSecurity:
         """End the threads, after the last connection was closed."""
         if self._shared is not None:
             self._shared.close()
+
+
+def kernel_tls(setting: str) -> tuple[KernelTls | None, str]:
+    """The kernel's TLS, None where it is not used; and what there is to say of that."""
+    from kbroker.security.tls import kernel, library
+
+    if setting == "off":
+        return None, "the kernel's is not used: kbroker.tls.kernel is off"
+    if not library.tells_secrets():
+        return None, "the kernel's is not used: this OpenSSL does not tell the secrets that its keys come of"
+    found = kernel.probe()
+    if isinstance(found, str):
+        return None, f"the kernel's is not used: {found}"
+    names = ", ".join(sorted(name.decode() for name in found.suites))
+    return found, f"the kernel encrypts what is sent of files, by {names}"
 
 
 def listener_tls_settings(config: BrokerConfig, name: str, protocol: str) -> TlsSettings:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 
 import pytest
 
 from tests.network import socket_kinds
+from tests.network.tls_kernel import kernel_with_tls
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +33,10 @@ def tls(certificate: socket_kinds.Certificate) -> socket_kinds.SocketKind:
 def tls12(certificate: socket_kinds.Certificate) -> socket_kinds.SocketKind:
     """Sockets under TLS 1.2, with no thread to help."""
     return socket_kinds.tls(certificate, ssl.TLSVersion.TLSv1_2, threads=0)
+
+
+@pytest.fixture
+def kernel(certificate: socket_kinds.Certificate) -> Iterator[socket_kinds.SocketKind]:
+    """Sockets under TLS 1.3 of which the kernel encrypts what it can."""
+    with kernel_with_tls() as found:
+        yield socket_kinds.tls(certificate, kernel=found)

@@ -17,6 +17,7 @@ from kbroker._fast.net.socket_part import PlainSocket, SocketPart
 from kbroker._fast.net.tls_shared import TlsShared
 from kbroker._fast.net.tls_socket import TlsSocket
 from kbroker.security.tls import library
+from kbroker.security.tls.kernel import KernelTls
 from tests.extensions.encrypting_socket import EncryptingSocket
 
 
@@ -65,17 +66,24 @@ def encrypted(certificate: Certificate) -> SocketKind:
 class TestedListener:
     """What a TLS socket asks of its listener; notes what it is told."""
 
-    def __init__(self, certificate: Certificate) -> None:
+    def __init__(self, certificate: Certificate, *, tells_kernel: bool = False) -> None:
         library.load()
         self._context = SSL.Context(SSL.TLS_SERVER_METHOD)
         self._context.use_privatekey_file(certificate.key)
         self._context.use_certificate_file(certificate.chain)
         self._context.load_verify_locations(certificate.chain)
         self._context.set_verify(SSL.VERIFY_PEER | SSL.VERIFY_FAIL_IF_NO_PEER_CERT)
+        if tells_kernel:
+            library.note_secrets(self._context)
         self.context = library.address_of(self._context)
         self.certificate_of = library.certificate_of
         self.refusals: list[tuple[str, str]] = []
         self.verdict: str | None = None
+        self.shared: TlsShared | None = None
+
+    def choose_suite(self, name: bytes) -> None:
+        """The one of TLS 1.3 that clients get."""
+        self._context.set_tls13_ciphersuites(name)
 
     def shaken(self, connection: Connection, socket: TlsSocket) -> str | None:
         return self.verdict
@@ -84,9 +92,14 @@ class TestedListener:
         self.refusals.append((kind, detail))
 
 
-def tls(certificate: Certificate, version: ssl.TLSVersion | None = None, threads: int = 1) -> SocketKind:
-    """The broker's own, its client with this version of TLS alone."""
-    listener = TestedListener(certificate)
+def tls(
+    certificate: Certificate,
+    version: ssl.TLSVersion | None = None,
+    threads: int = 1,
+    kernel: KernelTls | None = None,
+) -> SocketKind:
+    """The broker's own, its client with this version of TLS alone; `kernel` may encrypt."""
+    listener = TestedListener(certificate, tells_kernel=kernel is not None)
     client = _trusting(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate)
     if version is not None:
         client.minimum_version = client.maximum_version = version
@@ -95,7 +108,8 @@ def tls(certificate: Certificate, version: ssl.TLSVersion | None = None, threads
     def make(connection: Connection) -> SocketPart:
         loop = asyncio.get_running_loop()
         if not shared or shared[0].loop is not loop:
-            shared[:] = [TlsShared(loop, threads)]
+            shared[:] = [TlsShared(loop, threads, kernel=kernel)]
+            listener.shared = shared[0]
         return TlsSocket(connection, shared[0], listener)
 
     return SocketKind(make, client, listener)

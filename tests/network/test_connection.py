@@ -33,7 +33,7 @@ from tests.network.served_connection import (
 )
 
 
-@pytest.fixture(autouse=True, params=["plain", "encrypted", "tls", "tls12"])
+@pytest.fixture(autouse=True, params=["plain", "encrypted", "tls", "tls12", "kernel"])
 def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every promise of a connection holds whatever its socket part is."""
     chosen = socket_kinds.PLAIN if request.param == "plain" else request.getfixturevalue(request.param)

@@ -9,11 +9,14 @@ cdef extern from "<sys/socket.h>" nogil:
         void* msg_name
         iovec* msg_iov
         size_t msg_iovlen
+        void* msg_control
+        size_t msg_controllen
 
 cdef struct SocketCalls:
     ssize_t (*recv)(int fd, void* buffer, size_t size, int flags) noexcept nogil
     ssize_t (*send)(int fd, const void* data, size_t size, int flags) noexcept nogil
     ssize_t (*sendmsg)(int fd, const msghdr* message, int flags) noexcept nogil
     ssize_t (*sendfile)(int out_fd, int in_fd, off_t* offset, size_t count) noexcept nogil
+    int (*setsockopt)(int fd, int level, int name, const void* value, unsigned int size) noexcept nogil
 
 cdef SocketCalls socket_calls

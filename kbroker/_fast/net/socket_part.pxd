@@ -9,6 +9,10 @@ cdef enum:
     NO_ROOM = -2
 
 
+cdef ssize_t send_as_is(int fd, iovec* pieces, int count, bint more) noexcept
+cdef ssize_t send_file(int out_fd, FileRegion region, off_t position, size_t size) except? -3
+
+
 cdef class SocketPart:
     cdef ConnectionInterface connection
     cdef object transport

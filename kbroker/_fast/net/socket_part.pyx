@@ -31,6 +31,29 @@ cdef enum:
 cdef tuple UNKNOWN = ("unknown", 0)
 
 
+cdef ssize_t send_as_is(int fd, iovec* pieces, int count, bint more) noexcept:
+    """As `SocketPart.write` where the kernel takes the bytes as they are."""
+    cdef msghdr message
+    cdef int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if more else 0)
+    if count == 1:
+        return socket_calls.send(fd, pieces.iov_base, pieces.iov_len, flags)
+    memset(&message, 0, sizeof(message))
+    message.msg_iov = pieces
+    message.msg_iovlen = count
+    return socket_calls.sendmsg(fd, &message, flags)
+
+
+cdef ssize_t send_file(int out_fd, FileRegion region, off_t position, size_t size) except? -3:
+    """As `SocketPart.write_region` there."""
+    cdef int fd = region.fd
+    cdef ssize_t sent
+    if size < RELEASE_GIL_BYTES:
+        return socket_calls.sendfile(out_fd, fd, &position, size)
+    with nogil:
+        sent = socket_calls.sendfile(out_fd, fd, &position, size)
+    return sent
+
+
 cdef class SocketPart:
     """See the module.
 
@@ -144,25 +167,11 @@ cdef class PlainSocket(SocketPart):
         return 0 if got < 0 and errno == EAGAIN else -1
 
     cdef ssize_t write(self, iovec* pieces, int count, bint more) except? -3:
-        cdef msghdr message
-        cdef int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if more else 0)
-        if count == 1:
-            return socket_calls.send(self.fd, pieces.iov_base, pieces.iov_len, flags)
-        memset(&message, 0, sizeof(message))
-        message.msg_iov = pieces
-        message.msg_iovlen = count
-        return socket_calls.sendmsg(self.fd, &message, flags)
+        return send_as_is(self.fd, pieces, count, more)
 
     cdef bint lend(self, SendThreads threads, FileRegion region, off_t position, size_t size) except -1:
         return size >= threads.least_bytes and threads.take(
             self.connection, self.fd, region, position, size, NULL, NULL)
 
     cdef ssize_t write_region(self, FileRegion region, off_t position, size_t size) except? -3:
-        cdef int fd = region.fd
-        cdef int out_fd = self.fd
-        cdef ssize_t sent
-        if size < RELEASE_GIL_BYTES:
-            return socket_calls.sendfile(out_fd, fd, &position, size)
-        with nogil:
-            sent = socket_calls.sendfile(out_fd, fd, &position, size)
-        return sent
+        return send_file(self.fd, region, position, size)

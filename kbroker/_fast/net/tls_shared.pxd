@@ -19,6 +19,8 @@ cdef class TlsShared:
     cdef readonly unsigned long long begun_count
     cdef readonly unsigned long long done_count
     cdef readonly unsigned long long resumed_count
+    cdef readonly object kernel
+    cdef readonly unsigned long long kernel_count
     cdef object waiting
     cdef char* incoming
     cdef SendRoom* own
@@ -36,5 +38,9 @@ cdef class StreamSocket(SocketPart):
     cdef TlsStream stream
     cdef Loan loan
     cdef bint with_thread
+    cdef bint lent
 
+    cdef bint _in_kernel(self) except -1
+    cdef bint _give_keys(self) except -1
+    cdef bytes _suite(self)
     cdef void _end_loan(self) noexcept

@@ -1,17 +1,27 @@
-"""What the TLS sockets of one loop share: memory to receive and to encrypt in, and threads that make handshakes."""
+"""What the TLS sockets of one loop share: memory to receive and to encrypt in, and threads that make handshakes; and
+how they send.
+
+Where the kernel has TLS (`TlsShared.kernel`), it gets the keys of a connection when the first range of a file is to be
+sent: from then on answers leave as they do on a plain listener, and OpenSSL only reads.  What the kernel does not take
+(a suite, TLS 1.2) OpenSSL goes on with.
+"""
 
 from collections import deque
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.errno cimport errno
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, errno
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 from posix.types cimport off_t
 
 from kbroker._fast.base.checked cimport CHECKED
 from kbroker._fast.files.file_read cimport iovec
 from kbroker._fast.files.file_region cimport FileRegion
+from kbroker._fast.net.kernel_tls cimport KernelSide, forget_secret, say_new_keys, take_over
 from kbroker._fast.net.send_threads cimport SendThreads
-from kbroker._fast.net.socket_part cimport SocketPart
+from kbroker._fast.net.socket_part cimport NO_ROOM, SocketPart, send_as_is, send_file
+from kbroker._fast.net.tls_library cimport tls_calls
 from kbroker._fast.net.tls_stream cimport (
     GOES_ON,
     SendRoom,
@@ -59,15 +69,17 @@ cdef ssize_t range_work(void* what, int out_fd, int fd, off_t position, size_t s
 cdef class TlsShared:
     """For the sockets of one loop: memory to receive and to encrypt in, and `threads` that make handshakes.
 
-    A handshake that is not through within `deadline_seconds` is over.  The loop reads into this object.
+    A handshake that is not through within `deadline_seconds` is over.  The loop reads into this object.  `kernel`: how
+    the kernel encrypts (`security.tls.kernel.KernelTls`), None: not at all; `kernel_count`: for how many connections.
     """
 
     def __cinit__(self, *arguments, **named):
         self.incoming = NULL
         self.own = NULL
 
-    def __init__(self, loop, int threads, double deadline_seconds=30.0):
+    def __init__(self, loop, int threads, double deadline_seconds=30.0, kernel=None):
         self.loop = loop
+        self.kernel = kernel
         self.threads = SendThreads(loop, threads, STACK_BYTES)
         self.deadline_seconds = deadline_seconds
         self.waiting = deque()
@@ -144,12 +156,61 @@ cdef class StreamSocket(SocketPart):
         end_stream(&self.stream)
         free(self.loan.room)
 
+    cdef bytes _suite(self):
+        return tls_calls.name_of_cipher(tls_calls.cipher_of(self.stream.session))
+
+    cdef bint _in_kernel(self) except -1:
+        """Whether the kernel encrypts what is sent now.
+
+        It begins here where it can, when all that OpenSSL has encrypted is with it.
+        """
+        cdef TlsStream* stream = &self.stream
+        cdef KernelSide* side = &stream.kernel
+        cdef bytes keys
+        if side.taken_over or side.secret_bytes == 0 or side.owes_keys or stream.progress != GOES_ON:
+            return side.taken_over
+        if not send_held(stream, self.fd):
+            raise OSError(errno, "send failed")
+        self.held_bytes = stream.held.end - stream.held.start
+        if self.held_bytes > 0:
+            return False
+        secret = PyBytes_FromStringAndSize(side.secret, side.secret_bytes)
+        keys = self.shared.kernel.crypto_info(self._suite(), secret, side.records)
+        if keys is not None:
+            side.taken_over = take_over(self.fd, PyBytes_AS_STRING(keys), <unsigned int> PyBytes_GET_SIZE(keys), False)
+        if side.taken_over:
+            self.shared.kernel_count += 1
+        if not side.taken_over or not self.shared.kernel.renews_keys:
+            forget_secret(side)
+        return side.taken_over
+
+    cdef bint _give_keys(self) except -1:
+        """Tell the client of new keys, as it has asked for, and use them; False: when there is room in the socket."""
+        cdef KernelSide* side = &self.stream.kernel
+        cdef bytes secret, keys
+        cdef bytes suite = self._suite()
+        if not say_new_keys(self.fd):
+            if errno == EAGAIN:
+                return False
+            raise OSError(errno, "send failed")
+        secret = self.shared.kernel.next_secret(suite, PyBytes_FromStringAndSize(side.secret, side.secret_bytes))
+        keys = self.shared.kernel.crypto_info(suite, secret, 0)
+        if not take_over(self.fd, PyBytes_AS_STRING(keys), <unsigned int> PyBytes_GET_SIZE(keys), True):
+            raise OSError(errno, "the kernel takes no new keys")
+        memcpy(side.secret, PyBytes_AS_STRING(secret), side.secret_bytes)
+        side.owes_keys = False
+        return True
+
     cdef ssize_t write(self, iovec* pieces, int count, bint more) except? -3:
         cdef ssize_t taken
         cdef size_t size = 0
         cdef int index
         if CHECKED:
             assert not self.with_thread, "a thread has the session"
+        if self.stream.kernel.taken_over:
+            if self.stream.kernel.owes_keys and self.shared.kernel.renews_keys and not self._give_keys():
+                return NO_ROOM
+            return send_as_is(self.fd, pieces, count, more)
         for index in range(count):
             size += pieces[index].iov_len
         if size > RELEASE_GIL_BYTES:
@@ -165,6 +226,10 @@ cdef class StreamSocket(SocketPart):
         cdef ssize_t taken
         if CHECKED:
             assert not self.with_thread, "a thread has the session"
+        if self._in_kernel():
+            if self.stream.kernel.owes_keys and self.shared.kernel.renews_keys and not self._give_keys():
+                return NO_ROOM
+            return send_file(self.fd, region, position, size)
         if size > RELEASE_GIL_BYTES:
             with nogil:
                 taken = send_range(&self.stream, self.fd, self.shared.own, fd, position, size)
@@ -174,6 +239,10 @@ cdef class StreamSocket(SocketPart):
         return taken
 
     cdef bint lend(self, SendThreads threads, FileRegion region, off_t position, size_t size) except -1:
+        if self._in_kernel():
+            if size >= threads.least_bytes and not self.stream.kernel.owes_keys:
+                self.lent = threads.take(self, self.fd, region, position, size, NULL, NULL)
+            return self.lent
         if size < LEND_BYTES or size < threads.least_bytes // 4 or self.stream.progress != GOES_ON:
             return False
         self.loan.stream = &self.stream

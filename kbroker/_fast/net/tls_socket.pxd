@@ -15,6 +15,7 @@ cdef class TlsSocket(StreamSocket):
     cdef bint at_end
     cdef bint told
     cdef bint closed
+    cdef bint keeps_keys
 
     cdef bint _is_blocked(self) noexcept
     cdef int _set_reading(self) except -1

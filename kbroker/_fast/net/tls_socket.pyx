@@ -20,6 +20,7 @@ from kbroker._fast.net.socket_part cimport SocketPart
 from kbroker._fast.net.tls_library cimport tls_calls
 from kbroker._fast.net.tls_shared cimport INCOMING_BYTES, StreamSocket, TlsShared
 from kbroker._fast.net.tls_stream cimport (
+    BROKEN,
     ENDED,
     GOES_ON,
     HEADER_BYTES,
@@ -32,6 +33,7 @@ from kbroker._fast.net.tls_stream cimport (
     keep,
     offer,
     offer_pending,
+    put_aside,
     say_goodbye,
     send_held,
 )
@@ -159,6 +161,11 @@ cdef class TlsSocket(StreamSocket):
         """A thread is through with the session."""
         cdef ConnectionInterface connection = self.connection
         cdef bint was_handshake = self.loan.room == NULL
+        if self.lent:
+            self.lent = False
+            if connection is not None:
+                (<object> connection).helped(taken)
+            return
         self.with_thread = False
         self.held_bytes = self.stream.held.end - self.stream.held.start
         if was_handshake:
@@ -285,6 +292,9 @@ cdef class TlsSocket(StreamSocket):
         """Keep what the connection had no room for, and send what OpenSSL says by itself."""
         cdef const char* left = NULL
         cdef size_t size = 0
+        if self.stream.kernel.owes_keys and self.stream.kernel.taken_over and not self.shared.kernel.renews_keys:
+            self.keeps_keys = True
+            self.stream.progress = BROKEN
         self.more = has_more(&self.stream, &left, &size)
         if size == 0:
             if self.stream.pending.end > 0:
@@ -295,6 +305,9 @@ cdef class TlsSocket(StreamSocket):
         elif not keep(&self.stream.pending, left, size) or not offer(&self.stream, self.stream.pending.data, size):
             raise MemoryError()
         if tls_calls.content(self.stream.outgoing, <char**> &left) > 0:
+            if self.stream.kernel.taken_over:
+                put_aside(&self.stream)
+                return 0
             if not collect(&self.stream):
                 raise MemoryError()
             # Where that fails, the next answer meets the reason.
@@ -308,6 +321,9 @@ cdef class TlsSocket(StreamSocket):
         cdef const char* reason
         if self.stream.progress == ENDED:
             return self._end_requests()
+        if self.keeps_keys:
+            (<object> connection).close("lost: TLS: the client wants new keys, which the kernel does not take")
+            return 0
         reason = tls_calls.reason_of(self.stream.error)
         (<object> connection).close(f"lost: TLS: {text_of(reason)}")
         return 0
@@ -349,7 +365,7 @@ cdef class TlsSocket(StreamSocket):
 
     cdef int close(self) except -1:
         self.closed = True
-        if self.transport is not None and not self.with_thread:
+        if self.transport is not None and not self.with_thread and not self.lent:
             say_goodbye(&self.stream, self.fd)
         return SocketPart.close(self)
 

@@ -7,6 +7,7 @@ client and is not decrypted yet lies in `pending`; what is encrypted and not wit
 from libc.stdint cimport int64_t
 
 from kbroker._fast.files.system_calls cimport iovec
+from kbroker._fast.net.kernel_tls cimport KernelSide
 
 cdef enum:
     RECORD_BYTES = 16384
@@ -39,6 +40,7 @@ cdef struct TlsStream:
     Progress progress
     bint shaken
     unsigned long error
+    KernelSide kernel
 
 cdef struct SendRoom:
     # Memory of one thread for what it encrypts.
@@ -55,6 +57,7 @@ cdef bint offer_pending(TlsStream* stream) noexcept nogil
 cdef ssize_t decrypt(TlsStream* stream, char* room, size_t size) noexcept nogil
 cdef bint has_more(TlsStream* stream, const char** data, size_t* size) noexcept nogil
 cdef bint collect(TlsStream* stream) noexcept nogil
+cdef void put_aside(TlsStream* stream) noexcept nogil
 cdef bint send_held(TlsStream* stream, int fd) noexcept nogil
 cdef ssize_t send_pieces(
     TlsStream* stream, int fd, SendRoom* room, const iovec* pieces, int count, bint more

@@ -12,12 +12,20 @@ from libc.string cimport memcpy, memmove, memset
 
 from kbroker._fast.files.file_write cimport kb_fail
 from kbroker._fast.files.system_calls cimport iovec, system_calls
+from kbroker._fast.net.kernel_tls cimport (
+    begin_notes,
+    count_records,
+    end_notes,
+    forget_secret,
+    say_end,
+)
 from kbroker._fast.net.socket_calls cimport socket_calls
 from kbroker._fast.net.socket_part cimport NO_ROOM
 from kbroker._fast.net.tls_library cimport tls_calls
 from kbroker._fast.net.tls_stream cimport (
     BROKEN,
     ENDED,
+    HEADER_BYTES,
     PORTION_BYTES,
     RECORD_BYTES,
     SPARE_BYTES,
@@ -48,6 +56,7 @@ cdef bint begin_stream(TlsStream* stream, void* context) noexcept nogil:
     stream.outgoing = tls_calls.new_memory(tls_calls.memory_kind())
     if stream.outgoing == NULL:
         return False
+    stream.kernel.session = stream.session
     tls_calls.set_accept_state(stream.session)
     return offer(stream, NULL, 0)
 
@@ -59,6 +68,7 @@ cdef void end_stream(TlsStream* stream) noexcept nogil:
     elif stream.outgoing != NULL:
         tls_calls.free_memory(stream.outgoing)
     stream.session = stream.outgoing = NULL
+    forget_secret(&stream.kernel)
     drop(&stream.pending)
     drop(&stream.held)
 
@@ -136,7 +146,9 @@ cdef void shake_hands(TlsStream* stream) noexcept nogil:
         stream.progress = BROKEN
         return
     tls_calls.clear_errors()
+    begin_notes(&stream.kernel)
     outcome = tls_calls.shake_hands(stream.session)
+    end_notes()
     if outcome == 1:
         stream.shaken = True
     else:
@@ -158,6 +170,7 @@ cdef ssize_t decrypt(TlsStream* stream, char* room, size_t size) noexcept nogil:
     cdef const char* left = NULL
     cdef size_t rest = 0
     tls_calls.clear_errors()
+    begin_notes(&stream.kernel)
     while got < size:
         count = tls_calls.read(stream.session, room + got, <int> (size - got))
         if count <= 0:
@@ -166,18 +179,31 @@ cdef ssize_t decrypt(TlsStream* stream, char* room, size_t size) noexcept nogil:
         got += count
         if not has_more(stream, &left, &rest):
             break
+    end_notes()
     return got
 
 
 cdef bint collect(TlsStream* stream) noexcept nogil:
     """Hold what OpenSSL says by itself, in a handshake or between requests; whether there was memory for it."""
     cdef char aside[ASIDE_BYTES]
+    cdef size_t before = stream.held.end - stream.held.start
     cdef int count = tls_calls.take(stream.outgoing, aside, ASIDE_BYTES)
     while count > 0:
         if not keep(&stream.held, aside, count):
             return False
         count = tls_calls.take(stream.outgoing, aside, ASIDE_BYTES)
+    if stream.kernel.secret_bytes > 0 and stream.shaken:
+        count_records(
+            &stream.kernel, stream.held.data + stream.held.start + before,
+            stream.held.end - stream.held.start - before)
     return True
+
+
+cdef void put_aside(TlsStream* stream) noexcept nogil:
+    """Forget what OpenSSL says where only the kernel can: an alert, and the end follows by itself."""
+    cdef char aside[ASIDE_BYTES]
+    while tls_calls.take(stream.outgoing, aside, ASIDE_BYTES) > 0:
+        pass
 
 
 cdef ssize_t _send(int fd, const char* data, size_t size) noexcept nogil:
@@ -214,6 +240,7 @@ cdef ssize_t _encrypt(TlsStream* stream, const char* data, size_t size, char* ta
     """How long the records of these bytes are, in `target`; -1 where OpenSSL fails."""
     cdef size_t done = 0, filled = 0
     cdef int portion, count
+    cdef unsigned char* record
     tls_calls.clear_errors()
     while done < size:
         portion = <int> min(size - done, <size_t> RECORD_BYTES)
@@ -227,6 +254,13 @@ cdef ssize_t _encrypt(TlsStream* stream, const char* data, size_t size, char* ta
         if count <= 0:
             stream.progress = BROKEN
             return -1
+        record = <unsigned char*> target + filled
+        if HEADER_BYTES + (record[3] << 8 | record[4]) == count:
+            stream.kernel.records += 1
+        elif stream.kernel.secret_bytes > 0:
+            # OpenSSL has said before that new keys follow.
+            forget_secret(&stream.kernel)
+            stream.kernel.owes_keys = False
         filled += count
     return filled
 
@@ -348,6 +382,10 @@ cdef ssize_t send_range(
 cdef void say_goodbye(TlsStream* stream, int fd) noexcept nogil:
     """Tell the client that this is the end, if its socket takes it."""
     if stream.progress == BROKEN and stream.held.end == 0:
+        return
+    if stream.kernel.taken_over:
+        if stream.progress != BROKEN:
+            say_end(fd)
         return
     tls_calls.clear_errors()
     if stream.shaken and stream.progress != BROKEN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, SupportsInt
 
-from kbroker._fast.net import tls_library
+from kbroker._fast.net import kernel_tls, tls_library
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,8 @@ class _Library(Protocol):
     def BIO_get_mem_data(self, memory: object, start: object) -> int: ...  # noqa: N802
     def i2d_X509_bio(self, memory: object, certificate: object) -> int: ...  # noqa: N802
     def X509_free(self, certificate: object) -> None: ...  # noqa: N802
+    def SSL_CTX_set_keylog_callback(self, context: object, taker: object) -> None: ...  # noqa: N802
+    def SSL_CTX_set_msg_callback(self, context: object, taker: object) -> None: ...  # noqa: N802
 
 
 class _Interface(Protocol):
@@ -59,6 +61,21 @@ def address_of(context: Context) -> int:
     """Where C finds the SSL_CTX.  It is there as long as the context, and as the sessions made of it."""
     _, ffi = load()
     return int(ffi.cast("uintptr_t", context._context))
+
+
+def tells_secrets() -> bool:
+    """Whether OpenSSL tells the secrets that the kernel's keys come of, and of clients that want new ones."""
+    lib, _ = load()
+    return hasattr(lib, "SSL_CTX_set_keylog_callback") and hasattr(lib, "SSL_CTX_set_msg_callback")
+
+
+def note_secrets(context: Context) -> None:
+    """Have sessions of this context keep the secret that the kernel's keys come of, and note that others are wanted."""
+    lib, ffi = load()
+    taker = ffi.cast("void (*)(const SSL *, const char *)", kernel_tls.secret_taker())
+    lib.SSL_CTX_set_keylog_callback(context._context, taker)
+    kind = "void (*)(int, int, int, const void *, size_t, SSL *, void *)"
+    lib.SSL_CTX_set_msg_callback(context._context, ffi.cast(kind, kernel_tls.message_taker()))
 
 
 def certificate_of(session: int) -> bytes | None:

@@ -64,6 +64,8 @@ class TlsListener:
 
     def _take(self, made: ServerContext) -> None:
         self.made = made
+        if self._shared.kernel is not None:
+            library.note_secrets(made.context)
         self.context = library.address_of(made.context)
 
     # For connections
@@ -156,8 +158,15 @@ class TlsListener:
         asks = {ClientAuth.NONE: "asks for no certificates", ClientAuth.REQUESTED: "asks for certificates"}
         return (
             f"listener {self.name}: {' and '.join(settings.protocols)} as {subject}, {self.until()}; "
-            f"{asks.get(settings.client_auth, 'lets in clients with certificates alone')}"
+            f"{asks.get(settings.client_auth, 'lets in clients with certificates alone')}; {self.encrypter()}"
         )
+
+    def encrypter(self) -> str:
+        """For people: what encrypts the records that it sends."""
+        kernel = self._shared.kernel
+        if kernel is None or self.made.highest_protocol != "TLSv1.3":
+            return "OpenSSL encrypts all"
+        return "the kernel encrypts records, OpenSSL the rest"
 
     def warn_of_end(self, now_ms: int) -> None:
         """Say once a day that the certificate runs out soon."""

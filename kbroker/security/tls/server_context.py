@@ -37,6 +37,12 @@ class ServerContext:
         self.trusted = read_trusted(settings.trust_store)
         self.context = _make(settings, self.keys, self.trusted)
 
+    @property
+    def highest_protocol(self) -> str:
+        """The best that a client can have."""
+        newer, _ = split(self.settings.cipher_suites)
+        return "TLSv1.2" if self.settings.cipher_suites and not newer else self.settings.protocols[-1]
+
 
 def _make(
     settings: TlsSettings, keys: tuple[KeyEntry, ...], trusted: tuple[x509.Certificate, ...] | None

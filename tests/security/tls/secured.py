@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from confluent_kafka import Consumer, Producer
 
 from tests.broker_process import BrokerProcess
 from tests.ports import free_port
@@ -91,3 +95,22 @@ class Secured:
         """A connection behind its handshake."""
         plain = socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS)
         return self.context().wrap_socket(plain, server_hostname="localhost")
+
+
+def round_trip(settings: Mapping[str, Any], topic: str = "t", count: int = 50, size: int = 20_000) -> None:
+    """Produce records and consume them."""
+    producer = Producer({**settings, "linger.ms": 0})
+    values = [os.urandom(size) for _ in range(count)]
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(WAIT_SECONDS) == 0
+    consumer = Consumer({**settings, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    got: list[bytes] = []
+    deadline = time.monotonic() + WAIT_SECONDS
+    while len(got) < count and time.monotonic() < deadline:
+        for message in consumer.consume(count, 0.5):
+            assert message.error() is None, message.error()
+            got.append(message.value())
+    consumer.close()
+    assert got == values

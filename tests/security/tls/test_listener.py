@@ -16,17 +16,16 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from kbroker.cli.main import run
 from tests.broker_process import BrokerError
 from tests.network.raw_client import scrape
 from tests.security.tls.authority import Authority
-from tests.security.tls.secured import SECRET, WAIT_SECONDS, Secured
+from tests.security.tls.secured import SECRET, WAIT_SECONDS, Secured, round_trip
 
 API_VERSIONS = b"\0\0\0\x0d\0\x12\0\0\x5a\xa5\x17\x07\0\x03abc"
 
@@ -35,25 +34,6 @@ API_VERSIONS = b"\0\0\0\x0d\0\x12\0\0\x5a\xa5\x17\x07\0\x03abc"
 def secured(tmp_path: Path) -> Iterator[Secured]:
     with Secured(tmp_path) as made:
         yield made
-
-
-def round_trip(settings: Mapping[str, Any], topic: str = "t", count: int = 50, size: int = 20_000) -> None:
-    """Produce records and consume them."""
-    producer = Producer({**settings, "linger.ms": 0})
-    values = [os.urandom(size) for _ in range(count)]
-    for value in values:
-        producer.produce(topic, value)
-    assert producer.flush(WAIT_SECONDS) == 0
-    consumer = Consumer({**settings, "group.id": f"g-{topic}", "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    got: list[bytes] = []
-    deadline = time.monotonic() + WAIT_SECONDS
-    while len(got) < count and time.monotonic() < deadline:
-        for message in consumer.consume(count, 0.5):
-            assert message.error() is None, message.error()
-            got.append(message.value())
-    consumer.close()
-    assert got == values
 
 
 def until(condition: Callable[[], bool]) -> None:
