@@ -68,7 +68,7 @@ async def _serve_until(
     except StartInterruptedError:
         await broker.give_up()
         logger.info("stopped while it waited for its cluster")
-        return 0, False
+        return int(broker.failed), False
     except (LogDirError, KafkaError, BindError, OSError, ValueError) as error:
         logger.error("cannot start: %s", error)
         logger.debug("because of", exc_info=error)

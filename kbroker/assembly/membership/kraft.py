@@ -20,6 +20,7 @@ from kbroker.cluster.kraft.member import KRaftMember, previous_epoch
 from kbroker.cluster.member import unless_stopping
 from kbroker.handlers.endpoints import local_broker
 from kbroker.metadata.image import NO_CONTROLLER
+from kbroker.metadata.metadata_record import MetadataLogError
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.leader_changes import report_at_start
 from kbroker.replication.stray_replicas import replicas_deleted, stray_replicas
@@ -58,7 +59,10 @@ class KRaftMembership(ReplicatedMembership):
         self._has_member = False
 
     async def join(self, dirs: OpenedDirs) -> ClusterImage:
-        """The metadata as the active controller has committed them.  LogDirError where no directory is formatted."""
+        """The metadata as the active controller has committed them.
+
+        LogDirError where no directory is formatted, or the metadata cannot be followed.
+        """
         broker, manager = self._broker, self._broker.log_manager
         if dirs.cluster_id is None:
             raise LogDirError(
@@ -71,7 +75,10 @@ class KRaftMembership(ReplicatedMembership):
         member = self._member = self._registered = self._make_member(dirs.cluster_id, last)
         self._has_member = True
         member.observer.start()
-        await unless_stopping(broker.stopping, member.observer.first_high_watermark())
+        try:
+            await unless_stopping(broker.stopping, member.observer.first_high_watermark())
+        except MetadataLogError as error:
+            raise LogDirError(str(error)) from error
         return member.metadata.image
 
     def connect(self, parts: MetadataParts) -> None:

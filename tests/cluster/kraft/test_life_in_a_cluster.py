@@ -66,7 +66,7 @@ def test_the_id_of_a_controller_is_refused(tmp_path: Path) -> None:
             other.start()
             wait_for(lambda: not other.is_running, "the broker to end", seconds=60)
             raise BrokerError(other.output())
-        assert f"node.id {FIRST_CONTROLLER} is that of a controller" in other.output()
+        assert f"cannot start: node.id {FIRST_CONTROLLER} is that of a controller" in other.output()
 
 
 def test_a_broker_that_was_frozen_beyond_its_session_comes_back(tmp_path: Path) -> None:
