@@ -23,8 +23,10 @@ from confluent_kafka.admin import (
 
 from kbroker.testing.security import Security
 from tests.cluster.kraft.processes import Cluster, Kafka, Kbroker, running
-from tests.compat.waiting import wait_for
+from tests.compat.tooling import run_java
+from tests.compat.waiting import Waited, wait_for
 
+TOPICS = "org.apache.kafka.tools.TopicCommand"
 SPREAD = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 pytestmark = [pytest.mark.compat, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -45,21 +47,33 @@ def test_brokers_of_a_secured_cluster_replicate_and_take_over(tmp_path: Path, pr
         assert len(cluster.consume("t", 3, 600)) == 600
 
 
-def may_produce(cluster: Cluster, number: int, user: str, password: str) -> bool:
-    """Whether a user of SCRAM may write to the topic through one broker."""
-    failures = []
-    settings = {
-        **cluster.client(),
-        "bootstrap.servers": f"127.0.0.1:{cluster.nodes[number].port}",
-        "sasl.mechanism": "SCRAM-SHA-256",
-        "sasl.username": user,
-        "sasl.password": password,
-        "message.timeout.ms": 3000,
-    }
-    producer = Producer(settings)
-    producer.produce("t", "x", on_delivery=lambda error, _: failures.append(error))
-    producer.flush(10)
-    return failures == [None]
+def kbroker(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kbroker.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, input=stdin)
+
+
+def login(folder: Path, protocol: str, mechanism: str, user: str, password: str, more: str = "") -> str:
+    """A file with the settings of a client, in Java's names."""
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    lines = [
+        f"security.protocol={protocol}",
+        f"sasl.mechanism={mechanism}",
+        f"sasl.jaas.config=org.apache.kafka.common.security.{module} required "
+        f'username="{user}" password="{password}"{more};',
+        "ssl.truststore.type=PEM",
+        f"ssl.truststore.location={folder / 'tls' / 'ca.pem'}",
+    ]
+    path = folder / f"{user}-{password[:8].replace('/', '-')}.properties"
+    path.write_text("\n".join(lines if protocol.endswith("SSL") else lines[:3]))
+    return str(path)
+
+
+def may_produce(cluster: Cluster, number: int, file: str) -> subprocess.CompletedProcess[str] | None:
+    """What was said where the client of a file may write to the topic through one broker; None where it may not."""
+    done = kbroker(
+        "produce", "t", "-b", f"127.0.0.1:{cluster.nodes[number].port}", "--command-config", file, stdin="x\n"
+    )
+    return done if done.returncode == 0 else None
 
 
 def test_users_and_acls_of_the_metadata_hold_on_each_broker(tmp_path: Path) -> None:
@@ -76,7 +90,9 @@ def test_users_and_acls_of_the_metadata_hold_on_each_broker(tmp_path: Path) -> N
         )
         admin = cluster.admin_of(1)
         admin.alter_user_scram_credentials([upsertion])["alice"].result(30)
-        assert not may_produce(cluster, 1, "alice", "alice-secret")
+        alice = login(tmp_path, "SASL_SSL", "SCRAM-SHA-256", "alice", "alice-secret")
+        other = login(tmp_path, "SASL_SSL", "SCRAM-SHA-256", "alice", "another")
+        assert not may_produce(cluster, 1, alice)
         allowed = AclBinding(
             ResourceType.TOPIC,
             "t",
@@ -88,18 +104,12 @@ def test_users_and_acls_of_the_metadata_hold_on_each_broker(tmp_path: Path) -> N
         )
         admin.create_acls([allowed])[allowed].result(30)
         for number in (1, 2):
-            wait_for(lambda at=number: may_produce(cluster, at, "alice", "alice-secret"), f"broker {number} to let in")
-            assert not may_produce(cluster, number, "alice", "another")
+            wait_for(lambda at=number: may_produce(cluster, at, alice), f"broker {number} to let in", seconds=60)
+            assert not may_produce(cluster, number, other)
         assert set(admin.describe_user_scram_credentials().result(30)) == {"alice"}
         with pytest.raises(KafkaException):
             wrong = {**cluster.client(), "sasl.password": "wrong"}
             Producer(wrong).list_topics(timeout=5)
-
-
-def kbroker(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kbroker.cli", *words], capture_output=True, text=True, check=False, timeout=60
-    )
 
 
 def test_a_token_of_the_metadata_logs_in_at_each_broker(tmp_path: Path) -> None:
@@ -114,26 +124,22 @@ def test_a_token_of_the_metadata_logs_in_at_each_broker(tmp_path: Path) -> None:
     with running(tmp_path, (Kbroker, Kafka), settings=settings, security=security) as cluster:
         addresses = [f"127.0.0.1:{node.port}" for node in cluster.nodes.values()]
 
-        def config(name: str, mechanism: str, jaas: str) -> str:
-            path = tmp_path / f"{name}.properties"
-            lines = ("security.protocol=SASL_PLAINTEXT", f"sasl.mechanism={mechanism}", f"sasl.jaas.config={jaas}")
-            path.write_text("\n".join(lines))
-            return str(path)
-
-        plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-        admin = config("admin", "PLAIN", f'{plain} username="admin" password="admin-secret";')
+        admin = login(tmp_path, "SASL_PLAINTEXT", "PLAIN", "admin", "admin-secret")
         for at in addresses:
             made = kbroker("tokens", "create", "-b", at, "--command-config", admin, "--json")
             assert made.returncode == 0, made.stdout + made.stderr
             token = json.loads(made.stdout)
-            file = config(
-                "token",
-                "SCRAM-SHA-256",
-                f'{module} username="{token["token_id"]}" password="{token["hmac"]}" tokenauth="true";',
-            )
-
-            def logs_in(where: str, file: str = file) -> bool:
-                return kbroker("topics", "list", "-b", where, "--command-config", file).returncode == 0
-
+            words = (token["token_id"], token["hmac"], ' tokenauth="true"')
+            file = login(tmp_path, "SASL_PLAINTEXT", "SCRAM-SHA-256", *words)
             for where in addresses:
-                wait_for(lambda where=where, logs_in=logs_in: logs_in(where), f"the token to log in at {where}")
+                said = [""]
+
+                def logs_in(where: str = where, file: str = file, said: list[str] = said) -> bool:
+                    done = run_java(TOPICS, "--list", "--bootstrap-server", where, "--command-config", file)
+                    said[0] = done.stdout + done.stderr
+                    return done.returncode == 0
+
+                try:
+                    wait_for(logs_in, f"the token to log in at {where}", seconds=60)
+                except Waited as error:
+                    raise AssertionError(said[0]) from error
