@@ -206,3 +206,60 @@ def test_a_topic_that_a_client_names_is_made_by_way_of_a_kbroker(cluster: Cluste
 
     for number in (OURS, THEIRS):
         wait_for(lambda number=number: is_there(number), "the topic to be there")
+
+
+SET, DELETE, APPEND, SUBTRACT, NO_SUCH = range(5)
+TOPIC, OF_BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+Edits = tuple[tuple[str, int, str | None], ...]
+# Kind, name ("#": the id of the broker that is asked), edits.
+ALTERED: dict[str, tuple[int, str, Edits]] = {
+    "a topic": (TOPIC, "t", (("retention.ms", SET, "1000"),)),
+    "a topic that is none": (TOPIC, "none", (("retention.ms", SET, "1000"),)),
+    "a topic without a name": (TOPIC, "", (("retention.ms", SET, "1000"),)),
+    "a value that is none": (TOPIC, "t", (("retention.ms", SET, "x"),)),
+    "no value": (TOPIC, "t", (("retention.ms", SET, None),)),
+    "a setting that is none": (TOPIC, "t", (("no.such", SET, "1"),)),
+    "a setting twice": (TOPIC, "t", (("retention.ms", SET, "1"), ("retention.ms", SET, "2"))),
+    "a list": (TOPIC, "t", (("cleanup.policy", APPEND, "compact"),)),
+    "no list": (TOPIC, "t", (("retention.ms", APPEND, "1"),)),
+    "an operation that is none": (TOPIC, "t", (("retention.ms", NO_SUCH, "1"),)),
+    "all brokers": (OF_BROKER, "", (("log.retention.ms", SET, "1000000"),)),
+    "this broker": (OF_BROKER, "#", (("log.retention.ms", SET, "1000000"),)),
+    "this broker's default": (OF_BROKER, "#", (("log.retention.ms", DELETE, None),)),
+    "another broker": (OF_BROKER, "77", (("log.retention.ms", SET, "1000000"),)),
+    "no broker": (OF_BROKER, "x", (("log.retention.ms", SET, "1000000"),)),
+    "a fixed setting": (OF_BROKER, "#", (("broker.rack", SET, "r"),)),
+    "a broker's setting of no sense": (OF_BROKER, "", (("num.io.threads", SET, "-1"),)),
+    "another broker's logger": (LOGGER, "77", (("root", SET, "INFO"),)),
+    "a level that is none": (LOGGER, "#", (("root", SET, "LOUD"),)),
+    "a logger's list": (LOGGER, "#", (("root", APPEND, "INFO"),)),
+    "the root logger's default": (LOGGER, "#", (("root", DELETE, None),)),
+    "metrics": (METRICS, "m", (("interval.ms", SET, "60000"),)),
+    "metrics of no sense": (METRICS, "m", (("interval.ms", SET, "1"),)),
+    "a group": (GROUP, "g", (("consumer.session.timeout.ms", SET, "50000"),)),
+    "a group of no sense": (GROUP, "g", (("consumer.session.timeout.ms", SET, "1"),)),
+    "no kind": (99, "x", (("a", SET, "b"),)),
+}
+
+
+def altered(cluster: Cluster, number: int, *, incremental: bool) -> dict[str, int]:
+    """The error of each, in one request that changes nothing."""
+    answers = {}
+    kind: Any = wire.IncrementalAlterConfigsRequest if incremental else wire.AlterConfigsRequest
+    for what, (resource_type, name, edits) in ALTERED.items():
+        configs = [
+            kind.AlterableConfig(name=key, value=value, **({"config_operation": does} if incremental else {}))
+            for key, does, value in edits
+        ]
+        resource = kind.AlterConfigsResource(
+            resource_type=resource_type, resource_name=name.replace("#", str(number)), configs=configs
+        )
+        (row,) = ask(cluster, number, kind(resources=[resource], validate_only=True), 1).responses
+        answers[what] = row.error_code
+    return answers
+
+
+@pytest.mark.parametrize("incremental", [True, False])
+def test_changes_of_settings_are_refused_alike(cluster: Cluster, incremental: bool) -> None:
+    """What one broker of the cluster takes another would refuse."""
+    assert altered(cluster, OURS, incremental=incremental) == altered(cluster, THEIRS, incremental=incremental)
