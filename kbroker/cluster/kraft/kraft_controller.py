@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 WAIT_SECONDS = 1.0
+# With these a topic is not there yet: the client asks again.
+_LATER = frozenset({ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
 CREATION_TIMEOUT_MS = 30_000
 
 
@@ -121,7 +123,7 @@ class KRaftController(Controller):
             topic = self._cache.topic(name)
             if topic is not None:
                 outcomes[name] = TopicOutcome(name, topic)
-            elif name in made:
+            elif name in made or code in _LATER:
                 outcomes[name] = TopicOutcome(name, error=UnknownTopicOrPartitionError())
             else:
                 self._complaints.tell(name, text or code.name)

@@ -99,6 +99,16 @@ def test_the_controllers_refusal_is_the_clients(tmp_path: Path) -> None:
     run(tmp_path, lambda envelope: created(envelope, ErrorCode.TOPIC_AUTHORIZATION_FAILED)[1], scenario)
 
 
+@pytest.mark.parametrize("code", [ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.REQUEST_TIMED_OUT])
+def test_what_will_pass_is_no_error_of_the_topic(tmp_path: Path, code: ErrorCode) -> None:
+    """Clients know no such error of a topic in Metadata, and would give up what they only have to wait for."""
+
+    async def scenario(served: ForwardingBroker, _controller: Controller) -> None:
+        assert await code_of(served) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(tmp_path, lambda envelope: created(envelope, code)[1], scenario)
+
+
 def test_without_a_controller_the_client_is_not_held_and_the_topic_is_asked_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,10 +24,10 @@ BROKER, CONTROLLER, NEITHER = 1, 2, 3
 NO_EPOCH = -(1 << 31)
 
 
-def ask(cluster: Cluster, number: int, request: Any, version: int) -> Any:
+def ask(cluster: Cluster, number: int, request: Any, version: int, client_id: str = "c") -> Any:
     """A broker's answer."""
     with socket.create_connection(("127.0.0.1", cluster.nodes[number].port), timeout=30) as client:
-        client.sendall(encode_request(request.api_key, version, 5, "c", request))
+        client.sendall(encode_request(request.api_key, version, 5, client_id, request))
         data = client.makefile("rb")
         (size,) = struct.unpack(">i", data.read(4))
         _, answer = decode_response(response_message(request.api_key), version, data.read(size))
@@ -263,3 +263,37 @@ def altered(cluster: Cluster, number: int, *, incremental: bool) -> dict[str, in
 def test_changes_of_settings_are_refused_alike(cluster: Cluster, incremental: bool) -> None:
     """What one broker of the cluster takes another would refuse."""
     assert altered(cluster, OURS, incremental=incremental) == altered(cluster, THEIRS, incremental=incremental)
+
+
+def test_quotas_of_changes_are_the_controllers_at_each_broker(cluster: Cluster) -> None:
+    """A client would have as many shares as there are brokers, or none at all at some."""
+    quotas = wire.AlterClientQuotasRequest
+    for number in (OURS, THEIRS):
+        client = f"maker-{number}"
+        entity = [quotas.EntityData(entity_type="client-id", entity_name=client)]
+        op = quotas.OpData(key="controller_mutation_rate", value=0.1)
+        change(cluster, quotas(entries=[quotas.EntryData(entity=entity, ops=[op])]), 1)
+        wait_for(lambda client=client: client in quotas_shown(cluster), "the quota")
+        row = wire.CreateTopicsRequest.CreatableTopic
+        first, second = (
+            ask(
+                cluster,
+                number,
+                wire.CreateTopicsRequest(
+                    topics=[row(name=f"{client}-{each}", num_partitions=8, replication_factor=1)], timeout_ms=20000
+                ),
+                7,
+                client,
+            )
+            for each in range(2)
+        )
+        assert first.topics[0].error_code == 0
+        assert second.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert second.throttle_time_ms > 1000
+
+
+def quotas_shown(cluster: Cluster) -> str:
+    """What both brokers show."""
+    request = wire.DescribeClientQuotasRequest(components=[], strict=False)
+    ours, theirs = (repr(ask(cluster, number, request, 1)) for number in (OURS, THEIRS))
+    return ours if ours.count("maker") == theirs.count("maker") else ""
