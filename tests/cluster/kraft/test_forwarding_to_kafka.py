@@ -18,6 +18,7 @@ from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request
 from kbroker.schemas import request_message, response_message, wire
 from tests.cluster.kraft.frames import whole
+from tests.cluster.kraft.processes import Kbroker, running
 from tests.cluster.kraft.stand_in import ForwardingBroker
 from tests.compat.real_kafka import KafkaProcess
 
@@ -37,8 +38,8 @@ def _kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
     kafka.stop()
 
 
-def asked_of(port: int, frame: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+def asked_of(port: int, frame: bytes, seconds: float = 30) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as client:
         client.sendall(whole(frame))
         data = client.makefile("rb")
         (size,) = struct.unpack(">i", data.read(4))
@@ -110,3 +111,34 @@ def answer_or_end(port: int, frame: bytes) -> bytes | None:
         return asked_of(port, frame)
     except (struct.error, ConnectionResetError):
         return None
+
+
+def leader_of(port: int) -> int:
+    """The active controller, as a broker describes the quorum."""
+    request = wire.DescribeQuorumRequest
+    topic = request.TopicData(topic_name="__cluster_metadata", partitions=[request.PartitionData(partition_index=0)])
+    frame = encode_request(ApiKey.DESCRIBE_QUORUM, 1, 6, "c", request(topics=[topic]))[4:]
+    _, answer = decode_response(wire.DescribeQuorumResponse, 1, asked_of(port, frame))
+    assert isinstance(answer, wire.DescribeQuorumResponse)
+    return answer.topics[0].partitions[0].leader_id
+
+
+@pytest.mark.compat
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("how", ["kill", "pause"])
+def test_requests_outlive_the_active_controller(tmp_path: Path, how: str) -> None:
+    """An administrator's request would fail with the controller that dies, or hang with the one that does."""
+    with running(tmp_path, (Kbroker,), controllers=3) as cluster:
+        port = cluster.nodes[1].port
+        active = leader_of(port)
+        getattr(cluster.controllers[active], how)()
+        row = wire.CreateTopicsRequest.CreatableTopic(name="made", num_partitions=1, replication_factor=1)
+        request = wire.CreateTopicsRequest(topics=[row], timeout_ms=30000)
+        got = asked_of(port, encode_request(ApiKey.CREATE_TOPICS, 7, 41, "c", request)[4:], 70)
+        _, made = decode_response(wire.CreateTopicsResponse, 7, got)
+        assert isinstance(made, wire.CreateTopicsResponse)
+        # A controller that hung may have done it before.
+        assert made.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
+        assert leader_of(port) != active
+        if how == "pause":
+            cluster.controllers[active].resume()
