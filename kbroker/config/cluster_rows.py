@@ -38,7 +38,8 @@ replication.quota.window.num|INT|11||>=1|+|samples kept for replication quotas
 replication.quota.window.size.seconds|INT|1||>=1|+|sample width
 leader.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|+|bytes/s for throttled leaders
 follower.replication.throttled.rate|LONG|9223372036854775807|cluster|>=0|+|bytes/s for throttled followers
-log.dir.failure.timeout.ms|LONG|30000||>=1|- quorum|die if the controller does not hear of a failed dir within this
+log.dir.failure.timeout.ms|LONG|30000||>=1|+|
+    a broker of a KRaft cluster ends if no controller hears of a failed log directory in this time
 controlled.shutdown.max.retries|INT|3|||+i|attempts to move leadership before stopping
 controlled.shutdown.retry.backoff.ms|LONG|5000|||+i|pause between these attempts
 leader.imbalance.per.broker.percentage|INT|10|||+i|share of misplaced leaders at which the balancer acts

@@ -141,8 +141,8 @@ ALLOWED: tuple[Allowed, ...] = (
         "A topic that is refused is named by its id, too",
     ),
     Allowed(("AlterClientQuotas",), r"value=nan", "A quota that is not a number is refused"),
-    Allowed(("DescribeQuorum",), r"\.answer", "There is no KRaft quorum to describe, which the answer says"),
-    Allowed(("UpdateFeatures",), r"feature='kraft.version'", "There is no KRaft, and so no such feature"),
+    Allowed(("DescribeQuorum",), r"\.answer", "One node has no KRaft quorum to describe, which the answer says"),
+    Allowed(("UpdateFeatures",), r"feature='kraft.version'", "One node is no KRaft cluster, and has no such feature"),
     Allowed(
         ("WriteTxnMarkers",),
         r"(producer_id|transaction_version)=-\d+(, .*)?: .* Kafka 0, kbroker 42",

@@ -45,13 +45,17 @@ class BrokerLife:
         failed: Callable[[str], None],
         *,
         registration_seconds: float,
+        failure_seconds: float = 30.0,
     ) -> None:
+        """`failure_seconds`: the longest that no controller may hear of a failed log directory."""
         self._loop = loop
         self._client = client
         self._lifecycle = lifecycle
         self._view = view
         self._failed = failed
         self._registration_seconds = registration_seconds
+        self._failure_seconds = failure_seconds
+        self._untold: dict[bytes, float] = {}
         self._listeners: list[wire.BrokerRegistrationRequest.Listener] = []
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
@@ -110,6 +114,9 @@ class BrokerLife:
 
     def log_dirs_failed(self, directories: set[bytes]) -> None:
         """Tell the controllers of log directories that have failed, at once and from now on."""
+        now = self._loop.time()
+        for each in directories - self._lifecycle.offline_dirs:
+            self._untold[each] = now
         self._lifecycle.offline_dirs |= directories
         self.hasten()
 
@@ -151,6 +158,12 @@ class BrokerLife:
                     "(initial.broker.registration.timeout.ms)"
                 )
                 return
+            if self._untold and self._loop.time() - min(self._untold.values()) > self._failure_seconds:
+                self._failed(
+                    f"no controller has heard within {self._failure_seconds:g} s that a log directory has failed "
+                    "(log.dir.failure.timeout.ms)"
+                )
+                return
             await set_within(self._wake, wait)
 
     async def _register(self) -> float:
@@ -168,6 +181,9 @@ class BrokerLife:
             return 0.0  # The registration has gone meanwhile.
         if answer.error_code:
             self._complain("the active controller does not take a heartbeat: error %d", answer.error_code)
+        else:
+            for each in request.offline_log_dirs:
+                self._untold.pop(each, None)
         return lifecycle.answered(answer, knows_itself=view.registered_epoch() == lifecycle.epoch)
 
     def _tell(self, before: State) -> None:

@@ -120,6 +120,7 @@ class KRaftMember:
             view,
             parts.failed,
             registration_seconds=config.get("initial.broker.registration.timeout.ms") / 1000,
+            failure_seconds=config.get("log.dir.failure.timeout.ms") / 1000,
         )
 
         def leader_changed() -> None:

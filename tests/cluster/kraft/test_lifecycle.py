@@ -160,7 +160,9 @@ class Cluster:
         )
         view = LifeView(lambda: 20, lambda: self.epoch, lambda: self.is_fenced)
         self.lifecycle = lifecycle(heartbeat_seconds=0.05)
-        self.life = BrokerLife(loop, client, self.lifecycle, view, self.failures.append, registration_seconds=0.3)
+        self.life = BrokerLife(
+            loop, client, self.lifecycle, view, self.failures.append, registration_seconds=0.3, failure_seconds=0.3
+        )
 
     async def answer(self, key: ApiKey, make: Callable[[Any], Any]) -> Any:
         header, body = await self.peer.request()
@@ -266,5 +268,31 @@ def test_leaving_asks_until_the_controllers_let_go() -> None:
         assert not leaving.done()
         await cluster.answer(ApiKey.BROKER_HEARTBEAT, lambda _: wire.BrokerHeartbeatResponse(should_shut_down=True))
         assert await leaving
+
+    in_a_cluster(scenario)
+
+
+def test_a_failed_directory_that_no_controller_hears_of_ends_the_broker() -> None:
+    """The controllers would go on to take replicas for alive that nobody can read (log.dir.failure.timeout.ms)."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.become_running()
+        cluster.life.log_dirs_failed({OTHER_DIRECTORY})
+        told = False
+        while not told:
+            body = await cluster.answer(
+                ApiKey.BROKER_HEARTBEAT, lambda _: wire.BrokerHeartbeatResponse(is_caught_up=True)
+            )
+            told = body.offline_log_dirs == [OTHER_DIRECTORY]
+        cluster.life.log_dirs_failed({OTHER_DIRECTORY, DIRECTORY})
+        while not cluster.failures:
+            await cluster.answer(
+                ApiKey.BROKER_HEARTBEAT,
+                lambda body: wire.BrokerHeartbeatResponse(
+                    error_code=ErrorCode.NOT_CONTROLLER if DIRECTORY in body.offline_log_dirs else 0
+                ),
+            )
+            await asyncio.sleep(0.01)
+        assert "log.dir.failure.timeout.ms" in cluster.failures[0]
 
     in_a_cluster(scenario)
