@@ -8,6 +8,7 @@ module.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.image import NO_CONTROLLER, BrokerImage, ClusterImage, Endpoint
@@ -44,8 +45,23 @@ def endpoint_for(ctx: RequestContext, broker: BrokerImage) -> Endpoint | None:
 
 def reachable_brokers(ctx: RequestContext, image: ClusterImage) -> list[tuple[BrokerImage, Endpoint]]:
     """The living brokers that have an endpoint for the client, by id."""
+    return _with_endpoints(ctx, image.alive_brokers())
+
+
+def brokers_shown(
+    ctx: RequestContext, image: ClusterImage, reachable: list[tuple[BrokerImage, Endpoint]]
+) -> list[tuple[BrokerImage, Endpoint]]:
+    """The brokers that a client is to know of: `reachable`, or, where a controller that was held up has fenced all of
+    them, those that are registered.  Kafka shows none then, and librdkafka, which forgets brokers that are not shown,
+    never asks any again."""
+    if reachable or ctx.services.forwarding is None:
+        return reachable
+    return _with_endpoints(ctx, [image.brokers[node_id] for node_id in sorted(image.brokers)])
+
+
+def _with_endpoints(ctx: RequestContext, brokers: Iterable[BrokerImage]) -> list[tuple[BrokerImage, Endpoint]]:
     found = []
-    for broker in image.alive_brokers():
+    for broker in brokers:
         endpoint = endpoint_for(ctx, broker)
         if endpoint is not None:
             found.append((broker, endpoint))

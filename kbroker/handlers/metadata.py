@@ -35,7 +35,7 @@ from kbroker.handlers.authorized_operations import (
     cluster_operations,
     topic_operations,
 )
-from kbroker.handlers.endpoints import controller_shown, reachable_brokers
+from kbroker.handlers.endpoints import brokers_shown, controller_shown, reachable_brokers
 from kbroker.handlers.on_behalf import ask_creation
 from kbroker.handlers.partition_view import LISTENER_NOT_FOUND_FROM, view
 from kbroker.handlers.table import Handler
@@ -97,7 +97,7 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
             response.MetadataResponseBroker(
                 node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
             )
-            for broker, endpoint in brokers
+            for broker, endpoint in brokers_shown(ctx, image, brokers)
         ],
         cluster_id=image.cluster_id,
         controller_id=controller_shown(ctx, image),
