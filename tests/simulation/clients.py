@@ -187,7 +187,8 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     if world.is_measured or rng.random() < MUCH_AT_ONCE:
         made.append(Bulk(world, "bulk", BULKS if world.is_measured else BULKS // 2))
     # A follower that cuts its log reads back to the last snapshot of producers in one turn, which has no bound yet.
-    if world.is_measured and not world.may_lose_leaders and rng.random() < FLOODED:
+    may_flood = world.is_measured and world.network.weather.is_wide and not world.may_lose_leaders
+    if may_flood and rng.random() < FLOODED:
         made.extend(flood(world))
     if rng.random() < RUDE:
         made.append(Rude(world, "rude", rng.choice((3, 8))))

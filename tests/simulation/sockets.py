@@ -23,6 +23,7 @@ from tests.simulation.loop import PROCESS, Process, SimulatedLoop
 NO_ROOM = -2
 LOOK_NS = 500
 """What the system takes to say that nothing has come."""
+WIDE_ROOM, WIDE_LATENCY_NS = 4096, 1_000_000
 HALF_CLOSED = None
 LARGE_ROOM = 1 << 24
 """Of a reader that keeps up with whatever is sent, at times, where work is measured."""
@@ -45,6 +46,11 @@ class Weather:
     partial_write: float
     no_room: float
     rooms: tuple[int, ...]
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether megabytes come through within a second or so."""
+        return min(self.rooms) >= WIDE_ROOM and max(self.latencies_ns) <= WIDE_LATENCY_NS
 
     @staticmethod
     def drawn(rng: random.Random) -> Weather:
