@@ -103,6 +103,7 @@ class Partition(PartitionFields):
     __slots__ = (
         "_deletions",
         "_waits",
+        "has_left",
         "adding_replicas",
         "agrees_in_epoch",
         "epoch_start",
@@ -177,6 +178,7 @@ class Partition(PartitionFields):
         self.leader_epoch = image.leader_epoch
         self.leader_id = image.leader
         self.role = Role.LEADER if image.leader == self.node_id else Role.FOLLOWER
+        self.has_left = False
         self.replicas = image.replicas
         self.offline = image.offline_replicas
         self.adding_replicas = image.adding_replicas
@@ -276,7 +278,10 @@ class Partition(PartitionFields):
         """Call `settled` once: with None when the batch that ends with `last_offset` may be acknowledged, or with the
         error: NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.  It is called before this
         returns if the batch may be acknowledged by now, else when no request is being served."""
-        if self.is_acknowledged(last_offset, by_all=by_all):
+        if self.has_left or self.role is not Role.LEADER:
+            # Since the append, while the rest of its request was judged.
+            self.purgatory.ready.put(settled, NotLeaderOrFollowerError())
+        elif self.is_acknowledged(last_offset, by_all=by_all):
             if self.log.committer is not None:
                 self.log.committer.settled(1)
             settled(self._refusal() if by_all else None)
@@ -301,9 +306,10 @@ class Partition(PartitionFields):
                 self.purgatory.ready.put(each.settled, refusal)
             del waits[:count]
 
-    def take_waits(self) -> list[Settled]:
+    def take_waits(self, *, for_good: bool = False) -> list[Settled]:
         """Remove and return the callbacks of all appends that wait: they will not be acknowledged here, and the caller
-        settles them with the reason."""
+        settles them with the reason.  `for_good`: nor will any other, as this broker leads the partition no more."""
+        self.has_left = for_good
         waits = self._waits[False] + self._waits[True]
         self._waits = {False: [], True: []}
         return [each.settled for each in waits]

@@ -349,12 +349,12 @@ class ReplicaManager:
         partition = known.pop(index, None)
         if partition is not None:
             self.purgatory.expire_partition(partition)
-            self._refuse_waits(partition, NotLeaderOrFollowerError())
+            self._refuse_waits(partition, NotLeaderOrFollowerError(), for_good=True)
         return partition
 
-    def _refuse_waits(self, partition: Partition, error: KafkaError) -> None:
+    def _refuse_waits(self, partition: Partition, error: KafkaError, *, for_good: bool = False) -> None:
         """Produces and coordinators that wait for a commit are refused, behind the change that takes the log away."""
-        for settled in partition.take_waits():
+        for settled in partition.take_waits(for_good=for_good):
             self.purgatory.ready.put(settled, error)
 
     def _forget(self, topic: TopicImage) -> None:
@@ -373,7 +373,7 @@ class ReplicaManager:
             led += [self._stop_following(name) for name in names if name in self.followed]
         for partition in led:
             self.purgatory.expire_partition(partition)
-            self._refuse_waits(partition, NotLeaderOrFollowerError())
+            self._refuse_waits(partition, NotLeaderOrFollowerError(), for_good=True)
             self._dying[partition.topic_partition] = None
 
     def _stop_following(self, name: TopicPartition) -> Partition:

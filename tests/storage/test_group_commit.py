@@ -298,6 +298,24 @@ def test_a_log_that_was_cut_takes_nothing_more_where_its_directory_has_failed(tm
     assert world.log.log_end_offset == 1
 
 
+def test_an_append_whose_partition_has_left_before_it_waits_is_refused_at_once(tmp_path: Path) -> None:
+    """While a thread judges the rest of a request its topic may be deleted: what was appended before would wait for a
+    commit that nobody settles, until its time is over."""
+    world = World(tmp_path)
+    assert world.partition.take_waits(for_good=True) == []
+    world.append()
+    assert world.answers == []
+    world.loop.turn()
+    assert world.answers == [(0, "NotLeaderOrFollowerError")]
+    world.partition.follow(PartitionImage(0, 1, 1, (1,), (1,)))
+    world.loop.fsync()
+    world.append()
+    world.loop.turn()
+    world.loop.fsync()
+    world.loop.turn()
+    assert world.answers[1:] == [(1, "")]
+
+
 def test_state_of_a_coordinator_is_not_cut_back_but_closed(tmp_path: Path) -> None:
     """The coordinator's memory would be ahead of its log without anybody knowing."""
     files = FullFiles()
