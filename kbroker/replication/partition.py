@@ -152,7 +152,7 @@ class Partition(PartitionFields):
         self.proposed_isr: tuple[int, ...] | None = None
         self.epoch_start = 0
         self._waits: dict[bool, list[_Wait]] = {False: [], True: []}
-        self._deletions: list[tuple[int, Callable[[], object]]] = []
+        self._deletions: list[tuple[int, Settled]] = []
         self.leader_epoch = -1
         self.leader_id = -1
         self.leader_high_watermark = UNKNOWN
@@ -308,11 +308,14 @@ class Partition(PartitionFields):
 
     def take_waits(self, *, for_good: bool = False) -> list[Settled]:
         """Remove and return the callbacks of all appends that wait: they will not be acknowledged here, and the caller
-        settles them with the reason.  `for_good`: nor will any other, as this broker leads the partition no more."""
+        settles them with the reason.  `for_good`: nor will others, or a deletion, as this broker leads it no more."""
         self.has_left = for_good
-        waits = self._waits[False] + self._waits[True]
+        waits = [each.settled for each in self._waits[False] + self._waits[True]]
         self._waits = {False: [], True: []}
-        return [each.settled for each in waits]
+        if for_good:
+            waits += [settled for _, settled in self._deletions]
+            self._deletions = []
+        return waits
 
     def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
         """Refuse a fetch by a broker that has no replica of this partition, as Kafka does.  If the fetch names a leader
@@ -382,8 +385,9 @@ class Partition(PartitionFields):
         followers = [self.followers.get(each, NO_FOLLOWER) for each in self.isr if each != self.node_id]
         return min([self.log.log_start_offset, *(max(0, each.log_start_offset) for each in followers)])
 
-    def wait_for_deletion(self, offset: int, settled: Callable[[], object]) -> None:
-        """Call `settled` once when no in-sync replica has records below `offset`."""
+    def wait_for_deletion(self, offset: int, settled: Settled) -> None:
+        """Call `settled` once: with None when no in-sync replica has records below `offset`, or with
+        NOT_LEADER_OR_FOLLOWER."""
         self._deletions.append((offset, settled))
         self._settle_deletions()
 
@@ -393,7 +397,7 @@ class Partition(PartitionFields):
             ready = [settled for offset, settled in self._deletions if offset <= low]
             self._deletions = [each for each in self._deletions if each[0] > low]
             for settled in ready:
-                self.purgatory.ready.put(settled)
+                self.purgatory.ready.put(settled, None)
 
     # -- as a follower ------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from kbroker._fast.base.ready_queue import ReadyQueue
 from kbroker.config import LogConfig
-from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.errors import KafkaError, KafkaStorageError, NotLeaderOrFollowerError
 from kbroker.metadata.image import PartitionImage
 from kbroker.replication.partition import Partition
 from kbroker.storage.files.filesystem import FileSystem
@@ -314,6 +314,16 @@ def test_an_append_whose_partition_has_left_before_it_waits_is_refused_at_once(t
     world.loop.fsync()
     world.loop.turn()
     assert world.answers[1:] == [(1, "")]
+
+
+def test_a_deletion_that_waits_for_replicas_ends_with_its_partition(tmp_path: Path) -> None:
+    """DeleteRecords of a topic that is deleted meanwhile would wait until its time is over."""
+    world = World(tmp_path)
+    told: list[KafkaError | None] = []
+    world.partition.wait_for_deletion(1, told.append)
+    for settled in world.partition.take_waits(for_good=True):
+        settled(NotLeaderOrFollowerError())
+    assert [type(error) for error in told] == [NotLeaderOrFollowerError]
 
 
 def test_state_of_a_coordinator_is_not_cut_back_but_closed(tmp_path: Path) -> None:
