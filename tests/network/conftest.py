@@ -40,3 +40,20 @@ def kernel(certificate: socket_kinds.Certificate) -> Iterator[socket_kinds.Socke
     """Sockets under TLS 1.3 of which the kernel encrypts what it can."""
     with kernel_with_tls() as found:
         yield socket_kinds.tls(certificate, kernel=found)
+
+
+@pytest.fixture(params=["plain", "encrypted", "tls", "tls12", "kernel"])
+def every_kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every promise of a connection holds whatever its socket part is."""
+    _choose(request, monkeypatch)
+
+
+@pytest.fixture(params=["plain", "tls", "kernel"])
+def every_lender(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So do those about threads that send, for kinds that lend them something."""
+    _choose(request, monkeypatch)
+
+
+def _choose(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = socket_kinds.PLAIN if request.param == "plain" else request.getfixturevalue(request.param)
+    monkeypatch.setattr(socket_kinds, "current", chosen)

@@ -181,6 +181,7 @@ def test_an_error_of_the_range_is_told_and_one_ahead_is_not() -> None:
         assert told.errors[0] is None and isinstance(told.errors[1], OSError)
 
 
+@pytest.mark.usefixtures("every_kind")
 def test_regions_of_cold_files_arrive_whole_and_in_order_on_many_connections() -> None:
     """Consumers that catch up together would get each other's bytes, or holes."""
 

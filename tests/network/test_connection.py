@@ -16,7 +16,6 @@ import struct
 import pytest
 import uvloop
 
-from tests.network import socket_kinds
 from tests.network.later import is_cold
 from tests.network.served_connection import (
     ECHO,
@@ -32,12 +31,7 @@ from tests.network.served_connection import (
     until,
 )
 
-
-@pytest.fixture(autouse=True, params=["plain", "encrypted", "tls", "tls12", "kernel"])
-def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every promise of a connection holds whatever its socket part is."""
-    chosen = socket_kinds.PLAIN if request.param == "plain" else request.getfixturevalue(request.param)
-    monkeypatch.setattr(socket_kinds, "current", chosen)
+pytestmark = pytest.mark.usefixtures("every_kind")
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:

@@ -13,6 +13,8 @@ from tests.network.served_connection import ECHO, FILE, LATER, MAX_FRAME, SILENT
 
 NO_API = 99
 
+pytestmark = pytest.mark.usefixtures("every_kind")
+
 
 def test_requests_before_a_bad_frame_get_their_answers() -> None:
     """A client's one mistake would cost it the answers to everything that it sent in the same moment."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 import uvloop
 
 from tests.network.served_connection import CONTROLLED_SHUTDOWN, answer, frame, running
+
+pytestmark = pytest.mark.usefixtures("every_kind")
 
 
 def test_a_controlled_shutdown_of_kafka_0_8_2_is_read_without_a_client_id() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 
+import pytest
 import uvloop
 
 from kbroker._fast.net.route import NO_RESPONSE
@@ -14,6 +15,8 @@ from tests.network.later import reset
 from tests.network.served_connection import ECHO, HOLD, LATER, SILENT, Harness, answer, frame, running, until
 
 LIMIT = 4 << 20
+
+pytestmark = pytest.mark.usefixtures("every_kind")
 
 
 async def begin(harness: Harness, size: int, sent: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:

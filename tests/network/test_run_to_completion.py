@@ -15,6 +15,8 @@ from tests.network.served_connection import ECHO, LATER, TOGETHER, WAKE, Harness
 ANSWERS_UNTIL_A_PROBE = 20
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
+pytestmark = pytest.mark.usefixtures("every_kind")
+
 
 def test_an_answer_that_a_request_gives_to_another_client_comes_behind_that_request() -> None:
     """The other client's next request would begin amid this one, and change what it still needs."""

@@ -73,6 +73,7 @@ async def until_lent(harness: Harness, count: int, work: Callable[[], Iterable[A
 
 
 @pytest.mark.parametrize("buffer_bytes", [65_536, -1])
+@pytest.mark.usefixtures("every_lender")
 def test_what_several_clients_read_at_once_arrives_whole_and_in_order(buffer_bytes: int) -> None:
     """Consumers would get each other's bytes, holes, or the end of an answer before its middle."""
 
@@ -86,6 +87,7 @@ def test_what_several_clients_read_at_once_arrives_whole_and_in_order(buffer_byt
     uvloop.run(main())
 
 
+@pytest.mark.usefixtures("every_lender")
 def test_an_answer_that_ends_with_what_a_thread_sent_lets_the_next_request_in() -> None:
     """A consumer's second fetch would never be answered."""
 
@@ -104,6 +106,7 @@ def test_an_answer_that_ends_with_what_a_thread_sent_lets_the_next_request_in() 
     uvloop.run(main())
 
 
+@pytest.mark.usefixtures("every_lender")
 def test_one_client_that_reads_is_served_by_the_loop_alone() -> None:
     """Each answer would wait for another thread to wake up."""
 
@@ -146,6 +149,7 @@ def test_clients_that_leave_in_the_middle_leave_nothing_behind_and_harm_nobody()
     uvloop.run(main())
 
 
+@pytest.mark.usefixtures("every_lender")
 def test_a_file_that_was_cut_under_its_readers_ends_their_connections() -> None:
     """Clients would wait for the rest of an answer for ever."""
 

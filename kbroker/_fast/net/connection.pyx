@@ -63,7 +63,7 @@ cdef class Connection(ConnectionInterface):
 
     cdef int received(self, Py_ssize_t size) except -1:
         cdef uint64_t now
-        if self.life == CLOSED or self.frames.buffer is None:
+        if self.life == CLOSED or self.frames.buffer is None or (size == 0 and self.requests.state == DEFERRED):
             return 0
         if size == 0:
             return self.frames.settle(self._may_have_frames())
