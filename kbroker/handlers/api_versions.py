@@ -9,6 +9,9 @@ A client's first question: which APIs, in which versions.  The lines come from t
 - Features: those of `kbroker.metadata.features` with the levels in force and their epoch.  Its `metadata.version` is
   the level of the Kafka release whose protocol is served: tools derive the broker's version from it.
 - In a KRaft cluster, of the APIs that go on to the controller: the versions that both have, once it is known.
+- The APIs of client metrics are shown while there is a subscription: without one, librdkafka writes a line about them at
+  each start, and Kafka has them only with a plugin.  A client that is connected when the first subscription is made asks
+  for versions with its next connection.
 - v3 omits features whose lowest level is 0 from the supported features (KAFKA-17492), but not from the finalized ones.
 """
 
@@ -21,6 +24,7 @@ from kbroker.errors import ErrorCode
 from kbroker.handlers.client_software import SOFTWARE_FROM
 from kbroker.handlers.forwarded import both_serve
 from kbroker.handlers.table import Handler
+from kbroker.metadata.client_metrics_overrides import CLIENT_METRICS_RESOURCE
 from kbroker.metadata.features import NO_LEVEL, served_features
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -35,6 +39,7 @@ MIN_VERSION = 0
 MAX_VERSION = 4
 
 LOWEST_LEVEL_0_FROM = 4
+_TELEMETRY = frozenset((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY))
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -46,13 +51,16 @@ def handle_api_versions(ctx: RequestContext, request: wire.ApiVersionsRequest) -
     ):
         return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     services = ctx.services
+    image = services.metadata_cache.image
     ranges = services.advertised_apis
+    if not any(resource.kind == CLIENT_METRICS_RESOURCE for resource in image.configs):
+        ranges = tuple(each for each in ranges if each.api_key not in _TELEMETRY)
     if services.forwarding is None:
         ctx.cacheable = True
     else:
         # Not cacheable: the next controller may have other versions.
         ranges = both_serve(ranges, services.forwarding.versions)
-    return _answer(ranges, services.metadata_cache.image.features, ctx.api_version >= LOWEST_LEVEL_0_FROM)
+    return _answer(ranges, image.features, ctx.api_version >= LOWEST_LEVEL_0_FROM)
 
 
 def unsupported_version_response(_services: Services) -> Struct:

@@ -49,3 +49,22 @@ def test_what_a_producer_pushes_is_in_the_metrics(tmp_path: Path) -> None:
         assert raw.scrape(broker.metrics_url)["kbroker_client_metrics"] >= 1
     finally:
         broker.stop()
+
+
+def test_the_apis_of_client_metrics_are_shown_while_there_is_a_subscription(tmp_path: Path) -> None:
+    """librdkafka would write a line about client metrics at each start of each client, though nobody asks for any."""
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    try:
+
+        def shown() -> set[int]:
+            session = Session(broker.port)
+            found = {row.api_key for row in session.quietly("ApiVersions", 0).api_keys}
+            session.close()
+            return found & {71, 72}
+
+        assert shown() == set()
+        subscribe(broker.port, metrics="org.apache.kafka")
+        assert shown() == {71, 72}
+    finally:
+        broker.stop()

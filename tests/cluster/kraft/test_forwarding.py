@@ -449,7 +449,7 @@ def test_features_are_shown_as_by_kafkas_brokers() -> None:
     assert isinstance(seen, wire.ApiVersionsResponse)
     levels = {row.name: row.max_version_level for row in seen.finalized_features}
     features = Features(seen.finalized_features_epoch, levels, KRAFT_FEATURES)
-    cache = SimpleNamespace(image=SimpleNamespace(features=features))
+    cache = SimpleNamespace(image=SimpleNamespace(features=features, configs={}))
     services = SimpleNamespace(forwarding=SimpleNamespace(versions={}), advertised_apis=(), metadata_cache=cache)
     request = wire.ApiVersionsRequest(client_software_name="a", client_software_version="b")
     context: Any = SimpleNamespace(api_version=4, services=services)
