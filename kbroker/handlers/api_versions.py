@@ -9,9 +9,9 @@ A client's first question: which APIs, in which versions.  The lines come from t
 - Features: those of `kbroker.metadata.features` with the levels in force and their epoch.  Its `metadata.version` is
   the level of the Kafka release whose protocol is served: tools derive the broker's version from it.
 - In a KRaft cluster, of the APIs that go on to the controller: the versions that both have, once it is known.
-- The APIs of client metrics are shown while there is a subscription: without one, librdkafka writes a line about them at
-  each start, and Kafka has them only with a plugin.  A client that is connected when the first subscription is made asks
-  for versions with its next connection.
+- The APIs of client metrics are shown while there is a subscription.  Without one, librdkafka writes a line about them
+  at each start, and Kafka has them only with a plugin.  A client that is connected when the first one is made asks for
+  versions with its next connection.
 - v3 omits features whose lowest level is 0 from the supported features (KAFKA-17492), but not from the finalized ones.
 """
 
