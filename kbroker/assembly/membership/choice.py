@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from kbroker.assembly.membership.settings import inter_broker_listener, membership_settings
@@ -60,6 +61,11 @@ def _kraft_membership(broker: BrokerParts) -> ClusterMembership:
     settings = QuorumSettings.of(config)
     transport, rng = Outbound(loop, lambda: _to_controllers(config)).transport(), random.Random()
 
+    is_offline = manager.failures.is_offline
+
+    def cordoned() -> Collection[str]:
+        return manager.plans.cordoned
+
     def make_member(cluster_id: str, previous_epoch: int) -> KRaftMember:
         online = manager.online_directories()
         place = config.get("metadata.log.dir") or config.log_dirs[0]
@@ -84,9 +90,8 @@ def _kraft_membership(broker: BrokerParts) -> ClusterMembership:
             transport,
             rng,
             lambda: directory_ids(manager.online_directories()),
-            lambda: set(
-                directory_ids([each for each in manager.directories if manager.failures.is_offline(each.path)])
-            ),
+            lambda: directory_ids([each for each in manager.online_directories() if each.path in cordoned()]),
+            lambda: set(directory_ids([each for each in manager.directories if is_offline(each.path)])),
             broker.halt,
         )
         return KRaftMember(parts, cluster_id, previous_epoch, metadata, observer)

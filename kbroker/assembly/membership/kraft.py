@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from kbroker._fast.base.slices import Pace
     from kbroker.cluster.client import Transport
+    from kbroker.config import BrokerConfig
     from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, TopicImage
     from kbroker.metrics.maintenance import Values
     from kbroker.network.listener import Listener
@@ -209,6 +210,11 @@ class KRaftMembership(ReplicatedMembership):
     def lost(self, names: Collection[TopicPartition]) -> None:
         super().lost(names)
         self._member.disks_failed()
+
+    def follow(self, config: BrokerConfig) -> None:
+        super().follow(config)
+        # The controllers are to hear of directories that take no new replicas.
+        self._member.life.hasten()
 
     # The end
 

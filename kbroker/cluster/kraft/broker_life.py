@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.client import NodeError
-from kbroker.cluster.kraft.lifecycle import Lifecycle, RegistrationRefusedError, State
+from kbroker.cluster.kraft.lifecycle import (
+    LAST_HEARTBEAT,
+    LAST_REGISTRATION,
+    Lifecycle,
+    RegistrationRefusedError,
+    State,
+)
+from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 from kbroker.waiting import set_within
 
@@ -18,8 +25,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.cluster")
 
-REGISTRATION_VERSION = 4
-HEARTBEAT_VERSION = 2
 COMPLAINT_SECONDS = 30.0
 
 
@@ -168,15 +173,22 @@ class BrokerLife:
 
     async def _register(self) -> float:
         self._was_registered = self._was_registered and self._view.registered_epoch() >= 0
-        answer = await self._client.send(self._lifecycle.registration(self._listeners), REGISTRATION_VERSION)
+        version = await self._version(ApiKey.BROKER_REGISTRATION, LAST_REGISTRATION)
+        answer = await self._client.send(self._lifecycle.registration(self._listeners, version), version)
         if answer.error_code:
             self._complain("the active controller does not register this broker yet: error %d", answer.error_code)
         return self._lifecycle.registered(answer)
 
+    async def _version(self, api_key: ApiKey, most: int) -> int:
+        """The highest that the controller has, too.  NodeError."""
+        await self._client.connect()
+        return self._client.version_of(api_key, most)
+
     async def _beat(self) -> float:
         view, lifecycle = self._view, self._lifecycle
-        request = lifecycle.heartbeat(view.applied_offset())
-        answer = await self._client.send(request, HEARTBEAT_VERSION)
+        version = await self._version(ApiKey.BROKER_HEARTBEAT, LAST_HEARTBEAT)
+        request = lifecycle.heartbeat(view.applied_offset(), version)
+        answer = await self._client.send(request, version)
         if request.broker_epoch != lifecycle.epoch:
             return 0.0  # The registration has gone meanwhile.
         if answer.error_code:

@@ -18,9 +18,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from kbroker.error_codes import ErrorCode
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 
 NO_EPOCH = -1
+LAST_REGISTRATION = schema("BrokerRegistrationRequest").max_version
+LAST_HEARTBEAT = schema("BrokerHeartbeatRequest").max_version
+OFFLINE_FROM = schema("BrokerHeartbeatRequest").first_version("offline_log_dirs")
+CORDONED_FROM = schema("BrokerHeartbeatRequest").first_version("cordoned_log_dirs")
 CATCH_UP_SECONDS = 0.01
 UNFENCE_SECONDS = 0.05
 LEAVE_SECONDS = 0.05
@@ -55,7 +59,8 @@ class RegistrationRefusedError(Exception):
 class OwnIdentity:
     """What a registration says of a broker and does not change while the process runs.
 
-    `incarnation_id` is random for each process; `log_dirs()` are the ids of the directories that work, in order.
+    `incarnation_id` is random for each process; `log_dirs()` are the ids of the directories that work, in order, and
+    `cordoned_dirs()` of those that take no new replicas (`cordoned.log.dirs`).
     """
 
     node_id: int
@@ -64,6 +69,7 @@ class OwnIdentity:
     rack: str | None
     features: tuple[wire.BrokerRegistrationRequest.Feature, ...]
     log_dirs: Callable[[], list[bytes]]
+    cordoned_dirs: Callable[[], list[bytes]] = list
 
 
 class Lifecycle:
@@ -80,19 +86,20 @@ class Lifecycle:
         self.is_ready = False
         """Whether the broker serves, so that it may be unfenced."""
         self.offline_dirs: set[bytes] = set()
-        self.cordoned_dirs: list[bytes] | None = None
 
     # Registration
 
-    def registration(self, listeners: list[wire.BrokerRegistrationRequest.Listener]) -> wire.BrokerRegistrationRequest:
-        """The request for a registration."""
+    def registration(
+        self, listeners: list[wire.BrokerRegistrationRequest.Listener], version: int = LAST_REGISTRATION
+    ) -> wire.BrokerRegistrationRequest:
+        """The request for a registration.  Before version 4 controllers take no range that begins at 0."""
         own = self._identity
         return wire.BrokerRegistrationRequest(
             broker_id=own.node_id,
             cluster_id=own.cluster_id,
             incarnation_id=own.incarnation_id,
             listeners=listeners,
-            features=list(own.features),
+            features=[each for each in own.features if version >= LAST_REGISTRATION or each.min_supported_version],
             rack=own.rack,
             is_migrating_zk_broker=False,
             log_dirs=own.log_dirs(),
@@ -117,16 +124,18 @@ class Lifecycle:
 
     # Heartbeats
 
-    def heartbeat(self, applied_offset: int) -> wire.BrokerHeartbeatRequest:
+    def heartbeat(self, applied_offset: int, version: int = LAST_HEARTBEAT) -> wire.BrokerHeartbeatRequest:
         """The next heartbeat; `applied_offset` is that of the last record that the image has."""
+        # Said from the moment on at which the controllers know this broker's directories.
+        says_cordoned = version >= CORDONED_FROM and self.state not in (State.UNREGISTERED, State.CATCHING_UP)
         return wire.BrokerHeartbeatRequest(
             broker_id=self._identity.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=applied_offset,
             want_fence=not self.is_ready and self.state is not State.LEAVING,
             want_shut_down=self.state is State.LEAVING,
-            offline_log_dirs=sorted(self.offline_dirs),
-            cordoned_log_dirs=self.cordoned_dirs,
+            offline_log_dirs=sorted(self.offline_dirs) if version >= OFFLINE_FROM else [],
+            cordoned_log_dirs=sorted(self._identity.cordoned_dirs()) if says_cordoned else None,
         )
 
     def answered(self, answer: wire.BrokerHeartbeatResponse, *, knows_itself: bool) -> float:

@@ -68,14 +68,15 @@ def served_ranges() -> tuple[wire.BrokerRegistrationRequest.Feature, ...]:
 
 @dataclass(frozen=True, slots=True)
 class KRaftParts:
-    """What a membership stands on.  `log_dirs()`: the ids of the log directories that work; `failed_dirs()`: of those
-    that do not, as far as they are known."""
+    """What a membership stands on.  `log_dirs()`: the ids of the log directories that work; `cordoned_dirs()`: of those
+    among them that take no new replicas; `failed_dirs()`: of those that do not work, as far as they are known."""
 
     config: BrokerConfig
     loop: asyncio.AbstractEventLoop
     transport: Transport
     rng: random.Random
     log_dirs: Callable[[], list[bytes]]
+    cordoned_dirs: Callable[[], list[bytes]]
     failed_dirs: Callable[[], set[bytes]]
     failed: Callable[[str], None]
 
@@ -106,10 +107,13 @@ class KRaftMember:
             config.get("broker.rack"),
             served_ranges(),
             parts.log_dirs,
+            parts.cordoned_dirs,
         )
         self.lifecycle = Lifecycle(identity, previous_epoch, config.get("broker.heartbeat.interval.ms") / 1000)
         settings = ClientSettings(
-            client_id=str(config.node_id), request_seconds=config.get("broker.session.timeout.ms") / 2000
+            client_id=str(config.node_id),
+            negotiates=True,
+            request_seconds=config.get("broker.session.timeout.ms") / 2000,
         )
         client = NodeClient(parts.loop, parts.transport, self.place.endpoint, settings, parts.rng)
         view = LifeView(lambda: metadata.applied_offset, self._registered_epoch, self._is_fenced)

@@ -17,8 +17,8 @@ from kbroker.storage.files.filesystem import FileSystem
 from kbroker.testing.security import Security
 from tests.broker_process import BrokerProcess
 from tests.cluster.cluster_clients import PATIENCE, ClusterClients
-from tests.compat.brokers import CLUSTER_ID, java_run
-from tests.compat.tooling import ROOT, java_command
+from tests.compat.brokers import CLUSTER_ID
+from tests.compat.tooling import ROOT, java_command, old_java_command
 from tests.compat.waiting import wait_for
 from tests.ports import free_port
 
@@ -69,11 +69,15 @@ def secured(security: Security | None, port: int, *, is_controller: bool = False
 class JavaNode:
     """A node of Apache Kafka 4.3.1; its directory and port stay over restarts."""
 
-    def __init__(self, node_id: int, folder: Path, port: int, settings: Mapping[str, str], heap: str) -> None:
+    def __init__(
+        self, node_id: int, folder: Path, port: int, settings: Mapping[str, str], heap: str, *, is_old: bool = False
+    ) -> None:
+        """`is_old`: of Kafka 3.9.1 instead."""
         self.node_id = node_id
         self.port = port
         self._folder = folder
         self._heap = heap
+        self._is_old = is_old
         self._settings = {
             "node.id": str(node_id),
             "log.dirs": str(folder / "data"),
@@ -87,15 +91,26 @@ class JavaNode:
         properties = self._folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         if not (self._folder / "data" / "meta.properties").exists():
-            java_run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties))
+            done = subprocess.run(
+                self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
         with (self._folder / "kafka.out").open("ab") as output:
             self._process = subprocess.Popen(
-                java_command("kafka.Kafka", str(properties), heap=self._heap, level="INFO"),
+                self._java("kafka.Kafka", str(properties)),
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
             )
+
+    def _java(self, *words: str) -> list[str]:
+        if self._is_old:
+            return old_java_command(*words, heap=self._heap)
+        return java_command(*words, heap=self._heap, level="INFO")
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -217,8 +232,10 @@ class Cluster(ClusterClients):
         controllers: int,
         settings: Mapping[str, str],
         security: Security | None = None,
+        *,
+        are_old: bool = False,
     ) -> None:
-        """`{id}` in a setting's value stands for the broker's id."""
+        """`{id}` in a setting's value stands for the broker's id; `are_old`: controllers of Kafka 3.9.1."""
         self.security = security
         ports = {FIRST_CONTROLLER + number: free_port() for number in range(controllers)}
         self.voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
@@ -238,6 +255,7 @@ class Cluster(ClusterClients):
                     **{name: text for name, text in settings.items() if name.startswith("delegation.")},
                 },
                 heap="256m",
+                is_old=are_old,
             )
             for node_id, port in ports.items()
         }
@@ -294,9 +312,10 @@ def running(
     controllers: int = 1,
     settings: Mapping[str, str] | None = None,
     security: Security | None = None,
+    old_controllers: bool = False,
 ) -> Iterator[Cluster]:
     """A cluster whose brokers are there."""
-    cluster = Cluster(folder, kinds, controllers, settings or {}, security)
+    cluster = Cluster(folder, kinds, controllers, settings or {}, security, are_old=old_controllers)
     try:
         for each in cluster.controllers.values():
             each.start()

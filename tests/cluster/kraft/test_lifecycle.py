@@ -155,8 +155,12 @@ class Cluster:
         self.peer = peer
         self.epoch, self.is_fenced = -1, True
         self.failures: list[str] = []
+        self.heartbeats = 2
         client = NodeClient(
-            loop, TcpTransport(loop), lambda: Endpoint("127.0.0.1", peer.port), ClientSettings(client_id=str(NODE))
+            loop,
+            TcpTransport(loop),
+            lambda: Endpoint("127.0.0.1", peer.port),
+            ClientSettings(client_id=str(NODE), negotiates=True),
         )
         view = LifeView(lambda: 20, lambda: self.epoch, lambda: self.is_fenced)
         self.lifecycle = lifecycle(heartbeat_seconds=0.05)
@@ -165,10 +169,24 @@ class Cluster:
         )
 
     async def answer(self, key: ApiKey, make: Callable[[Any], Any]) -> Any:
-        header, body = await self.peer.request()
+        header, body = await self.request()
         assert header.api_key == key
         self.peer.answer(header.correlation_id, make(body), header.api_version)
         return body
+
+    async def request(self) -> tuple[Any, Any]:
+        """The next one but for the question for versions, which is answered."""
+        while True:
+            header, body = await self.peer.request()
+            if header.api_key != ApiKey.API_VERSIONS:
+                return header, body
+            row = wire.ApiVersionsResponse.ApiVersion
+            rows = [
+                row(api_key=key, max_version=most)
+                for key, most in ((ApiKey.BROKER_REGISTRATION, 4), (ApiKey.BROKER_HEARTBEAT, self.heartbeats))
+            ]
+            answer = wire.ApiVersionsResponse(api_keys=rows)
+            self.peer.answer(header.correlation_id, answer, header.api_version, flexible=False)
 
     async def become_running(self) -> None:
         self.life.start([])
@@ -224,7 +242,7 @@ def test_a_registration_that_is_removed_from_the_log_is_made_again() -> None:
         cluster.epoch = -1
         cluster.life.image_changed()
         while True:
-            header, _ = await cluster.peer.request()
+            header, _ = await cluster.request()
             if header.api_key == ApiKey.BROKER_REGISTRATION:
                 break
             answer = wire.BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
@@ -242,7 +260,7 @@ def test_a_first_registration_that_nobody_takes_ends_the_broker() -> None:
     async def scenario(cluster: Cluster) -> None:
         cluster.life.start([])
         while not cluster.failures:
-            asking = asyncio.ensure_future(cluster.peer.request())
+            asking = asyncio.ensure_future(cluster.request())
             done, _ = await asyncio.wait((asking,), timeout=0.05)
             if done:
                 header, _body = asking.result()
@@ -294,5 +312,40 @@ def test_a_failed_directory_that_no_controller_hears_of_ends_the_broker() -> Non
             )
             await asyncio.sleep(0.01)
         assert "log.dir.failure.timeout.ms" in cluster.failures[0]
+
+    in_a_cluster(scenario)
+
+
+def test_cordoned_directories_are_told_once_the_controllers_know_the_broker() -> None:
+    """The controllers would go on to place new replicas in a directory that an operator empties (KIP-1066)."""
+    cordoned = [OTHER_DIRECTORY]
+    identity = OwnIdentity(NODE, "cluster", b"i" * 16, None, (), lambda: [DIRECTORY, OTHER_DIRECTORY], lambda: cordoned)
+    life = Lifecycle(identity, -1, HEARTBEAT_SECONDS)
+    registered(life)
+    assert life.heartbeat(1).cordoned_log_dirs is None
+    beat(life, is_caught_up=True, is_fenced=True)
+    assert life.heartbeat(1).cordoned_log_dirs == [OTHER_DIRECTORY]
+    cordoned.clear()
+    assert life.heartbeat(1).cordoned_log_dirs == []
+
+
+def test_older_controllers_are_asked_in_what_they_have() -> None:
+    """A broker could not be moved to kbroker before its controllers are of Kafka 4.3."""
+    life = lifecycle()
+    running(life)
+    life.offline_dirs.add(OTHER_DIRECTORY)
+    assert life.heartbeat(1, 1).cordoned_log_dirs is None
+    assert life.heartbeat(1, 1).offline_log_dirs == [OTHER_DIRECTORY]
+    assert life.heartbeat(1, 0).offline_log_dirs == []
+    feature = wire.BrokerRegistrationRequest.Feature
+    ranges = (feature(name="metadata.version", min_supported_version=7), feature(name="group.version"))
+    identity = OwnIdentity(NODE, "cluster", b"i" * 16, None, ranges, list)
+    life = Lifecycle(identity, -1, HEARTBEAT_SECONDS)
+    assert [each.name for each in life.registration([], 4).features] == ["metadata.version", "group.version"]
+    assert [each.name for each in life.registration([], 3).features] == ["metadata.version"]
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.heartbeats = 1
+        await cluster.become_running()
 
     in_a_cluster(scenario)

@@ -121,3 +121,17 @@ def test_replicas_move_to_a_kbroker_and_away_and_topics_go(tmp_path: Path) -> No
             lambda: not [each for path in here for each in path.glob("gone-*") if not each.name.endswith("-delete")],
             "the deleted topic's directories to go",
         )
+
+
+def test_controllers_of_kafka_3_9_have_kbrokers(tmp_path: Path) -> None:
+    """Brokers could move to kbroker only once the controllers are of Kafka 4."""
+    with running(tmp_path, (Kbroker, Kbroker), old_controllers=True) as cluster:
+        cluster.create("t", [[1, 2], [2, 1]])
+        cluster.wait_isr("t", {1, 2})
+        serve(cluster, "t", "a")
+        cluster.nodes[1].stop()
+        cluster.wait_isr("t", {2})
+        serve(cluster, "t", "b")
+        cluster.nodes[1].start()
+        cluster.wait_isr("t", {1, 2})
+        assert len(cluster.consume("t", 2, 400)) == 400
