@@ -45,6 +45,7 @@ from kbroker.cluster.requests import (
     TopicOutcome,
 )
 from kbroker.cluster.resource_configs import ResourceConfigs, warn_of_idle_settings
+from kbroker.config.judgement import without_secrets
 from kbroker.errors import (
     BrokerIdNotRegisteredError,
     ElectionNotNeededError,
@@ -293,7 +294,8 @@ class LocalController(Controller):
         await self._call(self._store.alter_configs, changed)
         self._cache.apply(MetadataDelta(configs=changed))
         for resource, settings in changed.items():
-            logger.info("changed the settings of %s to %s", ResourceConfigs.described(resource), settings)
+            described = ResourceConfigs.described(resource)
+            logger.info("changed the settings of %s to %s", described, without_secrets(settings))
 
     async def _store_topic_configs(self, topics: Mapping[str, TopicImage]) -> None:
         """All topics of a request in one transaction."""

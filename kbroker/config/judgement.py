@@ -142,6 +142,15 @@ def find_row(key: str) -> tuple[ConfigRow | None, str | None, str]:
     return BROKER_TABLE.get(rest), listener.lower(), mechanism.lower()
 
 
+def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
+    """Broker settings as a log may show them."""
+    rows = {key: find_row(key)[0] for key in settings}
+    return {
+        key: "[hidden]" if (row := rows[key]) is not None and row.sensitive else value
+        for key, value in settings.items()
+    }
+
+
 def _not_known(key: str) -> Judgement:
     if key in REMOVED:
         return Judgement(Verdict.REMOVED, "is ignored: Kafka removed it in version 4")

@@ -42,6 +42,7 @@ from kbroker.cluster.zookeeper.entity_configs import (
 from kbroker.cluster.zookeeper.session import ZooKeeper, ZooKeeperError
 from kbroker.cluster.zookeeper.term import TermState
 from kbroker.cluster.zookeeper.znodes import encode_log_dir_event
+from kbroker.config.judgement import without_secrets
 from kbroker.errors import (
     CoordinatorNotAvailableError,
     InvalidRequestError,
@@ -203,7 +204,7 @@ class ClusterController(Controller):
             )
         if not validate_only:
             await self._configs.write(path, settings)
-            logger.info("changed the settings of %s to %s", path, settings)
+            logger.info("changed the settings of %s to %s", path, without_secrets(settings))
 
     async def alter_client_quotas(
         self, alterations: Sequence[EntityAlteration], validate_only: bool = False
