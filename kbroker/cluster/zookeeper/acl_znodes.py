@@ -167,7 +167,7 @@ class AclZnodes:
         self._cache: MetadataCache | None = None
         self._known: dict[AclResource, dict[bytes, Acl]] = {}
         self._literal = Notifications(
-            zookeeper, self._reader, LITERAL_CHANGES, decode_change, self._reload, "literal ACLs"
+            zookeeper, self._reader, LITERAL_CHANGES, decode_change, self._reload, "literal ACLs", self.read
         )
         self._prefixed = Notifications(
             zookeeper, self._reader, PREFIXED_CHANGES, decode_extended_change, self._reload, "prefixed ACLs"

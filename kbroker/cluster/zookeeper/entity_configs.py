@@ -111,7 +111,13 @@ class EntityConfigs:
         self._cache: MetadataCache | None = None
         self._topics: dict[str, dict[str, str]] = {}
         self._notifications = Notifications(
-            zookeeper, self._reader, paths.CONFIG_CHANGES, decode_config_change, self._reload, "settings"
+            zookeeper,
+            self._reader,
+            paths.CONFIG_CHANGES,
+            decode_config_change,
+            self._reload,
+            "settings",
+            self._read_again,
         )
         self._listeners: list[Callable[[TopicConfigs], None]] = []
 
@@ -181,6 +187,17 @@ class EntityConfigs:
         await self._notifications.mark()
         names = await self._reader.children("/config/topics")
         await self.topics(names)
+        await self._load_others()
+
+    async def _read_again(self) -> None:
+        for name in list(self._topics):
+            await self._reload(f"topics/{name}")
+        if self._cache is not None:
+            image = self._cache.image
+            known = {entity_path(entity) for entity in image.quotas}
+            known.update(entity_path(((USER, key.user),)) for key in image.security.scram)
+            for path in sorted(known):
+                await self._reload(path)
         await self._load_others()
 
     async def _load_others(self) -> None:

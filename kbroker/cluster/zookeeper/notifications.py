@@ -7,6 +7,7 @@ by whoever follows, so several notifications of one thing count once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
@@ -26,11 +27,18 @@ logger = logging.getLogger("kbroker.cluster")
 
 KEPT_MS = 15 * 60 * 1000
 RETRY_SECONDS = 1.0
+ATTEMPTS = 3
+PATIENCE_SECONDS = 6.0
+"""How long a notification waits for a connection before it is tried again."""
 _Named = TypeVar("_Named", bound=Hashable)
 
 
 class Notifications(Generic[_Named]):
-    """`decode` gives what a notification in `folder` names, `reload` reads that again.  `what`: for the log."""
+    """`decode` gives what a notification in `folder` names, `reload` reads that again.  `what`: for the log.
+
+    `reload_all` reads everything again, with a new session: behind an old one notifications may have come and gone, and
+    whoever has changed something may have lost its connection before its notification.
+    """
 
     def __init__(
         self,
@@ -40,6 +48,7 @@ class Notifications(Generic[_Named]):
         decode: Callable[[bytes | None], _Named],
         reload: Callable[[_Named], Awaitable[None]],
         what: str,
+        reload_all: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._zookeeper = zookeeper
         self._reader = reader
@@ -47,12 +56,16 @@ class Notifications(Generic[_Named]):
         self._decode = decode
         self._reload = reload
         self._what = what
+        self._reload_all = reload_all
+        self._has_missed = False
         self._changed = asyncio.Event()
         self._seen = ""
         zookeeper.subscribe(self._on_session)
 
     def _on_session(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED:
+        if state is SessionState.EXPIRED:
+            self._has_missed = self._reload_all is not None
+        elif state is SessionState.CONNECTED:
             self._changed.set()
 
     async def mark(self) -> None:
@@ -91,8 +104,16 @@ class Notifications(Generic[_Named]):
         newest = max(made.values(), default=0)
         for path in [path for path, ctime_ms in made.items() if 0 < ctime_ms < newest - KEPT_MS]:
             await self._purge(path)
-        for each in named:
-            await self._reload(each)
+        if self._has_missed and self._reload_all is not None:
+            self._has_missed = False
+            try:
+                await self._reload_all()
+            except BaseException:
+                self._has_missed = True
+                raise
+        else:
+            for each in named:
+                await self._reload(each)
         self._seen = max([*names, self._seen, " "])
 
     async def _purge(self, path: str) -> None:
@@ -102,7 +123,23 @@ class Notifications(Generic[_Named]):
             return
 
     async def tell(self, prefix: str, content: bytes) -> None:
-        """Notify all brokers."""
+        """Notify all brokers.
+
+        The change itself has been written, so a lost connection does not end this: a second notification costs nothing.
+        ConnectionLossError where ZooKeeper does not come back.
+        """
+        for left in reversed(range(ATTEMPTS)):
+            try:
+                await self._tell(prefix, content)
+            except ConnectionLossError:
+                if not left:
+                    raise
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._zookeeper.connected(), PATIENCE_SECONDS)
+            else:
+                return
+
+    async def _tell(self, prefix: str, content: bytes) -> None:
         try:
             await ensure_path(self._zookeeper, self._folder)
         except NodeExistsError:

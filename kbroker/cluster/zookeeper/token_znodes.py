@@ -99,7 +99,9 @@ class TokenZnodes:
         self._reader = ZnodeReader(zookeeper)
         self._cache: MetadataCache | None = None
         self._known: dict[str, DelegationToken] = {}
-        self._notifications = Notifications(zookeeper, self._reader, CHANGES, _id_of, self._reload, "delegation tokens")
+        self._notifications = Notifications(
+            zookeeper, self._reader, CHANGES, _id_of, self._reload, "delegation tokens", self.read
+        )
 
     def publish_to(self, cache: MetadataCache) -> None:
         """Let `cache` have what is read from now on."""

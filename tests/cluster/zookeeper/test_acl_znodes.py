@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -113,6 +114,53 @@ def test_brokers_follow_what_others_make_and_delete() -> None:
         await first.until({OF_ID})
         for task in (following, first_following):
             task.cancel()
+
+    run(body)
+
+
+def test_what_changed_behind_a_lost_session_counts_without_its_notification() -> None:
+    """A right that was taken away would stay at a broker that was away for longer than notifications are kept."""
+
+    async def body(ensemble: FakeEnsemble) -> None:
+        first, second = Node(ensemble), Node(ensemble)
+        await first.znodes.load()
+        await second.znodes.load()
+        following = asyncio.ensure_future(second.znodes.run())
+        await first.make(BOB, PREFIXED)
+        await second.until({BOB, PREFIXED})
+        second.session.drop()
+        await first.delete(AclFilter(resource_name="pre"))
+        await first.make(OF_ID)
+        for folder in (LITERAL_CHANGES, PREFIXED_CHANGES):
+            for name in ensemble.children_of(folder):
+                ensemble.remove(f"{folder}/{name}")
+        second.session.resume()
+        await second.until({BOB, OF_ID})
+        following.cancel()
+
+    run(body)
+
+
+def test_a_change_is_told_although_the_connection_is_lost_behind_its_write() -> None:
+    """It would count at the broker that has made it alone."""
+
+    async def body(ensemble: FakeEnsemble) -> None:
+        first, second = Node(ensemble), Node(ensemble)
+        await first.znodes.load()
+        await second.znodes.load()
+        following = asyncio.ensure_future(second.znodes.run())
+        write = first.znodes._write
+
+        async def write_and_lose(*arguments: Any) -> None:
+            await write(*arguments)
+            first.session.suspend()
+            asyncio.get_running_loop().call_soon(first.session.resume)
+
+        with mock.patch.object(first.znodes, "_write", write_and_lose):
+            await first.make(BOB)
+        await second.until({BOB})
+        assert first.acls == {BOB}
+        following.cancel()
 
     run(body)
 

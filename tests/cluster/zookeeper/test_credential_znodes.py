@@ -144,6 +144,35 @@ def test_brokers_follow_users_and_tokens_of_each_other() -> None:
     run(body)
 
 
+def test_users_and_tokens_that_changed_behind_a_lost_session_count_without_notifications() -> None:
+    """A user who was removed could log in at a broker that was away meanwhile, for ever."""
+
+    async def body(ensemble: FakeEnsemble) -> None:
+        first, second = Node(ensemble), Node(ensemble)
+        for node in (first, second):
+            await node.load()
+        following = [asyncio.ensure_future(work) for work in (second.configs.run(), second.tokens.run())]
+        await first.controller.alter_security(upsertion("sam", SHA_256))
+        await first.controller.alter_security(TokenCreation(TOKEN))
+        await second.until(lambda: bool(second.scram) and bool(second.cache.image.security.tokens))
+        second.session.drop()
+        await first.controller.alter_security(ScramAlteration({ScramKey("sam", 1): None}))
+        await first.controller.alter_security(upsertion("eve", SHA_256))
+        assert (await first.controller.alter_security(TokenExpiry(TOKEN.token_id, TOKEN.owner, -1, 6)))[0] == 0
+        # A tool has removed the whole znode.
+        ensemble.remove(paths.config("users/sam"))
+        for folder in (paths.CONFIG_CHANGES, CHANGES):
+            for name in ensemble.children_of(folder):
+                ensemble.remove(f"{folder}/{name}")
+        second.session.resume()
+        await second.until(lambda: not second.cache.image.security.tokens and ScramKey("sam", 1) not in second.scram)
+        await second.until(lambda: second.scram == first.scram)
+        for task in following:
+            task.cancel()
+
+    run(body)
+
+
 def test_tokens_of_kafka_are_tokens_here_and_the_other_way_round() -> None:
     """Jobs would have to fetch new tokens, or nobody could renew theirs."""
 
