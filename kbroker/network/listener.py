@@ -38,6 +38,7 @@ logger = logging.getLogger("kbroker.network")
 # Others do not wait longer than this for the rest of a request that does not come.
 STALLED_SECONDS = 30.0
 TLS_HANDSHAKE = b"\x16\x03"
+TLS, HTTP = OTHER_PROTOCOLS = ("TLS", "HTTP")
 HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"CONN", b"PATC", b"PRI ")
 
 
@@ -184,9 +185,9 @@ class Listener:
     def describe_bad_frame(self, head: bytes, size: int, is_trusted: bool) -> tuple[str, str]:
         """Classifies a frame whose length is impossible, by its length and first bytes: the kind, and a description."""
         if head.startswith(TLS_HANDSHAKE):
-            return "TLS", "this looks like a TLS handshake, but the listener speaks plaintext"
+            return TLS, "this looks like a TLS handshake, but the listener speaks plaintext"
         if head.startswith(HTTP_METHODS):
-            return "HTTP", "this looks like an HTTP request, but the listener speaks Kafka's protocol"
+            return HTTP, "this looks like an HTTP request, but the listener speaks Kafka's protocol"
         limit = self.endpoint.max_frame_bytes
         if size > limit:
             return "too large", f"a request of {size} bytes is over socket.request.max.bytes={limit}"
@@ -196,9 +197,13 @@ class Listener:
         return "too small", f"a request cannot have {size} bytes"
 
     def bad_request(self, connection: Connection, reason: str, detail: str, kind: object) -> None:
-        """Say why a connection is closed: one line per reason and kind (of an API: its key and version) at a time."""
+        """Say why a connection is closed: one line per reason and kind (of an API: its key and version) at a time.
+
+        A client that speaks another protocol is named by its address, as each is another one's mistake.
+        """
+        host = connection.peer_host if kind in OTHER_PROTOCOLS else None
         self._complaints.warning(
-            (reason, kind),
+            (reason, kind, host),
             "closing the connection of %s:%d to listener %s: %s: %s",
             connection.peer_host,
             connection.peer_port,

@@ -237,20 +237,22 @@ def test_a_client_changes_its_keys_amid_a_connection(secured: Secured, asks: byt
             client.kill()
 
 
-def test_speakers_of_the_wrong_protocol_are_named_once(secured: Secured) -> None:
-    """The owner of a client with the wrong port would look for the fault everywhere else."""
+def test_speakers_of_the_wrong_protocol_are_named_once_for_each_address(secured: Secured) -> None:
+    """The owner of a client with the wrong port would look for the fault everywhere else, each of several."""
     broker = secured.start()
-    for _ in range(3):
+    for host in ("127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.2"):
         for port, said in ((secured.port, API_VERSIONS), (secured.plain_port, None)):
-            with socket.create_connection(("127.0.0.1", port), WAIT_SECONDS) as plain:
+            with socket.create_connection(("127.0.0.1", port), WAIT_SECONDS, (host, 0)) as plain:
                 if said is not None:
                     plain.sendall(said)
                     assert plain.recv(100) == b""
                 else:
                     with pytest.raises((ssl.SSLError, OSError)):
                         secured.context().wrap_socket(plain, server_hostname="localhost")
-    assert broker.output().count("the client does not speak TLS") == 1
-    assert broker.output().count("this looks like a TLS handshake, but the listener speaks plaintext") == 1
+    for number in (1, 2, 3):
+        lines = [line for line in broker.output().splitlines() if f" 127.0.0.{number}:" in line]
+        assert len([line for line in lines if "the client does not speak TLS" in line]) == 1
+        assert len([line for line in lines if "this looks like a TLS handshake, but the listener" in line]) == 1
 
 
 def test_clients_log_in_over_tls(secured: Secured) -> None:
