@@ -64,6 +64,7 @@ from kbroker.security.listeners import STORES_INTERVAL_MS, ListenersSecurity
 from kbroker.security.openness import broker_principal, openness, warning_of_brokers, warning_of_nobody
 from kbroker.security.sasl.credentials import StoredCredentials
 from kbroker.security.sasl.listeners import Sasl
+from kbroker.storage.directories.kept_secret import kept_secret
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.manager.directory_problems import directory_problems
 from kbroker.storage.manager.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
@@ -213,7 +214,10 @@ class Broker:
         settings = self.settings = BrokerSettings(self.config, cache, node_id)
         self.log_manager.follow(settings.config)
         self.security.begin(settings.config)
+        self.sasl.follow(settings.config)
+        self.sasl.keep_salts(self._kept_secret)
         settings.guard(self.security.check)
+        settings.guard(self.sasl.check)
         self.hosts = HostNames(StoreCalls(self.listeners.cold_reads))
         replicas = self.replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
         membership.connect(MetadataParts(cache, settings, self.hosts, replicas))
@@ -445,7 +449,15 @@ class Broker:
         self.tasks.change_interval(COMPACTION_TASK, compaction_interval_ms(config))
         self.listeners.follow(config)
         self.security.follow(config)
+        self.sasl.follow(config)
         self.membership.follow(config)
+
+    def _kept_secret(self) -> bytes:
+        """That of delegation tokens, which all brokers have, or one of this broker's own."""
+        manager, common = self.log_manager, self.config.get("delegation.token.secret.key")
+        if common is not None:
+            return common.encode()
+        return kept_secret(manager.environment.files, manager.online_directories())
 
     async def _follow_stores(self) -> None:
         """Have listeners take certificates that were renewed."""

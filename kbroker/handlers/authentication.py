@@ -8,6 +8,7 @@ connection.  On a listener without SASL both are answered ILLEGAL_SASL_STATE, as
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from kbroker._fast.net.pending import Pending
@@ -64,7 +65,9 @@ def handle_sasl_handshake(ctx: RequestContext, request: wire.SaslHandshakeReques
     return _taken(ctx, exchange, step, wire.SaslHandshakeResponse(error_code=step.error, mechanisms=mechanisms))
 
 
-def handle_sasl_authenticate(ctx: RequestContext, request: wire.SaslAuthenticateRequest) -> Struct | Pending | None:
+def handle_sasl_authenticate(
+    ctx: RequestContext, request: wire.SaslAuthenticateRequest
+) -> Struct | Pending | Coroutine[object, None, Struct | Pending | None] | None:
     """SaslAuthenticate v0-v2."""
     response = wire.SaslAuthenticateResponse
     session = ctx.connection.session
@@ -74,8 +77,23 @@ def handle_sasl_authenticate(ctx: RequestContext, request: wire.SaslAuthenticate
             return response(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_UNEXPECTED, auth_bytes=b"")
         ctx.connection.close("unauthenticated request")
         return None
-    step = exchange.take_token(session, bytes(request.auth_bytes))
-    answer = response(
+    token = bytes(request.auth_bytes)
+    preparation = exchange.prepare(session, token)
+    if preparation is not None:
+        return _prepared(ctx, exchange, token, preparation)
+    return _take_token(ctx, exchange, token)
+
+
+async def _prepared(
+    ctx: RequestContext, exchange: Exchange, token: bytes, preparation: Coroutine[object, None, None]
+) -> Struct | Pending | None:
+    await preparation
+    return _take_token(ctx, exchange, token)
+
+
+def _take_token(ctx: RequestContext, exchange: Exchange, token: bytes) -> Struct | Pending | None:
+    step = exchange.take_token(ctx.connection.session, token)
+    answer = wire.SaslAuthenticateResponse(
         error_code=step.error,
         error_message=step.message or "",
         auth_bytes=step.token,

@@ -249,8 +249,8 @@ def _listed(names: list[str]) -> str:
 _ROWS: Mapping[str, ConfigRow] = {row.name: row for row in broker_config_rows()}
 OF_ONE_LISTENER: frozenset[str] = frozenset(
     row.name for row in _ROWS.values() if row.dynamic and row.implemented and row.name.startswith("ssl.")
-)
-"""Settings that change at run time for one listener each: stores, protocols and suites of TLS."""
+) | {"sasl.jaas.config"}
+"""Settings that change at run time for one listener each: stores, protocols and suites of TLS, login modules."""
 FOLLOWED: frozenset[str] = OF_ONE_LISTENER | frozenset(
     {
         "cordoned.log.dirs",
@@ -275,6 +275,7 @@ FOLLOWED: frozenset[str] = OF_ONE_LISTENER | frozenset(
         "num.recovery.threads.per.data.dir",
         "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
+        "sasl.enabled.mechanisms",
         "transaction.partition.verification.enable",
     }
 )
@@ -310,6 +311,6 @@ _NOT_LIVE: tuple[tuple[str, Callable[[ConfigRow], bool]], ...] = (
         "kbroker reads these settings at start only: set them in server.properties and restart it",
         lambda row: row.implemented,
     ),
-    ("kbroker has no SASL yet, so these settings would protect nothing", lambda row: row.security),
+    ("kbroker does not act on these settings, so they would protect nothing", lambda row: row.security),
 )
 """Why a setting that Kafka would change at run time cannot be changed here, the first that fits."""

@@ -11,7 +11,7 @@ authenticate, and AUTHENTICATED where they need not.  What may follow:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
@@ -73,6 +73,9 @@ class Exchange(Protocol):
 
     def name_mechanism(self, session: Session, name: str, version: int) -> Step:
         """The client asks for a mechanism, by a version of SaslHandshake."""
+
+    def prepare(self, session: Session, token: bytes) -> Coroutine[object, None, None] | None:
+        """What has to be awaited before `take_token`, so that that takes the loop no time; None: nothing."""
 
     def take_token(self, session: Session, token: bytes) -> Step:
         """The client's next token."""

@@ -1,23 +1,31 @@
-"""SASL over a broker: what clients are answered, when they are cut off, and what is let through before."""
+"""SASL over a broker: what clients are answered, when they are cut off, and what is let through before.
+
+Also of `kbroker.storage.directories.kept_secret`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import stat
+import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 
 from kbroker.errors import ErrorCode
-from kbroker.metadata.security_image import DelegationToken, ScramKey
+from kbroker.metadata.security_image import DelegationToken, ScramCredential, ScramKey
 from kbroker.schemas import wire
 from kbroker.security.delegation_tokens import TokenCreation, token_hmac, token_password
 from kbroker.security.principal import Principal
+from kbroker.security.sasl import credentials
 from kbroker.security.sasl.mechanism import Login
 from kbroker.security.sasl.scram_client import ScramClient
-from kbroker.security.scram import ScramMechanism
+from kbroker.security.scram import ScramMechanism, credential_of_password
 from kbroker.security.scram_changes import ScramAlteration
 from tests.security.sasl_broker import ALL, PLAIN, PREFIX, PutUser, RawClient, sasl_broker
 
@@ -387,3 +395,63 @@ def test_a_session_ends_with_its_token_and_expired_tokens_are_dropped(tmp_path: 
             assert set(broker.cache.image.security.tokens) == {"id", "of a group"}
 
     uvloop.run(main())
+
+
+def test_the_loop_does_not_wait_for_a_tokens_credential(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All clients would wait for milliseconds with the first login by each token."""
+    threads: list[int] = []
+
+    def worked_out(*arguments: Any) -> ScramCredential:
+        threads.append(threading.get_ident())
+        return credential_of_password(*arguments)
+
+    monkeypatch.setattr(credentials, "credential_of_password", worked_out)
+
+    async def main() -> None:
+        async with sasl_broker(tmp_path, {**ALL, "delegation.token.secret.key": "s"}) as broker:
+            now_ms = broker.clock.now_ms()
+            token = DelegationToken("id", "User:alice", "User:alice", (), now_ms, now_ms + 60_000, now_ms + 60_000)
+            await broker.services.controller.alter_security(TokenCreation(token))
+            for _ in range(2):
+                client = await RawClient.connect(broker)
+                assert await client.handshake("SCRAM-SHA-512") == 0
+                password = token_password(token_hmac(b"s", "id"))
+                login = ScramClient(ScramMechanism.SCRAM_SHA_512, Login("id", password, by_token=True))
+                proof = login.evaluate((await client.authenticate(login.first())).auth_bytes)
+                assert (await client.authenticate(proof or b"")).error_code == 0
+            assert len(threads) == 1
+            assert threads[0] != threading.get_ident()
+
+    uvloop.run(main())
+
+
+def salts(folder: Path, settings: Mapping[str, str]) -> tuple[bytes, ...]:
+    """The salt that each broker in turn, over the same directories, gives for a user that there is not."""
+    found = []
+
+    async def main() -> None:
+        async with sasl_broker(folder, settings) as broker:
+            client = await RawClient.connect(broker)
+            assert await client.handshake("SCRAM-SHA-256") == 0
+            login = ScramClient(ScramMechanism.SCRAM_SHA_256, Login("nobody", "x"))
+            answer = await client.authenticate(login.first())
+            found.append(answer.auth_bytes.split(b",")[1])
+
+    for _ in range(2):
+        uvloop.run(main())
+    return tuple(found)
+
+
+def test_the_salt_of_a_user_that_there_is_not_outlives_a_restart(tmp_path: Path) -> None:
+    """Whoever asks before and behind a restart would know which users there are: theirs do not change."""
+    first, second = salts(tmp_path / "a", ALL)
+    assert first == second
+    kept = tmp_path / "a" / "logs" / "kbroker-secret"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert len(kept.read_bytes()) == 32
+    kept.write_bytes(b"short")
+    assert salts(tmp_path / "a", ALL)[0] != first
+    # What all brokers of a cluster have gives all of them the same salts.
+    common = {**ALL, "delegation.token.secret.key": "s"}
+    assert salts(tmp_path / "b", common) == salts(tmp_path / "c", common)
+    assert not (tmp_path / "b" / "logs" / "kbroker-secret").exists()

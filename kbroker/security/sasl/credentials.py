@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.security_image import ScramCredential, ScramKey, SecurityImage
@@ -37,14 +38,32 @@ class StoredCredentials:
             return None  # Its client would be a user of that name.
         return TokenCredential(name, self._credential(token_id, mechanism), token.expires_ms)
 
+    def prepare_token(self, token_id: str, mechanism: ScramMechanism) -> Coroutine[object, None, None] | None:
+        """See `ScramUsers`: a token's credential is worked out when it is first used, by a thread."""
+        if self._secret is None or token_id not in self._image().tokens or (token_id, mechanism) in self._tokens:
+            return None
+        return self._prepare(self._secret, token_id, mechanism)
+
+    async def _prepare(self, secret: bytes, token_id: str, mechanism: ScramMechanism) -> None:
+        loop = asyncio.get_running_loop()
+        credential = await loop.run_in_executor(None, _credential_of, secret, token_id, mechanism)
+        self._keep(token_id, mechanism, credential)
+
     def _credential(self, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
-        """Worked out when the token is first used: some milliseconds, once."""
-        key = token_id, mechanism
-        credential = self._tokens.get(key)
+        """What `prepare_token` has worked out; some milliseconds where it was not asked, as for tokens without requests
+        around them."""
+        credential = self._tokens.get((token_id, mechanism))
         if credential is None:
             assert self._secret is not None
-            known = self._image().tokens
-            self._tokens = {key: value for key, value in self._tokens.items() if key[0] in known}
-            password = token_password(token_hmac(self._secret, token_id))
-            credential = self._tokens[key] = credential_of_password(mechanism, password, LEAST_ITERATIONS)
+            credential = _credential_of(self._secret, token_id, mechanism)
+            self._keep(token_id, mechanism, credential)
         return credential
+
+    def _keep(self, token_id: str, mechanism: ScramMechanism, credential: ScramCredential) -> None:
+        known = self._image().tokens
+        self._tokens = {key: value for key, value in self._tokens.items() if key[0] in known}
+        self._tokens[token_id, mechanism] = credential
+
+
+def _credential_of(secret: bytes, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
+    return credential_of_password(mechanism, token_password(token_hmac(secret, token_id)), LEAST_ITERATIONS)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -124,6 +124,11 @@ class SaslExchange(Exchange):
             return False
         self._began_again_at = now
         return True
+
+    def prepare(self, session: Session, token: bytes) -> Coroutine[object, None, None] | None:
+        if session.state is not AuthenticationState.AUTHENTICATE or self._machine is None or self._wrong_mechanism:
+            return None
+        return self._machine.prepare(token)
 
     def take_token(self, session: Session, token: bytes) -> Step:
         if session.state is AuthenticationState.HANDSHAKE:

@@ -6,6 +6,7 @@ machine begins with `first`, and gets the server's tokens until it is `complete`
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,6 +37,10 @@ class ServerMechanism(Protocol):
 
     outcome: Outcome | None
     """Who the client is; None until that is proved."""
+
+    def prepare(self, token: bytes) -> Coroutine[object, None, None] | None:
+        """What has to be awaited before `evaluate`, so that that takes the loop no time; None: nothing."""
+        return None
 
     def evaluate(self, token: bytes) -> bytes:
         """The answer to the client's next token.  SaslError where it proves nothing; no token may follow that."""

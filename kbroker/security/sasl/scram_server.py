@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hmac
 import secrets
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,14 +41,25 @@ class ScramUsers(Protocol):
     def token(self, token_id: str, mechanism: ScramMechanism) -> TokenCredential | None:
         """A token's; None without one."""
 
+    def prepare_token(self, token_id: str, mechanism: ScramMechanism) -> Coroutine[object, None, None] | None:
+        """What has to be awaited so that `token` costs the loop nothing; None: nothing."""
+
 
 class UnknownUsers:
-    """Salts for users that there are not."""
+    """Salts for users that there are not.
+
+    They come of a secret that stays (`keep`): after a restart one of a process alone would give other salts, while
+    those of users who are there stay.
+    """
 
     __slots__ = ("_secret",)
 
     def __init__(self, secret: bytes | None = None) -> None:
         self._secret = secret or secrets.token_bytes(32)
+
+    def keep(self, secret: bytes) -> None:
+        """Salts come of this from now on."""
+        self._secret = hmac.digest(secret, b"salts of unknown users", "sha256")
 
     def credential(self, name: str, mechanism: ScramMechanism) -> ScramCredential:
         """A credential that no password fits."""
@@ -72,6 +84,15 @@ class ScramServer(ServerMechanism):
         self._is_known = False
         self._claimed: Outcome | None = None
         self.outcome: Outcome | None = None
+
+    def prepare(self, token: bytes) -> Coroutine[object, None, None] | None:
+        if self._first is not None:
+            return None
+        try:
+            first = messages.read_client_first(token)
+        except SaslError:
+            return None  # `evaluate` says so.
+        return self._users.prepare_token(first.name, self._mechanism) if first.by_token else None
 
     def evaluate(self, token: bytes) -> bytes:
         if self._first is None:

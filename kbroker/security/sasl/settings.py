@@ -68,19 +68,23 @@ def sasl_settings(config: BrokerConfig, listener: str) -> SaslSettings:
     names = cast("list[str]", config.for_listener(listener, "sasl.enabled.mechanisms"))
     if not names:
         raise SaslSettingsError(f"sasl.enabled.mechanisms of listener {listener} is empty")
-    if config.get("sasl.jaas.config") or config.own_of_listener(listener, JAAS):
-        logger.warning(
-            "%s should be prefixed with the listener and the mechanism (listener.name.%s.%s.%s), and is ignored",
-            JAAS,
-            listener.lower(),
-            names[0].lower(),
-            JAAS,
-        )
     return SaslSettings(
         tuple(_mechanism(config, listener, name) for name in names),
         cast("int", config.for_listener(listener, "sasl.server.max.receive.size")),
         config.get("connection.failed.authentication.delay.ms"),
     )
+
+
+def warn_of_ignored(config: BrokerConfig, listener: str, mechanism: str) -> None:
+    """Name a login module that is no mechanism's."""
+    if config.get("sasl.jaas.config") or config.own_of_listener(listener, JAAS):
+        logger.warning(
+            "%s should be prefixed with the listener and the mechanism (listener.name.%s.%s.%s), and is ignored",
+            JAAS,
+            listener.lower(),
+            mechanism.lower(),
+            JAAS,
+        )
 
 
 def _mechanism(config: BrokerConfig, listener: str, name: str) -> MechanismSettings:
