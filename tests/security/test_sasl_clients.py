@@ -40,7 +40,13 @@ def confluent(broker: ThreadedBroker, mechanism: str, seconds: int = 600) -> dic
 
 
 def of_python_client(broker: ThreadedBroker, mechanism: str) -> dict[str, Any]:
-    """Settings of kafka-python and aiokafka."""
+    """Settings of kafka-python and aiokafka; bearer tokens come of a provider of each one's own kind."""
+    if mechanism == "OAUTHBEARER":
+        return {
+            "bootstrap_servers": broker.bootstrap,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": mechanism,
+        }
     name = "alice" if mechanism == "PLAIN" else "sam"
     return {
         "bootstrap_servers": broker.bootstrap,
@@ -89,37 +95,65 @@ def test_librdkafka_produces_in_transactions_and_consumes_in_a_group(broker: Thr
     assert broker.logins()[mechanism] >= 3
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_kafka_python_produces_and_consumes(broker: ThreadedBroker, mechanism: str) -> None:
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_kafka_python_produces_in_transactions_and_consumes(broker: ThreadedBroker, mechanism: str) -> None:
     """Users of kafka-python could not log in by that mechanism."""
     kafka = pytest.importorskip("kafka")
     settings = of_python_client(broker, mechanism)
+    if mechanism == "OAUTHBEARER":
+        oauth = pytest.importorskip("kafka.net.sasl.oauth")
+        provider = type("Provider", (oauth.AbstractTokenProvider,), {"token": lambda self: broker.token("sam")})
+        settings["sasl_oauth_token_provider"] = provider()
     topic = f"py-{mechanism.lower()}"
-    producer = kafka.KafkaProducer(**settings)
-    for number in range(RECORDS):
-        producer.send(topic, str(number).encode())
-    producer.flush(30)
+    producer = kafka.KafkaProducer(transactional_id=topic, **settings)
+    producer.init_transactions()
+    for commits in (False, True):
+        producer.begin_transaction()
+        for number in range(RECORDS):
+            producer.send(topic, str(number if commits else -1).encode())
+        producer.flush(30)
+        if commits:
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
     producer.close()
     consumer = kafka.KafkaConsumer(
-        topic, group_id=topic, auto_offset_reset="earliest", consumer_timeout_ms=30_000, **settings
+        topic,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=30_000,
+        isolation_level="read_committed",
+        **settings,
     )
     found = [next(consumer).value for _ in range(RECORDS)]
     consumer.close()
     assert sorted(map(int, found)) == list(range(RECORDS))
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_aiokafka_produces_and_consumes(broker: ThreadedBroker, mechanism: str) -> None:
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_aiokafka_produces_in_transactions_and_consumes(broker: ThreadedBroker, mechanism: str) -> None:
     """Users of aiokafka could not log in by that mechanism."""
     aiokafka = pytest.importorskip("aiokafka")
     settings = of_python_client(broker, mechanism)
+    if mechanism == "OAUTHBEARER":
+        oauth = pytest.importorskip("aiokafka.abc")
+
+        async def token(_self: object) -> str:
+            return broker.token("sam")
+
+        settings["sasl_oauth_token_provider"] = type("Provider", (oauth.AbstractTokenProvider,), {"token": token})()
     topic = f"aio-{mechanism.lower()}"
 
     async def main() -> list[int]:
-        async with aiokafka.AIOKafkaProducer(**settings) as producer:
-            for number in range(RECORDS):
-                await producer.send_and_wait(topic, str(number).encode())
-        consumer = aiokafka.AIOKafkaConsumer(topic, group_id=topic, auto_offset_reset="earliest", **settings)
+        async with aiokafka.AIOKafkaProducer(transactional_id=topic, **settings) as producer:
+            for commits in (False, True):
+                await producer.begin_transaction()
+                for number in range(RECORDS):
+                    await producer.send_and_wait(topic, str(number if commits else -1).encode())
+                await (producer.commit_transaction() if commits else producer.abort_transaction())
+        consumer = aiokafka.AIOKafkaConsumer(
+            topic, group_id=topic, auto_offset_reset="earliest", isolation_level="read_committed", **settings
+        )
         async with consumer, asyncio.timeout(60):
             return [int((await consumer.getone()).value) for _ in range(RECORDS)]
 
