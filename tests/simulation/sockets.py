@@ -337,7 +337,7 @@ class Network:
 
     def has_work(self) -> bool:
         comes = any(end.process.runs for end in self.readable)
-        return comes or any(self._has_room(end) for end in self._waiting_ends())
+        return comes or (bool(self._writers) and any(self._has_room(end) for end in self._waiting_ends()))
 
     def came(self, rng: random.Random, chance: float) -> list[Any]:
         """The ends that are read in this turn, and the writers that are told of room."""
