@@ -46,6 +46,8 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "broker.session.timeout.ms": "6000",
 }
+OF_CONTROLLERS_TOO = ("delegation.", "authorizer.", "super.users")
+"""How settings begin that controllers are given, too."""
 
 
 def secured(security: Security | None, port: int, *, is_controller: bool = False) -> dict[str, str]:
@@ -251,8 +253,8 @@ class Cluster(ClusterClients):
                     "controller.quorum.voters": self.voters,
                     "listeners": f"CONTROLLER://127.0.0.1:{port}",
                     **secured(security, port, is_controller=True),
-                    # Controllers make the tokens.
-                    **{name: text for name, text in settings.items() if name.startswith("delegation.")},
+                    # Controllers make the tokens, and hold clients to ACLs.
+                    **{name: text for name, text in settings.items() if name.startswith(OF_CONTROLLERS_TOO)},
                 },
                 heap="256m",
                 is_old=are_old,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +10,8 @@ import pytest
 
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
-from kbroker.protocol.frames import decode_response, encode_request
-from kbroker.schemas import response_message, wire
+from kbroker.schemas import wire
+from tests.cluster.kraft.asking import ask, shown
 from tests.cluster.kraft.processes import Cluster, Kafka, Kbroker, running
 from tests.compat.waiting import wait_for
 
@@ -22,22 +20,6 @@ pytestmark = [pytest.mark.compat, pytest.mark.kafka, pytest.mark.slow, pytest.ma
 OURS, THEIRS, FENCED = 1, 2, 3
 BROKER, CONTROLLER, NEITHER = 1, 2, 3
 NO_EPOCH = -(1 << 31)
-
-
-def ask(cluster: Cluster, number: int, request: Any, version: int, client_id: str = "c") -> Any:
-    """A broker's answer."""
-    with socket.create_connection(("127.0.0.1", cluster.nodes[number].port), timeout=30) as client:
-        client.sendall(encode_request(request.api_key, version, 5, client_id, request))
-        data = client.makefile("rb")
-        (size,) = struct.unpack(">i", data.read(4))
-        _, answer = decode_response(response_message(request.api_key), version, data.read(size))
-    return answer
-
-
-def shown(answer: Any) -> list[str]:
-    """An answer in an order of its own; which living broker it calls the controller is drawn by Kafka."""
-    text = re.sub(r"controller_id=\d+", "controller_id=*", repr(answer))
-    return sorted(each.strip("[](), ") for each in re.split(r"(?<=[\]\)]), |(?<=\[)", text))
 
 
 @pytest.fixture(scope="module", name="cluster")
