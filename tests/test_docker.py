@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kbroker.cli.main import run
@@ -25,6 +25,7 @@ from tests.cluster.kraft.processes import JavaNode
 from tests.compat.brokers import CLUSTER_ID
 from tests.compat.waiting import wait_for
 from tests.ports import free_port
+from tests.security.tls.authority import Authority
 from tests.zookeeper_server import zookeeper_server
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,6 +86,51 @@ class ComposedBroker(BrokerProcess):
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "kbroker.cli", "start"]
+
+
+def test_a_broker_of_the_secured_compose_file_lets_in_who_may(tmp_path: Path) -> None:
+    """Whoever puts a broker on a network by it would have one that does not start, or that serves everybody."""
+    authority = Authority()
+    issued, trust = authority.issue(), authority.write_pem(tmp_path / "ca.pem")
+    (tmp_path / "broker.pem").write_text(issued.key_pem() + issued.chain_pem())
+    (tmp_path / "plain-users").write_text('user_admin="admin-secret" user_alice="in wonderland"')
+    compose = yaml.safe_load((DOCKER / "compose.secured.yaml").read_text())
+    (service,) = brokers_of(compose).values()
+    assert {name: each["file"] for name, each in compose["secrets"].items()} == {
+        name: f"secrets/{name}" for name in service["secrets"]
+    }
+    port, metrics = free_port(), free_port()
+    environ = {**image_settings(), **service["environment"]}
+    for inside, outside in {
+        "$$": "$",
+        "/run/secrets": str(tmp_path),
+        "://:9092": f"://127.0.0.1:{port}",
+        "localhost:9092": f"localhost:{port}",
+        "0.0.0.0:9644": f"127.0.0.1:{metrics}",
+        "/var/lib/kbroker": str(tmp_path),
+    }.items():
+        environ = {name: value.replace(inside, outside) for name, value in environ.items()}
+    own = {"bootstrap.servers": f"localhost:{port}", "ssl.ca.location": str(trust), "log_level": 0}
+    login = {**own, "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    output = tmp_path / "output"
+    # Without the tree's own variables, as in a container.
+    with output.open("wb") as file:
+        broker = subprocess.Popen(
+            [sys.executable, "-m", "kbroker.cli", "start"], env={**os.environ, **environ}, stdout=file, stderr=file
+        )
+    try:
+        wait_for(lambda: " ready on " in output.read_text() or broker.poll() is not None, "the broker", seconds=60)
+        admin = AdminClient({**login, "sasl.username": "admin", "sasl.password": "admin-secret"})
+        admin.create_topics([NewTopic("t", 1)])["t"].result(30)
+        alice = AdminClient({**login, "sasl.username": "alice", "sasl.password": "in wonderland"})
+        assert "t" not in alice.list_topics(timeout=20).topics
+        with pytest.raises(KafkaException):
+            AdminClient({**login, "sasl.username": "alice", "sasl.password": "x"}).list_topics(timeout=2)
+        assert "is not a known setting" not in output.read_text()
+        assert "in wonderland" not in output.read_text()
+    finally:
+        broker.terminate()
+        broker.wait(60)
 
 
 def moved(text: str, own: int, inner: Mapping[int, int], outer: Mapping[int, int], keeper: str) -> str:

@@ -1,7 +1,8 @@
 """The broker's settings: where each comes from, and their checks.
 
 Precedence, best first: `--override key=value`, environment (`KBROKER_LOG_SEGMENT_BYTES` is log.segment.bytes; a key
-that starts with `kbroker.` does not repeat the prefix), server.properties, default.  An unknown key, or one that
+that starts with `kbroker.` does not repeat the prefix; in keys of single listeners and of providers `__` stands for
+`_` and `___` for `-`, as in Kafka's images), server.properties, default.  An unknown key, or one that
 kbroker does not act on, gives a warning in `BrokerConfig.warnings`.  A bad value is a `ConfigError`, and so is a
 setting that would protect something but is not implemented.
 """
@@ -16,8 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from kbroker.config.image_variables import UnprotectedError, unread_variables
-from kbroker.config.judgement import find_row, judge
+from kbroker.config.image_variables import UnprotectedError, key_of, unread_variables
+from kbroker.config.judgement import LISTENER_PREFIX, find_row, judge
 from kbroker.config.listener import (
     EVERY_HOST,
     Listener,
@@ -110,15 +111,17 @@ class BrokerConfig:
             providers = Providers(texts, environ)
         except ProviderError as error:
             raise ConfigError(str(error), self._settings.get(PROVIDERS)) from None
-        for setting in self._settings.values():
-            if not is_of_a_provider(setting.key):
-                self._apply(_resolved(setting, providers), texts)
+        resolved = {
+            key: _resolved(each, providers) for key, each in self._settings.items() if not is_of_a_provider(key)
+        }
+        for setting in resolved.values():
+            self._apply(setting, texts)
         self.controller_listener: tuple[str, str] | None = None
         """Name and security protocol of the listener by which a KRaft cluster's controllers are reached."""
         self.listeners, self.advertised_listeners = self._read_listeners()
         self.log_dirs: list[str] = self._read_log_dirs(environ)
         self._check_together()
-        self.warnings += origins_of_surprise(self._settings, self.listeners)
+        self.warnings += origins_of_surprise(resolved, self.listeners)
 
     @classmethod
     def load(
@@ -387,6 +390,10 @@ def _read_environment(environ: Mapping[str, str], warnings: list[str]) -> Iterat
     for name in names:
         key = known.get(name)
         if key is not None:
+            yield Setting(key, environ[name], Source.ENVIRONMENT, f"environment {name}")
+            continue
+        key = key_of(name.removeprefix(ENVIRONMENT_PREFIX))
+        if is_of_a_provider(key) or (key.startswith(LISTENER_PREFIX) and find_row(key)[0] is not None):
             yield Setting(key, environ[name], Source.ENVIRONMENT, f"environment {name}")
             continue
         warnings.append(

@@ -53,8 +53,12 @@ def unread_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 def setting_of(name: str) -> str:
     """The setting that a variable of Kafka's images stands for."""
-    rest = name.removeprefix(PREFIX).removeprefix("CFG_").lower()
-    return re.sub("_+", lambda run: {1: ".", 2: "_"}.get(len(run[0]), "-"), rest)
+    return key_of(name.removeprefix(PREFIX).removeprefix("CFG_"))
+
+
+def key_of(rest: str) -> str:
+    """The setting of what stands behind a prefix: `_` is `.`, `__` is `_`, `___` is `-`."""
+    return re.sub("_+", lambda run: {1: ".", 2: "_"}.get(len(run[0]), "-"), rest.lower())
 
 
 def _asks_for_protection(name: str, environ: Mapping[str, str]) -> bool:

@@ -440,3 +440,21 @@ def test_a_setting_of_a_listener_is_its_own_or_the_brokers() -> None:
     assert [config.own_of_listener(name, rate) for name in ("INTERNAL", "PLAINTEXT")] == [7, None]
     with pytest.raises(KeyError):
         config.for_listener("INTERNAL", "max.connection.creation.rat")
+
+
+def test_settings_of_single_listeners_and_providers_may_be_variables() -> None:
+    """A container, which has nothing but variables, could have neither a login module nor secrets in files."""
+    config = load(
+        KBROKER_LISTENERS="SASL_PLAINTEXT://127.0.0.1:9092",
+        KBROKER_CONFIG_PROVIDERS="env",
+        KBROKER_CONFIG_PROVIDERS_ENV_CLASS="org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        KBROKER_LISTENER_NAME_SASL__PLAINTEXT_PLAIN_SASL_JAAS_CONFIG="module required user_a=${env:SECRET};",
+        KBROKER_LISTENER_NAME_SASL__PLAINTEXT_MAX_CONNECTIONS="7",
+        KBROKER_LISTENER_NAME_SASL__PLAINTEXT_RUBBISH="x",
+        SECRET="pw",
+    )
+    assert config.own_of_listener("SASL_PLAINTEXT", "plain.sasl.jaas.config") == "module required user_a=pw;"
+    assert config.own_of_listener("SASL_PLAINTEXT", "max.connections") == 7
+    assert [each for each in config.warnings if "environment" in each] == [
+        "environment KBROKER_LISTENER_NAME_SASL__PLAINTEXT_RUBBISH is not a known setting and is ignored"
+    ]

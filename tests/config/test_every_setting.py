@@ -73,8 +73,6 @@ def test_what_kafka_changes_at_run_time_changes_here_or_is_refused() -> None:
         "config.providers",
         "listener.security.protocol.map",
         "listeners",
-        "sasl.enabled.mechanisms",
-        "sasl.jaas.config",
         "sasl.mechanism.inter.broker.protocol",
     }
     for row in broker_config_rows():
