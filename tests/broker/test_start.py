@@ -113,6 +113,15 @@ def test_directories_of_two_clusters_are_refused(kbroker_process: StartBroker) -
     assert "different clusters" in refused(one)
 
 
+def test_a_copy_of_a_log_directory_beside_it_is_refused(kbroker_process: StartBroker, tmp_path: Path) -> None:
+    """Each replica would be there twice, and either the older or the newer one be served."""
+    broker = stopped(kbroker_process)
+    copy = tmp_path / "copy"
+    shutil.copytree(broker.data_dir, copy)
+    broker.overrides["log.dirs"] = f"{broker.data_dir},{copy}"
+    assert f"log directories {broker.data_dir} and {copy} have the same directory.id" in refused(broker)
+
+
 def test_partitions_without_their_metadata_are_refused(kbroker_process: StartBroker) -> None:
     """A broker that lost its list of topics would set all data aside as stray."""
     broker = stopped(kbroker_process)

@@ -17,6 +17,7 @@ import pytest
 from kbroker.config import BrokerConfig, LogConfig
 from kbroker.errors import InconsistentTopicIdError
 from kbroker.storage.directories.log_dirs import (
+    LogDir,
     LogDirError,
     LogDirLockedError,
     PartitionDirectory,
@@ -366,6 +367,20 @@ def test_damaged_identity_is_refused_in_clear_words(data: bytes) -> None:
     """A damaged meta.properties would bind the data to another cluster without a word."""
     with pytest.raises(LogDirError, match=r"meta\.properties"):
         decode_meta_properties(data, "meta.properties")
+
+
+def test_a_directory_without_an_id_keeps_the_one_that_it_is_given(tmp_path: Path) -> None:
+    """Data of Kafka 3.3 to 3.6: controllers would see another directory after each start, and its replicas as lost."""
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=3\ncluster.id=abc\n")
+    seen = set()
+    for _ in range(2):
+        directory = LogDir(FileSystem(), str(tmp_path))
+        directory.open()
+        directory.bind("abc", 3)
+        assert directory.meta is not None
+        seen.add(directory.meta.directory_id)
+        directory.release()
+    assert len(seen) == 1
 
 
 def test_identity_of_a_zookeeper_broker_is_read() -> None:

@@ -61,6 +61,8 @@ class MetaProperties:
     node_id: int
     directory_id: bytes
     version: int = field(default=META_VERSION, compare=False)
+    is_id_drawn: bool = field(default=False, compare=False)
+    """Whether the file has no directory.id (Kafka before 3.7), and this one is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ def decode_meta_properties(data: bytes, path: str) -> MetaProperties:
             node_id,
             uuid_from_text(directory) if directory else random_uuid(),
             version,
+            is_id_drawn=not directory,
         )
     except (KeyError, ValueError) as error:
         raise LogDirError(
@@ -221,7 +224,9 @@ class LogDir:
         if meta is not None:
             self._check_is_of(meta, cluster_id, node_id)
         # Brokers before 0.10.1 wrote no cluster id; what is missing is added, so that later starts are held to it.
-        if meta is None or not meta.cluster_id or meta.node_id < 0:
+        # KRaft's controllers know a directory by its id: one that changed with each start would be another directory.
+        is_nameless = meta is not None and meta.is_id_drawn and meta.version == META_VERSION
+        if meta is None or not meta.cluster_id or meta.node_id < 0 or is_nameless:
             self.meta = MetaProperties(cluster_id, node_id, meta.directory_id if meta else random_uuid())
             self._files.write_atomic(f"{self.path}/{META_PROPERTIES}", encode_meta_properties(self.meta))
 
@@ -315,11 +320,26 @@ def open_directories(
         ids = {directory.meta.cluster_id for directory in opened if directory.meta and directory.meta.cluster_id}
         if len(ids) > 1:
             raise LogDirError(f"the log.dirs belong to different clusters: {', '.join(sorted(ids))}")
+        _check_no_copies(opened)
     except LogDirError:
         for directory in opened:
             directory.release()
         raise
     return opened
+
+
+def _check_no_copies(directories: list[LogDir]) -> None:
+    """LogDirError where two have one directory.id, as with Kafka: nobody could say which of them has a replica."""
+    seen: dict[bytes, str] = {}
+    for each in directories:
+        if each.meta is None:
+            continue
+        other = seen.setdefault(each.meta.directory_id, each.path)
+        if other != each.path:
+            raise LogDirError(
+                f"log directories {other} and {each.path} have the same directory.id "
+                f"{uuid_to_text(each.meta.directory_id)}: one is a copy of the other; take it out of log.dirs"
+            )
 
 
 def describe(directories: list[LogDir]) -> OpenedDirs:

@@ -15,10 +15,11 @@ import pytest
 from kbroker.cluster.kraft.batches import checked_batch
 from kbroker.cluster.kraft.settings import MetadataLogSettings
 from kbroker.metadata.image import ConfigResource
+from kbroker.metadata.metadata_record import MetadataLogError, metadata_record
 from kbroker.protocol.messages import Message
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.schemas import wire
-from tests.cluster.kraft.controllers import VOTERS, Controllers
+from tests.cluster.kraft.controllers import VOTERS, Controllers, data_batch
 from tests.cluster.kraft.observing import Observing, over_model
 from tests.storage.faulty_files import Fault, FaultyFiles
 
@@ -45,6 +46,13 @@ async def level(following: Observing, controllers: Controllers) -> None:
     end = controllers.committed_end
     await following.until(lambda: following.metadata.applied_offset >= end - 1)
     assert following.metadata.image.configs.get(BROKERS, {}).keys() == names(controllers, end)
+
+
+async def given_up(following: Observing) -> None:
+    """Wait for that, and raise what it said."""
+    while not following.failures:
+        await asyncio.sleep(0.005)
+    raise MetadataLogError(following.failures[0])
 
 
 def names(controllers: Controllers, end: int) -> set[str]:
@@ -202,6 +210,35 @@ def test_records_of_a_newer_kafka_end_it_with_a_word(tmp_path: Path, kind: str) 
             with pytest.raises(Exception, match="written by a newer Kafka"):
                 await following.observer.first_high_watermark()
         assert len(following.failures) == 1
+
+    run(work())
+
+
+def test_an_upgrade_beyond_what_is_known_ends_it_and_a_newer_kbroker_can_go_on(tmp_path: Path) -> None:
+    """An upgrade of the cluster under a running broker would leave it with rules of before, or without its log."""
+
+    async def work() -> None:
+        controllers = Controllers()
+        settle(controllers, 4)
+        following, _ = over_model(tmp_path, controllers)
+        async with following:
+            await level(following, controllers)
+            before = following.metadata.image
+            leader = controllers.leader()
+            assert leader is not None
+            newer = metadata_record(wire.FeatureLevelRecord(name="metadata.version", feature_level=99))
+            leader.batches.append(data_batch(leader.end, leader.epoch, [newer]))
+            for each in VOTERS * 2:
+                controllers.replicate(each)
+            with pytest.raises(MetadataLogError, match=r"metadata\.version 99.*upgrade kbroker"):
+                await given_up(following)
+            assert following.metadata.image is before
+        assert len(following.failures) == 1
+        again, _ = over_model(tmp_path, controllers)
+        async with again:
+            with pytest.raises(Exception, match="upgrade kbroker"):
+                await again.observer.first_high_watermark()
+        assert following.observer.log_end_offset <= again.observer.log_end_offset == leader.end
 
     run(work())
 
