@@ -50,8 +50,10 @@ OF_SECURITY: tuple[Row, ...] = (
 )
 
 
-_IN_SESSIONS = frozenset({"ShareFetch", "ShareAcknowledge"})
-"""What one of these is answered depends on those before it on the same connection."""
+_OPENS_SESSION = "ShareFetch"
+"""Its session is that of a member: each version has one of its own."""
+_IN_SESSION = "ShareAcknowledge"
+"""What this is answered depends on the requests of its session before it: it is asked in one version."""
 
 
 def in_all_versions(rows: Sequence[Row]) -> list[Row]:
@@ -59,11 +61,18 @@ def in_all_versions(rows: Sequence[Row]) -> list[Row]:
     found = []
     for row in rows:
         table = schema(f"{row.api}Request")
-        others = [] if row.api in _IN_SESSIONS else list(parse_versions(table.versions))
+        others = [] if row.api == _IN_SESSION else list(parse_versions(table.versions))
         found.append(row)
-        found += [row._replace(version=each) for each in others if _has(table, table.fields, row.values, each)]
+        found += [_as_of(row, each) for each in others if _has(table, table.fields, row.values, each)]
     named = {row.name: row for row in (*reversed(found), *rows)}
     return [named[name] for name in dict.fromkeys(row.name for row in found)]
+
+
+def _as_of(row: Row, version: int) -> Row:
+    if row.api != _OPENS_SESSION or version == row.version:
+        return row._replace(version=version)
+    member = str(row.values["member_id"])
+    return row._replace(version=version, values={**row.values, "member_id": f"{member[:-1]}{version}"})
 
 
 def _has(table: MessageSchema, fields: Iterable[Field], values: Values, version: int) -> bool:
