@@ -1,8 +1,9 @@
 """Clients that bring, or ask for, much at the same moment, where work is measured (`work.py`).
 
 Dozens of producers send a batch each that is as large as those that wait for the end of a turn may be
-(`_fast/net/flush_batch.pyx`); a few consumers ask for the same megabyte again and again, all at once, over sockets that
-take it.  So what a turn of the loop appends and sends at its end goes beyond its budget wherever it has no bound.
+(`_fast/net/flush_batch.pyx`), and dozens of consumers ask for as much as an answer may have that waits for it; a few
+ask for the same megabyte again and again, all at once, over sockets that take it.  So what a turn of the loop appends
+and sends goes beyond its budget wherever it has no bound.
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 62_000
 """With its request it is just below what is answered together."""
-ANSWER_BYTES = 1 << 20
-PRESSING, ASKING = 80, 6
-PRESSED, ASKED = 3, 12
+LARGE_BYTES, WAITING_BYTES = 1 << 20, 190_000
+"""What an answer has that is sent at once, and one that waits for the end of the turn."""
+PRESSING, ASKING_AT_ONCE, ASKING_IN_TURN = 120, 4, 80
+PRESSED, ASKED_AT_ONCE, ASKED_IN_TURN = 3, 12, 4
 """So many requests each."""
+AFTER_SECONDS = 0.3
+"""When there is something to ask for."""
 
 
 class Pressing(Producer):
@@ -49,17 +53,19 @@ class Flooded(Fetcher):
 
     is_reader = False
 
-    def __init__(self, world: World, name: str) -> None:
-        super().__init__(world, name, ASKED)
+    def __init__(self, world: World, name: str, size: int, requests: int, depth: int) -> None:
+        super().__init__(world, name, requests)
         self.version = max(self.version, FIRST_FETCH_OF_BATCHES)
         self.is_old = self.sessions = self.slow = False
-        self.depth, self.max_wait_ms, self.min_bytes = ASKED, 0, 1
-        self.partition_max_bytes = self.max_bytes = ANSWER_BYTES
-        self._after = self.rng.uniform(0.05, 1.0)
+        self.depth, self.max_wait_ms, self.min_bytes = depth, 0, 1
+        self.partition_max_bytes = self.max_bytes = size
 
     async def run(self) -> None:
-        await asyncio.sleep(self._after)  # Until there is something.
+        await asyncio.sleep(AFTER_SECONDS)
         await super().run()
+
+    async def pause(self) -> None:
+        """Nothing holds it up."""
 
     def _fetch(self, connection: ModelConnection) -> None:
         self.offsets = dict.fromkeys(self.offsets, 0)
@@ -69,7 +75,10 @@ class Flooded(Fetcher):
 def flood(world: World) -> Iterable[Client]:
     """All of them."""
     yield from (Pressing(world, f"pressing-{number}") for number in range(PRESSING))
-    yield from (Flooded(world, f"flooded-{number}") for number in range(ASKING))
+    for number in range(ASKING_AT_ONCE):
+        yield Flooded(world, f"flooded-{number}", LARGE_BYTES, ASKED_AT_ONCE, depth=ASKED_AT_ONCE)
+    for number in range(ASKING_AT_ONCE, ASKING_AT_ONCE + ASKING_IN_TURN):
+        yield Flooded(world, f"flooded-{number}", WAITING_BYTES, ASKED_IN_TURN, depth=1)
 
 
 __all__ = ["flood"]
