@@ -214,6 +214,20 @@ class Kbroker:
         return self._process.pid
 
     @property
+    def environ(self) -> dict[str, str]:
+        """What the process's environment has beyond the test's."""
+        return self._process.environ
+
+    def refused(self) -> str:
+        """What it says as it ends: a start on the directories as they are, which must fail."""
+        before = len(self.output())
+        self._process.spawn()
+        status = self._process.wait()
+        said = self.output()[before:]
+        assert status == 1, (status, said)
+        return said
+
+    @property
     def is_running(self) -> bool:
         return self._process.running
 

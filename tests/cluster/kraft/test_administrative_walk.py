@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kbroker.schemas import wire
+from tests.broker_process import answers_api_versions
 from tests.cluster.kraft.administrative_steps import (
     GROUP,
     METRICS,
@@ -34,8 +35,9 @@ SEED = int(os.environ.get("KBROKER_WALK_SEED", "20261"))
 pytestmark = [pytest.mark.compat, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300 + 15 * STEPS)]
 
 OURS, THEIRS, COMES_AND_GOES = 1, 2, 3
-DYNAMIC_SOURCES = {1, 2, 3, 7, 8}
-"""Of settings that the log has: of a topic, a broker, all brokers, client metrics, a group."""
+OF_DEFAULT = 3
+OF_ALL = {1, OF_DEFAULT, 7, 8}
+"""Sources of settings: a topic, all brokers, client metrics, a group.  A broker's own (2) are its own affair."""
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -75,20 +77,18 @@ RESOURCES = [
 
 
 def settings_of(answer: Any) -> list[tuple[Any, ...]]:
-    """What the log says, not what a broker has by itself."""
-    return sorted(
-        (
-            row.resource_type,
-            row.resource_name,
-            row.error_code,
-            sorted(
-                (each.name, each.value, each.config_source, [(s.name, s.value) for s in each.synonyms if s.source < 5])
-                for each in row.configs
-                if each.config_source in DYNAMIC_SOURCES
-            ),
-        )
-        for row in answer.results
-    )
+    """What the log says of all brokers, not what one has by itself."""
+    found = []
+    for row in answer.results:
+        for each in row.configs:
+            said = [(other.name, other.value, other.source) for other in each.synonyms if other.source in OF_ALL]
+            if each.config_source in OF_ALL - {OF_DEFAULT}:
+                said.insert(0, (each.name, each.value, each.config_source))
+            if said:
+                found.append(
+                    (row.resource_type, row.resource_name, row.error_code, each.name, list(dict.fromkeys(said)))
+                )
+    return sorted(found)
 
 
 def image(cluster: Cluster, number: int) -> dict[str, Any]:
@@ -200,6 +200,9 @@ class Walk:
 def test_brokers_of_both_kinds_describe_the_same_cluster_after_each_administrative_request(tmp_path: Path) -> None:
     """What a client learns of the cluster would depend on the broker that it asks, from some request on, for ever."""
     with running(tmp_path, (Kbroker, Kafka, Kbroker), settings=AUTHORIZER) as cluster:
+        # Kafka's broker is registered, and shown to clients, before it takes connections.
+        port = cluster.nodes[THEIRS].port
+        wait_for(lambda: answers_api_versions(port), "Kafka's broker to answer", seconds=60)
         walk = Walk(cluster, SEED)
         for _ in range(STEPS):
             walk.step()
