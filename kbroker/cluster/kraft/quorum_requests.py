@@ -22,8 +22,9 @@ MAX_WAIT_MS = 500
 FETCH_VERSIONS = 13, 18
 SNAPSHOT_VERSIONS = 0, 1
 _LAST_BY_REPLICA_ID = schema("FetchRequest").last_version("replica_id")
-_FIRST_WITH_DIRECTORY = 17
-_FIRST_WITH_HIGH_WATERMARK = 18
+_FIRST_WITH_DIRECTORY = schema("FetchRequest").first_version("topics.partitions.replica_directory_id")
+_FIRST_WITH_HIGH_WATERMARK = schema("FetchRequest").first_version("topics.partitions.high_watermark")
+_SNAPSHOT_WITH_DIRECTORY = schema("FetchSnapshotRequest").first_version("topics.partitions.replica_directory_id")
 
 
 def fetch_request(identity: Identity, place: LogPlace, max_bytes: int, version: int) -> wire.FetchRequest:
@@ -68,7 +69,7 @@ def snapshot_request(
         snapshot_id=request.SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch),
         position=position,
     )
-    if version >= 1:
+    if version >= _SNAPSHOT_WITH_DIRECTORY:
         partition.replica_directory_id = identity.directory_id
     return request(
         cluster_id=identity.cluster_id,
