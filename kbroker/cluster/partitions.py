@@ -116,7 +116,7 @@ def change(
         adding_replicas=target.adding,
         removing_replicas=target.removing,
         elr=tuple(each for each in elr if each not in new_isr),
-        last_known_elr=() if new_isr or elr else last_known,
+        last_known_elr=() if new_isr else last_known,
     )
     return partition if changed == partition else replace(changed, partition_epoch=partition.partition_epoch + 1)
 

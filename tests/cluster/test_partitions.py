@@ -68,7 +68,7 @@ def partitions(draw: st.DrawFn) -> PartitionImage:
         draw(st.integers(0, 9)),
         offline_replicas=tuple(each for each in replicas if draw(st.integers(0, 4)) == 0),
         elr=tuple(elr),
-        last_known_elr=() if isr or elr else (draw(st.sampled_from(replicas)),),
+        last_known_elr=() if isr else (draw(st.sampled_from(replicas)),),
     )
 
 
@@ -90,6 +90,19 @@ def check_sound(before: PartitionImage, after: PartitionImage) -> None:
     assert after.leader_epoch >= before.leader_epoch
     stored = replace(after, offline_replicas=before.offline_replicas)
     assert (after.partition_epoch > before.partition_epoch) == (stored != before)
+
+
+def test_the_last_leader_leads_again_though_the_broker_in_the_elr_has_lost_records() -> None:
+    """A partition whose last leader was killed would have no leader for ever: its broker is in the ELR until it says
+    that it did not stop in order, and leads again only if it was noted as the last leader before that."""
+    held = partition(1, 2, isr=(1,))
+    alone = PartitionContext(alive=frozenset({2}), min_insync_replicas=2)
+    gone = change(held, alone, isr=())
+    assert (gone.leader, gone.isr, gone.elr, gone.last_known_elr) == (NO_LEADER, (), (1,), (1,))
+    unclean = change(gone, alone, unclean=(1,))
+    assert (unclean.leader, unclean.elr, unclean.last_known_elr) == (NO_LEADER, (), (1,))
+    back = change(unclean, PartitionContext(alive=frozenset({1, 2}), min_insync_replicas=2))
+    assert (back.leader, back.isr, back.last_known_elr) == (1, (1,), ())
 
 
 @given(partitions(), contexts, st.sampled_from(Election), st.data())

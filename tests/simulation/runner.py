@@ -3,6 +3,7 @@
 python -m tests.simulation --simulations 1000 --seed 1      # the seeds from 1 on
 python -m tests.simulation --replay 77                      # one, with all that happens in it
 python -m tests.simulation --shrink 77                      # the smallest one like it that fails
+python -m tests.simulation --kind kraft                     # the same of brokers under a KRaft cluster's controllers
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.simulation.cluster import CLUSTER_SCALE, Cluster
+from tests.simulation.kraft.cluster import KRAFT_SCALE, KRaftCluster
 from tests.simulation.turmoil import TURMOIL_SCALE, Turmoil
 from tests.simulation.workers import WORKERS_SCALE, Workers
 from tests.simulation.world import Outcome, Scale, ViolationError, World, play
@@ -24,6 +26,8 @@ from tests.simulation.world import Outcome, Scale, ViolationError, World, play
 LIMIT_SECONDS = 300.0
 """Of real time, for one history: many times what the slowest takes on a busy machine."""
 CLUSTERS, TURMOILS, WORKERS = 0.3, 0.2, 0.12
+KINDS: dict[str, tuple[type[World], Scale]] = {"kraft": (KRaftCluster, KRAFT_SCALE)}
+"""Those that no seed draws: the histories of a seed stay what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,12 @@ class Result:
     story: str | None
 
 
-def kind_of(seed: int) -> tuple[type[World], Scale]:
-    """What the history of a seed is about: one broker, or a cluster, or one in turmoil, or the workers of a host."""
+def kind_of(seed: int, only: str | None = None) -> tuple[type[World], Scale]:
+    """What the history of a seed is about: one broker, or a cluster, or one in turmoil, or the workers of a host.
+
+    `only`: one of KINDS, whatever the seed."""
+    if only is not None:
+        return KINDS[only]
     kind = random.Random(seed).random()
     if kind >= 1 - WORKERS:
         return Workers, WORKERS_SCALE
@@ -45,16 +53,16 @@ def kind_of(seed: int) -> tuple[type[World], Scale]:
     return (Turmoil, TURMOIL_SCALE) if kind < CLUSTERS + TURMOILS else (World, Scale())
 
 
-def play_seed(seed: int, scale: Scale | None = None) -> Outcome:
+def play_seed(seed: int, scale: Scale | None = None, only: str | None = None) -> Outcome:
     """The history of a seed, at its own scale unless there is another one.  ViolationError."""
-    kind, own = kind_of(seed)
+    kind, own = kind_of(seed, only)
     return play(seed, scale or own, kind)
 
 
 class _Child:
     """A process that plays one seed."""
 
-    def __init__(self, seed: int, scale: Scale | None = None) -> None:
+    def __init__(self, seed: int, scale: Scale | None = None, only: str | None = None) -> None:
         self.seed = seed
         self.until = time.monotonic() + LIMIT_SECONDS
         self._data = bytearray()
@@ -65,7 +73,7 @@ class _Child:
             status = 1
             try:
                 with os.fdopen(writes, "wb") as pipe:
-                    pickle.dump(_judged(seed, scale), pipe)
+                    pickle.dump(_judged(seed, scale, only), pipe)
                 status = 0
             finally:
                 os._exit(status)
@@ -91,28 +99,28 @@ class _Child:
         return result
 
 
-def play_apart(seed: int, scale: Scale) -> Result:
+def play_apart(seed: int, scale: Scale, only: str | None = None) -> Result:
     """The result of one history, in a process of its own."""
-    child = _Child(seed, scale)
+    child = _Child(seed, scale, only)
     while not child.take():
         pass
     return child.result()
 
 
-def _judged(seed: int, scale: Scale | None = None) -> Result:
+def _judged(seed: int, scale: Scale | None = None, only: str | None = None) -> Result:
     try:
-        return Result(seed, play_seed(seed, scale), None)
+        return Result(seed, play_seed(seed, scale, only), None)
     except ViolationError as error:
         return Result(seed, None, str(error))
 
 
-def play_each(seeds: Iterable[int], workers: int = 1) -> Iterator[Result]:
+def play_each(seeds: Iterable[int], workers: int = 1, only: str | None = None) -> Iterator[Result]:
     """The results of the seeds, as they come."""
     waiting = iter(seeds)
     running: dict[int, _Child] = {}
     while True:
         while len(running) < workers and (seed := next(waiting, None)) is not None:
-            child = _Child(seed)
+            child = _Child(seed, only=only)
             running[child.fd] = child
         if not running:
             return

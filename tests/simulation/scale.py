@@ -24,6 +24,8 @@ class Scale:
     """How much of its requests each client has."""
     old_formats: float = 0.0
     """The chance that a topic is stored in a format from before batches; only clusters with ZooKeeper have those."""
+    forgets_late: float = 0.0
+    """For so many seconds a broker may take a topic for there whose deletion has been answered."""
 
 
 @dataclass(frozen=True, slots=True)

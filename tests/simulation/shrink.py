@@ -15,10 +15,10 @@ from tests.simulation.world import Scale
 MOST_ATTEMPTS = 200
 
 
-def shrink(seed: int) -> str | None:
+def shrink(seed: int, only: str | None = None) -> str | None:
     """The scale of the smallest history that was found to fail, and its story; None where that of the seed does not."""
-    scale = kind_of(seed)[1]
-    story = play_apart(seed, scale).story
+    scale = kind_of(seed, only)[1]
+    story = play_apart(seed, scale, only).story
     if story is None:
         return None
     attempts = 0
@@ -27,7 +27,7 @@ def shrink(seed: int) -> str | None:
         found = False
         for smaller in _smaller(scale):
             attempts += 1
-            told = play_apart(seed, smaller).story
+            told = play_apart(seed, smaller, only).story
             if told is not None:
                 scale, story, found = smaller, told, True
                 break

@@ -38,7 +38,7 @@ class Administration:
         if rng.random() < CHANGING and not world.scale.is_focused:
             lag = 0.0 if world.scale.nodes == 1 else FOREVER if world.fails else LAG_SECONDS
             for number in range(rng.choice((1, 1, 2))):
-                topic = ChangingTopic(f"changing{number}", world.judge, lag=lag)
+                topic = ChangingTopic(f"changing{number}", world.judge, lag=lag, goes_late=world.scale.forgets_late)
                 self.topics.append(topic)
                 self._administrators.append(
                     Administrator(world, f"administrator-{number}", topic, rng.choice((2, 5, 12)))

@@ -75,6 +75,8 @@ class ChangingTopic:
     wanderers: dict[Wanderer, None] = field(default_factory=dict)
     lag: float = 0.0
     """How long brokers may take to learn of a change that was answered."""
+    goes_late: float = 0.0
+    """How long they may take to learn that a topic is gone, whose deletion was answered."""
 
     @property
     def life(self) -> Life | None:
@@ -91,7 +93,7 @@ class ChangingTopic:
 
     def between(self, since: float, until: float) -> list[Life]:
         """What a request by name may have met that was sent and answered then."""
-        return [each for each in self.lives if each.asked_at <= until and each.ended_at >= since]
+        return [each for each in self.lives if each.asked_at <= until and each.ended_at + self.goes_late >= since]
 
     def may_be_absent(self, since: float, until: float) -> bool:
         """Whether a broker may have said that there is no such topic."""

@@ -35,6 +35,9 @@ async def move_replicas(admin: Administrator, life: Life) -> None:
     life.places[number] = [target, *before]
     if await _reassign(admin, life, number, None) == 0:
         life.places[number] = before
+        if world.scale.forgets_late:
+            # The move before that may have been under way still, and is called off as well.
+            del life.places[number]
 
 
 async def _reassign(admin: Administrator, life: Life, number: int, target: list[int] | None) -> int:

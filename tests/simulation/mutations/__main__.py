@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--turmoils", action="store_true", help="play none but those in turmoil, and count all")
     parser.add_argument("--clusters", action="store_true", help="play no histories of one broker, but count them")
     parser.add_argument("--crashes", action="store_true", help="play none without crashes, but count them")
+    parser.add_argument("--kraft", action="store_true", help="play histories of KRaft clusters")
     given = parser.parse_args()
     # The copy of the tree and the processes that play there go with this one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -53,15 +54,15 @@ def main() -> int:
 def _report(each: Mutation, tree: Path, given: argparse.Namespace) -> bool:
     """Tell what is found of a mutation; whether that is enough."""
     began = time.monotonic()
-    found = find(each, tree, given.seed, given.simulations, given.workers, _which(given))
+    found = find(each, tree, given.seed, given.simulations, given.workers, _which(given, each))
     violation = found.violation[:VIOLATION_LETTERS].replace("|", "/") or "NOT FOUND"
     print(f"| {each.name} | {found.histories} | {found.seed or '-'} | {violation} |", flush=True)
     print(f"{each.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     return found.seed is not None or each.name in UNFOUND
 
 
-def _which(given: argparse.Namespace) -> Which:
-    return Which(given.turmoils, given.clusters, given.crashes)
+def _which(given: argparse.Namespace, each: Mutation) -> Which:
+    return Which(given.turmoils, given.clusters, given.crashes, given.kraft or each.is_of_kraft)
 
 
 def find(mutation: Mutation, tree: Path, first: int, most: int, workers: int, which: Which = ALL) -> Finding:

@@ -12,21 +12,23 @@ from tests.simulation.several import Several
 from tests.simulation.turmoil import Turmoil
 
 
-def main(first: int, most: int, workers: int, turmoils: int, clusters: int, crashes: int) -> None:
+def main(first: int, most: int, workers: int, turmoils: int, clusters: int, crashes: int, kraft: int) -> None:
     """Prints how many were played, and the seed and the violation of the first that failed.
 
     `turmoils`, `clusters`, `crashes`: not 0 where other histories need not be played, as one broker alone, or a
-    history without crashes, goes none of the ways that were changed; they are counted all the same."""
+    history without crashes, goes none of the ways that were changed; they are counted all the same.
+    `kraft`: all histories are of that kind."""
     failed: list[Result] = []
+    only = "kraft" if kraft else None
     # Those that are under way when one fails are played to their end: one of them may have the smaller seed.
     seeds = [
         seed
         for seed in range(first, first + most)
-        if (not turmoils or kind_of(seed)[0] is Turmoil)
-        and (not clusters or issubclass(kind_of(seed)[0], Several))
-        and (not crashes or _has_crashes(seed))
+        if (not turmoils or kind_of(seed, only)[0] is Turmoil)
+        and (not clusters or issubclass(kind_of(seed, only)[0], Several))
+        and (not crashes or _has_crashes(seed, only))
     ]
-    for result in play_each(takewhile(lambda _: not failed, seeds), workers):
+    for result in play_each(takewhile(lambda _: not failed, seeds), workers, only):
         if result.story is not None:
             failed.append(result)
     if not failed:
@@ -37,10 +39,10 @@ def main(first: int, most: int, workers: int, turmoils: int, clusters: int, cras
     print(json.dumps((found.seed - first + 1, found.seed, violation)))
 
 
-def _has_crashes(seed: int) -> bool:
+def _has_crashes(seed: int, only: str | None) -> bool:
     """Whether brokers of the seed's history may crash: a world's first draw, see there."""
     loop = SimulatedLoop(seed)
     try:
-        return random.Random(loop.rng.getrandbits(64)).random() < kind_of(seed)[1].crashes
+        return random.Random(loop.rng.getrandbits(64)).random() < kind_of(seed, only)[1].crashes
     finally:
         loop.close()

@@ -26,11 +26,13 @@ class MutantError(Exception):
 
 
 class Which(NamedTuple):
-    """Which histories may find a fault: those in turmoil, those of clusters, those with crashes."""
+    """Which histories may find a fault: those in turmoil, those of clusters, those with crashes; or those of KRaft
+    clusters, which no seed draws by itself."""
 
     turmoils: bool
     clusters: bool
     crashes: bool
+    kraft: bool = False
 
 
 ALL = Which(turmoils=False, clusters=False, crashes=False)

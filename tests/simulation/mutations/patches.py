@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+OF_KRAFT = frozenset({"kbroker/metadata/record_deltas.py"})
+"""Besides `cluster/kraft`."""
 
 
 class UnfitPatchError(ValueError):
@@ -41,6 +43,11 @@ class Mutation:
     def paths(self) -> list[str]:
         """The files that it changes."""
         return sorted({hunk.path for hunk in self.hunks})
+
+    @property
+    def is_of_kraft(self) -> bool:
+        """Whether no other broker goes that way than one of a KRaft cluster."""
+        return all(path in OF_KRAFT or path.startswith("kbroker/cluster/kraft/") for path in self.paths)
 
 
 def mutations() -> list[Mutation]:
