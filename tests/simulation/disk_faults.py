@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import math
 from dataclasses import dataclass
 from enum import Enum
@@ -50,8 +51,9 @@ PASSING = frozenset({Kind.SHORT_WRITES, Kind.NO_ROOM, Kind.SLOW})
 
 @dataclass(slots=True)
 class _Ailment:
-    """The partitions that have something wrong with their disk, and until when that may be felt."""
+    """A directory below which something is wrong, the partitions that lie there, and until when that may be felt."""
 
+    folder: str
     partitions: frozenset[Partition]
     until: float = math.inf
 
@@ -103,6 +105,11 @@ class DiskFaults:
             for each in ailments
         )
 
+    def takes_no_copy(self, folder: str) -> bool:
+        """Whether something may be wrong with a directory that a partition is to move to."""
+        now = self._world.loop.time()
+        return any(now < each.until and each.folder == folder for each in itertools.chain(*self._ailing.values()))
+
     def may_hang_up(self, node: int) -> bool:
         """Whether a broker may end by itself."""
         return any(self._world.loop.time() < each.until for each in self._ailing.get(node, ()))
@@ -116,7 +123,7 @@ class DiskFaults:
         node, kind = rng.choice(world.nodes), rng.choice((*Kind, Kind.NO_ROOM))
         folder = rng.choice(world.log_dirs(node))
         world.judge.note("the disk %s of broker %d %s", Path(folder).name, node, kind.value)
-        ailment = _Ailment(self._partitions_below(node, folder))
+        ailment = _Ailment(folder, self._partitions_below(node, folder))
         self._ailing.setdefault(node, []).append(ailment)
         for each in world.connections:
             if each.node == node:

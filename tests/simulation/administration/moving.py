@@ -95,5 +95,7 @@ async def move_directory(admin: Administrator, life: Life) -> None:
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
-    if code != 0 and not is_elsewhere and not world.tolerates(code, (life.name, number)):
+    # Kafka refuses a directory that is offline, or fails as the copy is made, in the same way.
+    is_ailing = code == ErrorCode.KAFKA_STORAGE_ERROR and world.disks.takes_no_copy(folder)
+    if code != 0 and not is_elsewhere and not is_ailing and not world.tolerates(code, (life.name, number)):
         admin.judge.fail(f"{admin.name}: {life.key}-{number} does not move to {folder}: {ErrorCode(code).name}")

@@ -99,3 +99,15 @@ def test_a_directory_that_is_refused_is_seen(code: ErrorCode, nodes: int, violat
         return
     with pytest.raises(ViolationError, match="does not move to"):
         finished(moving.move_directory(moved.admin, moved.life))
+
+
+@pytest.mark.parametrize("is_ailing", [False, True])
+def test_a_directory_may_refuse_a_move_while_its_disk_fails(is_ailing: bool) -> None:
+    """A partition on a good disk would be a violation when it is to move to a bad one; or no refusal would be one."""
+    moved = Moved(int(ErrorCode.KAFKA_STORAGE_ERROR), nodes=1)
+    moved.world.disks.takes_no_copy = lambda folder: is_ailing and folder in ("/d1", "/d2")
+    if is_ailing:
+        finished(moving.move_directory(moved.admin, moved.life))
+        return
+    with pytest.raises(ViolationError, match="KAFKA_STORAGE_ERROR"):
+        finished(moving.move_directory(moved.admin, moved.life))

@@ -41,7 +41,7 @@ class MadeUp(SimpleNamespace):
             rng=random.Random(1),
             crashed_at={},
             tolerates=lambda code, _partition=None: False,
-            disks=SimpleNamespace(may_hang_up=lambda _: False),
+            disks=SimpleNamespace(may_hang_up=lambda _: False, takes_no_copy=lambda _: False),
             may_lose_leaders=False,
             **others,
         )
