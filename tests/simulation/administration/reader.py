@@ -172,7 +172,11 @@ class ChangingFetcher(ChangingClient, FetchLoop):
         except MalformedBatchError as error:
             judge.fail(f"{connection.name}: {life.key}-{number} from {offset}: {error}")
         met = self.topic(life.name).between(sent_at, now) if self.by_name else [life]
-        if not self.by_name and life.ended_at < sent_at and not self.world.may_lose_leaders:
+        if (
+            not self.by_name
+            and life.ended_at + self.world.scale.forgets_late < sent_at
+            and not self.world.may_lose_leaders
+        ):
             judge.fail(f"{connection.name}: {life.key}-{number} is still read, {self.story(life)}")
         if len(met) > 1:
             met = fitting(judge, met, number, batches)

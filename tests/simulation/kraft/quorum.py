@@ -60,7 +60,10 @@ class SimulatedControllers(Controllers):
         self._is_over = False
         super().__init__()
         self.settle()
-        self.write(VOTERS[0], first)
+        batch = self.batch(VOTERS[0])
+        for each in first:
+            batch.put(each.value)
+        self.write(VOTERS[0], batch.records)
 
     # Logs
 
