@@ -31,6 +31,7 @@ MEASURED_WITHIN = {
     "batch_info": "bench/test_small_parts.py: test_batch_info",
     "monotonic": "bench/test_network.py",  # Two looks at a clock for each request.
     "ready_queue": "bench/test_network.py",
+    "kernel_tls": "bench/test_network.py: test_connection_under_tls",  # Where the kernel has it.
     "tls_library": "bench/test_network.py: test_connection_under_tls",
     "tls_socket": "bench/test_network.py: test_connection_under_tls",
     "tls_stream": "bench/test_network.py: test_connection_under_tls",
