@@ -19,11 +19,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from bench.brokers import EQUAL_SETTINGS, KAFKA_VERSION, Broker, BrokerError, _launch
-from kbroker.storage.directories.log_dirs import LogDir
-from kbroker.storage.files.filesystem import FileSystem
 from kbroker.testing.ports import free_port
-from tests.cluster.kraft.processes import FIRST_CONTROLLER, JavaNode
-from tests.compat.brokers import CLUSTER_ID
+from tests.cluster.kraft.processes import FIRST_CONTROLLER, JavaNode, format_directory
 from tests.compat.tooling import OLD_KAFKA_VERSION, kafka_jars, old_kafka_jars
 from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
@@ -121,10 +118,7 @@ class WithController:
         }
 
     def prepare(self, number: int, data: pathlib.Path) -> None:
-        directory = LogDir(FileSystem(), str(data))
-        directory.open()
-        directory.bind(CLUSTER_ID, number)
-        directory.release()
+        format_directory(str(data), number)
 
     def kafka(self) -> tuple[str, pathlib.Path, str]:
         jars = kafka_jars()

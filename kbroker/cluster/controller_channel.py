@@ -70,6 +70,16 @@ class ControllerByImage:
         self._cache.subscribe(lambda _old, _new, _delta: changed())
 
 
+def is_of_no_controller(answer: object) -> bool:
+    """Whether the node that was asked is not the controller: of the whole request, or, for lack of a code there, of
+    some topic."""
+    if getattr(answer, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+        return True
+    return isinstance(answer, wire.CreateTopicsResponse) and any(
+        topic.error_code == ErrorCode.NOT_CONTROLLER for topic in answer.topics
+    )
+
+
 class ControllerChannel:
     """The connection to the controller."""
 
@@ -109,11 +119,12 @@ class ControllerChannel:
             answer = await self._client.send(request, version())
         except NodeError as error:
             raise NotControllerError(f"the controller cannot be asked: {error}") from error
+        if is_of_no_controller(answer):
+            self._client.disconnect()
+            raise NotControllerError()
         # The answer to a CreateTopics has codes of topics alone.
         code = getattr(answer, "error_code", 0)
         if code:
-            if code == ErrorCode.NOT_CONTROLLER:
-                self._client.disconnect()
             raise KafkaError.of(ErrorCode(code))
         return answer
 
@@ -189,9 +200,6 @@ class ControllerChannel:
         """What the controller answers to a CreateTopics of this broker itself.  NotControllerError."""
         answer = await self._ask(request, lambda: self._version_of(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION))
         assert isinstance(answer, wire.CreateTopicsResponse)
-        if any(each.error_code == ErrorCode.NOT_CONTROLLER for each in answer.topics):
-            self._client.disconnect()
-            raise NotControllerError()
         return answer
 
     async def assign_directories(

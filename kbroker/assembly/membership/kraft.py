@@ -6,11 +6,11 @@ and follows nothing: the log tells of its earlier lives, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
-from kbroker.assembly.membership.replicated_membership import ReplicatedMembership, with_ports
+from kbroker.assembly.membership.replicated_membership import ReplicatedMembership
 from kbroker.assembly.membership.replication_parts import QuorumReach
 from kbroker.assembly.membership.settings import inter_broker_listener
 from kbroker.cluster.kraft.directory_assignments import DirectoryAssignments, recorded_directory
@@ -18,7 +18,6 @@ from kbroker.cluster.kraft.forwarding import Forwarding, ForwardingChannel
 from kbroker.cluster.kraft.kraft_controller import KRaftController
 from kbroker.cluster.kraft.member import KRaftMember, previous_epoch
 from kbroker.cluster.member import unless_stopping
-from kbroker.handlers.endpoints import local_broker
 from kbroker.metadata.image import NO_CONTROLLER
 from kbroker.metadata.metadata_record import MetadataLogError
 from kbroker.periodic import PeriodicTask
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker.cluster.client import Transport
     from kbroker.config import BrokerConfig
-    from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, TopicImage
+    from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
     from kbroker.metrics.maintenance import Values
     from kbroker.network.listener import Listener
     from kbroker.storage.directories.log_dirs import LogDir, OpenedDirs
@@ -113,17 +112,12 @@ class KRaftMembership(ReplicatedMembership):
 
     async def serve(self, listeners: Sequence[Listener]) -> None:
         """Register, take the roles that the log says, and wait until the controllers have unfenced the broker."""
-        broker, member, config = self._broker, self._member, self._broker.config
-        ports = {each.name: each.port for each in listeners}
-        shown = self._shown(with_ports(local_broker(config, config.node_id), ports), ports)
+        broker, member, shown = self._broker, self._member, self._own(listeners)
         await unless_stopping(broker.stopping, member.begin(shown))
         self._take_roles()
         broker.log_manager.begin_epoch(member.epoch, NO_EPOCH)
         await self._directories.look_at_all(broker.slices.pace())
         await unless_stopping(broker.stopping, member.register(shown))
-
-    def _shown(self, broker: BrokerImage, ports: Mapping[str, int]) -> BrokerImage:
-        return broker
 
     # Roles
 

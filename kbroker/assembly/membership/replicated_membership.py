@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -75,16 +74,19 @@ class ReplicatedMembership(ClusterMembership):
         self._replication.attach(self.controller)
         self._is_attached = True
 
-    @abstractmethod
     def _shown(self, broker: BrokerImage, ports: Mapping[str, int]) -> BrokerImage:
         """This broker as the others are to know it; `ports` by listener."""
+        return broker
+
+    def _own(self, listeners: Sequence[Listener]) -> BrokerImage:
+        """The same, with the ports that its listeners have."""
+        config = self._broker.config
+        ports = {each.name: each.port for each in listeners}
+        return self._shown(with_ports(local_broker(config, config.node_id), ports), ports)
 
     async def serve(self, listeners: Sequence[Listener]) -> None:
         """Register."""
-        config = self._broker.config
-        ports = {each.name: each.port for each in listeners}
-        shown = self._shown(with_ports(local_broker(config, config.node_id), ports), ports)
-        await unless_stopping(self._broker.stopping, self._registered.register(shown))
+        await unless_stopping(self._broker.stopping, self._registered.register(self._own(listeners)))
 
     def broker(self) -> BrokerEpoch:
         return self._replication.broker()

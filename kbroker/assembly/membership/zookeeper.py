@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
@@ -20,7 +20,6 @@ from kbroker.storage.manager.known_directories import claim_directories
 if TYPE_CHECKING:
     from kbroker.cluster.member import Member
     from kbroker.cluster.requests import ReplicaReport
-    from kbroker.metadata.image import BrokerImage
     from kbroker.metrics.readiness import Problem
     from kbroker.storage.directories.log_dirs import OpenedDirs
 
@@ -80,9 +79,6 @@ class ZooKeeperMembership(ReplicatedMembership):
             member.topic_configs,
             member.prepare,
         )
-
-    def _shown(self, broker: BrokerImage, ports: Mapping[str, int]) -> BrokerImage:
-        return broker
 
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
         handing_over = PeriodicTask("hand leaders over", HANDOVER_INTERVAL_MS, self._handover.look)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.authenticated import LoginFailedError
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
+from kbroker.cluster.controller_channel import is_of_no_controller
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -123,7 +124,7 @@ class ForwardingChannel:
                     raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR) from error
                 why = str(error)
             else:
-                if not _is_inactive(answer):
+                if not is_of_no_controller(answer):
                     return answer
                 why = "the controller is not the active one"
             # A failed attempt to connect has its own wait behind it, in the client.
@@ -154,16 +155,6 @@ class ForwardingChannel:
         for task in self._asking:
             task.cancel()
         self._client.close()
-
-
-def _is_inactive(answer: object) -> bool:
-    """Whether the controller says that another one is active: of the whole request, or, for lack of a code there, of
-    each topic."""
-    if getattr(answer, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
-        return True
-    return isinstance(answer, wire.CreateTopicsResponse) and any(
-        topic.error_code == ErrorCode.NOT_CONTROLLER for topic in answer.topics
-    )
 
 
 class Forwarding:

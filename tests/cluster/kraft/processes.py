@@ -68,6 +68,14 @@ def secured(security: Security | None, port: int, *, is_controller: bool = False
     return found
 
 
+def format_directory(path: str, node_id: int) -> None:
+    """Bind a log directory to the cluster, as `kbroker format` does; one that is bound stays as it is."""
+    directory = LogDir(FileSystem(), path)
+    directory.open()
+    directory.bind(CLUSTER_ID, node_id)
+    directory.release()
+
+
 class JavaNode:
     """A node of Apache Kafka 4.3.1; its directory and port stay over restarts."""
 
@@ -190,10 +198,7 @@ class Kbroker:
 
     def start(self) -> None:
         for path in self._dirs:
-            directory = LogDir(FileSystem(), path)
-            directory.open()
-            directory.bind(CLUSTER_ID, self.node_id)
-            directory.release()
+            format_directory(path, self.node_id)
         self._process.start()
 
     def kill(self) -> None:

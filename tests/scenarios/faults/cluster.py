@@ -43,31 +43,38 @@ SETTINGS = {
 }
 
 
-NOT_OF_KAFKA_4 = {"metrics.listener", "zookeeper.session.timeout.ms", "controlled.shutdown.retry.backoff.ms"}
+class JavaProcess(BrokerProcess):
+    """The same with a broker of Apache Kafka, which knows no setting of kbroker's own."""
+
+    unknown: frozenset[str] = frozenset({"metrics.listener"})
+    more: Mapping[str, str] = {}
+
+    def properties(self) -> str:
+        """A file with the settings."""
+        path = self.directory / "server.properties"
+        settings = {**self.more, "log.dirs": str(self.data_dir), **self.overrides}
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items() if key not in self.unknown))
+        return str(path)
 
 
-class OldKafkaProcess(BrokerProcess):
-    """The same with a broker of Apache Kafka 3.9.1, which knows no setting of kbroker's own."""
+class OldKafkaProcess(JavaProcess):
+    """Of Apache Kafka 3.9.1."""
+
+    more = OLD_SETTINGS
 
     def command(self) -> list[str]:
-        """The command line of a start, over a file with the settings."""
-        properties = self.directory / "server.properties"
-        settings = {**OLD_SETTINGS, "log.dirs": str(self.data_dir), **self.overrides}
-        settings = {key: value for key, value in settings.items() if key != "metrics.listener"}
-        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        return old_java_command("kafka.Kafka", str(properties), heap="320m")
+        """The command line of a start."""
+        return old_java_command("kafka.Kafka", self.properties(), heap="320m")
 
 
-class KafkaProcess(BrokerProcess):
-    """The same with a broker of Apache Kafka 4.3.1 under a controller."""
+class KafkaProcess(JavaProcess):
+    """Of Apache Kafka 4.3.1, under a controller."""
+
+    unknown = frozenset({"metrics.listener", "zookeeper.session.timeout.ms", "controlled.shutdown.retry.backoff.ms"})
 
     def command(self) -> list[str]:
-        """The command line of a start, over a file with the settings."""
-        properties = self.directory / "server.properties"
-        settings = {"log.dirs": str(self.data_dir), **self.overrides}
-        settings = {key: value for key, value in settings.items() if key not in NOT_OF_KAFKA_4}
-        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        return java_command("kafka.Kafka", str(properties), heap="320m", level="INFO")
+        """The command line of a start."""
+        return java_command("kafka.Kafka", self.properties(), heap="320m", level="INFO")
 
 
 @dataclass(frozen=True, slots=True)

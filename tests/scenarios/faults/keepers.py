@@ -14,10 +14,7 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from kbroker.storage.directories.log_dirs import LogDir
-from kbroker.storage.files.filesystem import FileSystem
-from tests.cluster.kraft.processes import FIRST_CONTROLLER, QUORUM_SETTINGS, JavaNode
-from tests.compat.brokers import CLUSTER_ID
+from tests.cluster.kraft.processes import FIRST_CONTROLLER, QUORUM_SETTINGS, JavaNode, format_directory
 from tests.ports import free_port
 from tests.scenarios.faults.proxy import Proxies, Proxy
 from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
@@ -158,10 +155,7 @@ class ControllerKeeper(Keeper):
         }
 
     def prepare(self, number: int, data_dir: Path) -> None:
-        directory = LogDir(FileSystem(), str(data_dir))
-        directory.open()
-        directory.bind(CLUSTER_ID, number)
-        directory.release()
+        format_directory(str(data_dir), number)
 
     def controller(self) -> int:
         return -1
