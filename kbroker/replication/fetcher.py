@@ -22,13 +22,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.log.replica_fields import FollowedFields, unsettled
 from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.replication.follower_session import Ask, FollowerSession, Key
+from kbroker.replication.log_cut import cut_log
 from kbroker.replication.partition import Role
 from kbroker.schemas import schema, wire
 from kbroker.storage.log.replicated_append import portions
@@ -344,7 +344,8 @@ class ReplicaFetcher:
                     row.diverging_epoch.epoch,
                     row.diverging_epoch.end_offset,
                 )
-                partition.truncate(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+                end, _ = partition.end_shared_with(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+                await cut_log(partition, end, self._pace())
             else:
                 # What a client decodes is no part of a file.
                 await self._append(partition, ask, row)
@@ -399,7 +400,7 @@ class ReplicaFetcher:
             return
         if end < ask.offset:
             logger.warning("%s is cut to the end of its leader's log, %d", partition, end)
-            partition.truncate_to(end)
+            await cut_log(partition, end, self._pace())
             return
         start = await self._offset(ask, EARLIEST)
         if not self._is_as_asked(partition, ask):
@@ -411,8 +412,8 @@ class ReplicaFetcher:
             # The leader has dropped its epochs since, as it has records of an older format: it would answer the same
             # fetch in the same way again.
             logger.info("%s is cut to its high watermark: its leader does not know epoch %d", partition, ask.last_epoch)
-            partition.truncate_to_high_watermark()
-            partition.log.leader_epoch_cache.clear()
+            if await cut_log(partition, partition.log.high_watermark, self._pace()):
+                partition.log.leader_epoch_cache.clear()
 
     async def _offset(self, ask: Ask, timestamp: int) -> int:
         version = self._settings().protocol.list_offsets
@@ -438,21 +439,21 @@ class ReplicaFetcher:
         for each in followed:
             # Without an epoch, or with nothing to ask with, as before KIP-101: back to what was committed.
             if each.partition.log.latest_epoch < 0 or self._settings().protocol.offset_for_leader_epoch < 0:
-                self._cut(each, each.partition.truncate_to_high_watermark)
+                await self._cut(each, each.partition.log.high_watermark, agrees=True)
             else:
                 by_epoch.append(each)
         if by_epoch:
             await self._truncate_by_epoch(by_epoch)
 
-    def _cut(self, each: _Followed, cut: Callable[[], bool]) -> None:
-        """`cut()` says whether the log now is the beginning of its leader's."""
+    async def _cut(self, each: _Followed, offset: int, *, agrees: bool) -> None:
+        """`agrees`: whether the log then is the beginning of its leader's."""
         try:
-            agrees = cut()
+            was_cut = await cut_log(each.partition, offset, self._pace())
         except KafkaError as error:
             logger.warning("%s cannot be cut: %s", each.partition, error)
             self._leave_out(each)
             return
-        if agrees:
+        if was_cut and agrees:
             each.has_to_truncate = False
             each.partition.agrees_in_epoch = each.partition.leader_epoch
 
@@ -481,15 +482,16 @@ class ReplicaFetcher:
                 partition = each.partition
                 if partition.role is not Role.FOLLOWER or partition.leader_epoch != leader_epoch:
                     continue
-                self._truncate_by_answer(each, row)
+                await self._truncate_by_answer(each, row)
         self._tell_fenced()
 
-    def _truncate_by_answer(self, each: _Followed, row: wire.OffsetForLeaderEpochResponse.EpochEndOffset) -> None:
+    async def _truncate_by_answer(self, each: _Followed, row: wire.OffsetForLeaderEpochResponse.EpochEndOffset) -> None:
         partition = each.partition
         if row.error_code:
             self._refused(each, row.error_code)
         elif row.end_offset < 0:
             # The leader knows no epoch that ours could be held against.
-            self._cut(each, partition.truncate_to_high_watermark)
+            await self._cut(each, partition.log.high_watermark, agrees=True)
         else:
-            self._cut(each, partial(partition.truncate, row.leader_epoch, row.end_offset))
+            offset, agrees = partition.end_shared_with(row.leader_epoch, row.end_offset)
+            await self._cut(each, offset, agrees=agrees)

@@ -10,7 +10,7 @@ fast path as well.
 
 States: LEADER, FOLLOWER; the metadata or the controller's requests say which (`follow`).  A leader learns the log ends
 of its followers from their fetches (`follower_fetched`); a follower learns the high watermark from its leader's answers
-(`append_from_leader`), and drops what its leader does not have (`truncate`).
+(`append_from_leader`), and drops what its leader does not have (`truncate_to`).
 
 In a cluster the leader proposes who is in sync (`IsrChanges`).  From the proposal until the controller's answer, a
 record is committed when all replicas of both ISRs have it, the one in force and the proposed one: the next leader may
@@ -436,25 +436,19 @@ class Partition(PartitionFields):
             log.truncate_fully_and_start_at(base_offset)
             log.log_start_offset = start
 
-    def truncate(self, leader_epoch: int, end_offset: int) -> bool:
-        """Drop what the leader does not have: its log's `leader_epoch`, the largest up to ours, ends at `end_offset`.
+    def end_shared_with(self, leader_epoch: int, end_offset: int) -> tuple[int, bool]:
+        """Where the log is to be cut, whose leader has said that its largest epoch up to ours ends at `end_offset`.
 
-        False where this log does not have that epoch: it is cut to the end of its own epoch before that one, and the
-        leader is asked again (KIP-101).  Epoch -1: the answer is older than that; our last epoch ends there.
+        And whether what is left is the beginning of the leader's log.  It is not where this log does not have that
+        epoch: it is cut to the end of its own epoch before that one, and the leader is asked again (KIP-101).  Epoch
+        -1: the answer is older than that; our last epoch ends there.
         """
         log = self.log
         ours = log.end_offset_for_epoch(leader_epoch)
         offset = end_offset if ours.leader_epoch < 0 else ours.end_offset
         if ours.leader_epoch == leader_epoch:
             offset = min(offset, end_offset)
-        self.truncate_to(min(offset, log.log_end_offset))
-        return ours.leader_epoch in (-1, leader_epoch)
-
-    def truncate_to_high_watermark(self) -> bool:
-        """Drop the records behind the high watermark, where no epoch tells which of them the leader has; always
-        True."""
-        self.truncate_to(self.log.high_watermark)
-        return True
+        return min(offset, log.log_end_offset), ours.leader_epoch in (-1, leader_epoch)
 
     def truncate_to(self, offset: int) -> None:
         """Drop records and leader epochs from `offset` on; those before the log's start cannot be kept."""

@@ -186,8 +186,7 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     made.extend(draw_lives(world))
     if world.is_measured or rng.random() < MUCH_AT_ONCE:
         made.append(Bulk(world, "bulk", BULKS if world.is_measured else BULKS // 2))
-    # A follower that cuts its log reads back to the last snapshot of producers in one turn, which has no bound yet.
-    may_flood = world.is_measured and world.network.weather.is_wide and not world.may_lose_leaders
+    may_flood = world.is_measured and world.network.weather.is_wide
     if may_flood and rng.random() < FLOODED:
         made.extend(flood(world))
     if rng.random() < RUDE:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbroker._fast.log.batch_seek import walk_batches
+from kbroker._fast.records.record_batch import BatchInfo
 from kbroker.records.legacy import iterate_stored_records
 from kbroker.storage.log import markers
 from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
@@ -21,7 +23,7 @@ from kbroker.storage.log.log_values import (
     TimestampOffset,
 )
 from kbroker.storage.log.producer_state import ProducerState
-from kbroker.storage.log.segment_batches import read_batch
+from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE, read_batch
 from kbroker.storage.log.segment_damage import (
     DamagedSegmentError,
     begin_of,
@@ -125,33 +127,47 @@ def read_bytes(local: LocalLog, start_offset: int, bound: int, max_bytes: int) -
 
 
 def replay_producers(local: LocalLog, state: ProducerState, start_offset: int, end_offset: int) -> None:
-    """Brings producer state from the batch that contains `start_offset`, as Kafka does, up to `end_offset`.
+    """Brings producer state from the batch that contains `start_offset`, as Kafka does, to that which ends at
+    `end_offset`.
 
     DeleteRecords may leave the log start inside a batch: a retry of that batch is a duplicate like any other.
     """
+    for _ in replay_steps(local, state, start_offset, end_offset):
+        pass
+    state.map_end_offset = end_offset
+
+
+def replay_steps(
+    local: LocalLog, state: ProducerState, start_offset: int, end_offset: int, at_once: int = BATCHES_AT_ONCE
+) -> Iterator[BatchInfo]:
+    """The batches of `replay_producers`, each once the state has it; `at_once` are read together."""
     files = local.environment.files
     # With a snapshot at the end, as a clean stop leaves it, no file is opened.
     segments = local.segments.between(start_offset, end_offset) if start_offset < end_offset else ()
     for segment in segments:
         position = readable_position(segment, start_offset)
-        for info in readable_headers(segment, files, position, segment.size, strict=False):
-            if info.base_offset >= end_offset:
+        for info in readable_headers(segment, files, position, segment.size, at_once, strict=False):
+            if info.last_offset >= end_offset:
                 break
-            if info.producer_id < 0 or info.last_offset < start_offset:
-                continue
-            marker = markers.read_marker(read_batch(files, segment, info)) if info.is_control else None
-            completed = state.update(info, info.base_offset, info.last_offset, marker)
-            if completed is not None and state.has_open(completed):
-                state.complete(completed)
-    state.map_end_offset = end_offset
+            if info.producer_id >= 0 and info.last_offset >= start_offset:
+                marker = markers.read_marker(read_batch(files, segment, info)) if info.is_control else None
+                completed = state.update(info, info.base_offset, info.last_offset, marker)
+                if completed is not None and state.has_open(completed):
+                    state.complete(completed)
+            yield info
 
 
 def rebuild_producer_state(log: Log) -> None:
-    """Producer state for the log as it is: newest snapshot at or below the end, and the batches after it."""
+    """Producer state for the log as it is: newest snapshot at or below the end, and the batches after it.
+
+    A snapshot does not say which transactions have ended above the high watermark; the state as it was does.
+    """
     local, state = log.local, log.producer_state
     end = local.log_end_offset
+    ended = {first: last for first, last in state.unreplicated.items() if last < end}
     start = state.load_latest(log.log_start_offset, end, local.environment.clock.now_ms())
     replay_producers(local, state, start, end)
+    state.keep_unreplicated(ended)
     state.on_high_watermark(log.high_watermark)
 
 

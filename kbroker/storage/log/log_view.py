@@ -18,6 +18,7 @@ class Log(Protocol):
     """A partition's log: its parts, and the offsets that bound appends and reads."""
 
     topic_partition: TopicPartition
+    directory: str
     local: LocalLog
     producer_state: ProducerState
     leader_epoch_cache: LeaderEpochCache

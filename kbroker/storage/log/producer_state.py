@@ -118,6 +118,12 @@ class ProducerState(ProducerFields):
         self.last_snapshot_offset = 0
         self.snapshots: dict[int, int] = {}
 
+    def beside(self) -> ProducerState:
+        """An empty state of the same partition, which has the same snapshots and counts for no budget."""
+        scratch = ProducerState(self._files, self._topic_partition, self._directory, self.expiration_ms)
+        scratch.snapshots = self.snapshots
+        return scratch
+
     # -- append -------------------------------------------------------------------------------------------------------
 
     def validate(
@@ -307,6 +313,12 @@ class ProducerState(ProducerFields):
         for first in done:
             del self.unreplicated[first]
         if done:
+            self._refresh_unstable()
+
+    def keep_unreplicated(self, ended: dict[int, int]) -> None:
+        """Transactions, from first to last offset, that ended above the high watermark; `clear` has forgotten them."""
+        if ended:
+            self.unreplicated.update(ended)
             self._refresh_unstable()
 
     def has_open(self, completed: CompletedTransaction) -> bool:

@@ -17,7 +17,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kbroker._fast.log.producer_table import ProducerBudget
 from kbroker._fast.records.record_batch import BatchInfo
 from kbroker.errors import InvalidRecordError
 from kbroker.storage.files.log_dir_failure import suppressing_no_space
@@ -107,15 +106,7 @@ def mend_transactions(
             segment.txn_index.sanity_check(end)
         except CorruptIndexError as error:
             logger.warning("Building a transaction index again: %s", error)
-            scratch = ProducerState(
-                environment.files,
-                topic_partition,
-                segment.path.rpartition("/")[0],
-                environment.producer_expiration_ms,
-                ProducerBudget(),
-            )
-            scratch.snapshots = state.snapshots
-            _rebuild_transactions(segments[: at + 1], environment, scratch)
+            _rebuild_transactions(segments[: at + 1], environment, state.beside())
 
 
 def _rebuild_transactions(segments: Sequence[LogSegment], environment: LogEnvironment, state: ProducerState) -> None:

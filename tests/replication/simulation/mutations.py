@@ -21,5 +21,4 @@ def take_anyone_into_the_isr(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_truncate(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "truncate", lambda *_: None)
     patch.setattr(Partition, "truncate_to", lambda *_: None)

@@ -34,14 +34,14 @@ def keep_what_has_no_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_an_answer_without_an_epoch_for_none(patch: pytest.MonkeyPatch) -> None:
-    original = Partition.truncate
+    original = Partition.end_shared_with
 
-    def truncate(self: Any, leader_epoch: int, end_offset: int) -> bool:
+    def end_shared_with(self: Any, leader_epoch: int, end_offset: int) -> tuple[int, bool]:
         if leader_epoch < 0:
-            return bool(self.truncate_to_high_watermark())
+            return self.log.high_watermark, True
         return original(self, leader_epoch, end_offset)
 
-    patch.setattr(Partition, "truncate", truncate)
+    patch.setattr(Partition, "end_shared_with", end_shared_with)
 
 
 MUTATIONS: dict[Mutation, int] = {keep_what_has_no_epoch: 0, take_an_answer_without_an_epoch_for_none: 0}

@@ -1,0 +1,41 @@
+"""What a follower does before it cuts its log: it reads producers back in slices, and looks whether it still follows.
+
+The cut itself is one turn of the loop.  It needs the state of producers at the new end, which may lie a segment behind
+the last snapshot; so a snapshot is written at the new end first (`storage.log.cut_snapshot`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker.replication.partition import Role
+from kbroker.storage.log.cut_snapshot import write_cut_snapshot
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
+    from kbroker.replication.partition import Partition
+
+
+async def cut_log(partition: Partition, offset: int, pace: Pace | None) -> bool:
+    """Drops a follower's records from `offset` on.
+
+    False where the partition does not follow, or no longer in this epoch by then, or its log has another end: nothing
+    is cut.  Raises KafkaStorageError.
+    """
+    leader_epoch, log, end = partition.leader_epoch, partition.log, partition.log.log_end_offset
+
+    def is_as_it_was() -> bool:
+        return (
+            partition.role is Role.FOLLOWER
+            and partition.leader_epoch == leader_epoch
+            and partition.log is log
+            and log.log_end_offset == end
+        )
+
+    if not is_as_it_was():
+        return False
+    cuts_records = log.log_start_offset <= offset < end
+    if pace is not None and cuts_records and not await write_cut_snapshot(log, offset, pace, is_as_it_was):
+        return False
+    partition.truncate_to(offset)
+    return True

@@ -1,0 +1,48 @@
+"""The producer snapshot in front of a cut.
+
+A log that is cut takes its producer state from the newest snapshot at or below its new end and the batches behind it
+(`log_lookup.rebuild_producer_state`).  Those may be a whole segment, and the cut is one turn of the loop.  So they are
+read before, in slices, into a state beside the log's own; what comes of it is a snapshot at the new end.
+
+Invariant: a snapshot says what the log has below its offset, whether the log is cut there afterwards or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kbroker.storage.log.log_lookup import replay_steps
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
+    from kbroker.storage.log.log_view import Log
+
+READ_AT_ONCE = 256
+"""Batches: up to 2 MB of a file, where they are small enough to be read whole."""
+
+
+async def write_cut_snapshot(log: Log, offset: int, pace: Pace, is_wanted: Callable[[], bool]) -> bool:
+    """Writes a producer snapshot at `offset`, of the batches that end before it.
+
+    False as soon as `is_wanted()` is; it is asked behind each pause, and answers True where this returns True.
+    Raises KafkaStorageError.
+    """
+    while True:
+        local, scratch = log.local, log.producer_state.beside()
+        segments = local.segments
+        try:
+            start = scratch.load_latest(log.log_start_offset, offset, local.environment.clock.now_ms(), keep_later=True)
+            for _ in replay_steps(local, scratch, start, offset, READ_AT_ONCE):
+                await pace
+                if not is_wanted():
+                    return False
+                if log.local is not local or local.segments is not segments:
+                    break
+            else:
+                scratch.map_end_offset = offset
+                scratch.moved_to(log.directory)
+                scratch.take_snapshot()
+                return True
+        except OSError as error:
+            raise log.storage_error("reading producers back", error) from error
