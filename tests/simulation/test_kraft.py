@@ -29,6 +29,11 @@ def test_brokers_of_a_kraft_cluster_keep_what_they_acknowledge() -> None:
     assert answers > 1000, "nothing happens in these histories"
 
 
+def test_a_broker_that_follows_the_metadata_log_no_longer_serves_nothing() -> None:
+    """While its leaders were moved, one whose log's disk was full said that a producer was fenced, which was not."""
+    play_seed(417, only="kraft")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_many_histories_of_kraft_clusters() -> None:

@@ -177,7 +177,12 @@ class KRaftMember:
         self.life.log_dirs_failed(self._parts.failed_dirs())
 
     async def leave(self) -> None:
-        """A controlled shutdown; the broker serves and follows the log meanwhile."""
+        """A controlled shutdown; the broker serves and follows the log meanwhile.
+
+        One that follows the log no longer would answer by what was: it is gone at once, as Kafka's is.
+        """
+        if self.observer.has_given_up:
+            return
         if not self._parts.config.get("controlled.shutdown.enable") or self.epoch < 0:
             return
         if self.observer.leader is None:

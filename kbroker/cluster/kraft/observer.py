@@ -114,6 +114,8 @@ class QuorumObserver:
             rng,
         )
         self.last_fetch_ms = -1
+        self.has_given_up = False
+        """What this broker knows of the cluster stays as it is."""
 
     @property
     def leader(self) -> Leader | None:
@@ -187,6 +189,7 @@ class QuorumObserver:
         if not self._ready.done():
             self._ready.set_exception(MetadataLogError(text))
             self._ready.exception()
+        self.has_given_up = True
         self._failed(text)
 
     async def _open(self) -> Quorum:
