@@ -145,6 +145,16 @@ class TopicChange(NamedTuple):
     new: TopicImage
 
 
+def altered(old: TopicImage | None, new: TopicImage) -> tuple[PartitionImage, ...]:
+    """The partitions of a topic whose image or settings are others than before."""
+    if old is None or old.topic_id != new.topic_id or old.configs != new.configs:
+        return new.partitions
+    before, count = old.partitions, len(old.partitions)
+    return tuple(
+        each for at, each in enumerate(new.partitions) if at >= count or (each is not before[at] and each != before[at])
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
     """What a new image adds, removes and changes.  A topic appears in at most one of the fields.

@@ -7,6 +7,10 @@ cannot be made leaves its partition without one; such a partition answers KAFKA_
 gone for all clients at once.  Their directories are renamed between other work (`_dying`), but before a partition of
 the same name is made, and before the broker stops.
 
+Where others lead, too, a delta may change thousands of roles: those that do not fit into a slice are taken between
+other work, or when a request asks for the partition (`_pending_roles`).  Until then the broker answers as one that has
+not heard of the change, which followers, leaders and controllers tell by the leader epoch.
+
 Among the workers of a host it follows the metadata, too: `fetchers` copy what others lead.  In a cluster that ZooKeeper
 keeps `apply` is not subscribed.  There the controller's requests (`leader_and_isr`) say what this broker leads and
 follows, through `become_replica` and `drop`; `note_topics` takes over names and settings from the metadata.
@@ -17,7 +21,7 @@ Everything here runs on the event loop and nothing awaits between reading and wr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +32,7 @@ from kbroker.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
-from kbroker.metadata.image import note_id
+from kbroker.metadata.image import altered, note_id
 from kbroker.metrics.readiness import Problem
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.logs_without_room import LogsWithoutRoom
@@ -75,6 +79,7 @@ class ReplicaManager:
         self._failed: set[TopicPartition] = set()
         self.given_up: Container[TopicPartition] = ()
         self._pending_logs: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
+        self._pending_roles: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
         self._dying: dict[TopicPartition, None] = {}
         self._working = False
         self._closed = False
@@ -96,23 +101,29 @@ class ReplicaManager:
         for topic in delta.deleted:
             self._forget(topic)
         for topic in delta.created:
-            self._apply_topic(topic, pace)
+            self._apply_topic(topic, topic.partitions, pace, defers=self.fetchers is not None)
         for change in delta.changed:
-            self._apply_topic(change.new, pace)
+            images = altered(old.topics.get(change.new.name), change.new)
+            self._apply_topic(change.new, images, pace, defers=self.fetchers is not None)
         self._work(pace)
 
     def apply_image(self, image: ClusterImage) -> None:
         """Lead what the image at start-up says, each partition with the log that was loaded for it."""
         pace = self.log_manager.slices.pace()
         for topic in image.topics.values():
-            self._apply_topic(topic, pace)
+            self._apply_topic(topic, topic.partitions, pace, defers=False)
         self._work(pace)
 
-    def _apply_topic(self, topic: TopicImage, pace: Pace) -> None:
+    def _apply_topic(self, topic: TopicImage, images: Iterable[PartitionImage], pace: Pace, *, defers: bool) -> None:
         self.topics.setdefault(topic.name, {})
         note_id(self.names, topic)
-        for image in topic.partitions:
-            self._apply_image(topic, image, pace)
+        for image in images:
+            name = TopicPartition(topic.name, image.partition)
+            if defers and pace.due():
+                self._pending_roles[name] = topic, image
+            else:
+                self._pending_roles.pop(name, None)
+                self._apply_image(topic, image, pace)
 
     def _apply_image(self, topic: TopicImage, image: PartitionImage, pace: Pace | None = None) -> None:
         config = self._log_config(topic.configs)
@@ -318,19 +329,35 @@ class ReplicaManager:
         self.followed[topic_partition] = partition
 
     def _work(self, pace: Pace) -> None:
-        """Delete logs, then make those that no request has asked for yet, a few at a time."""
-        while self._dying and not pace.due():
-            self._delete(next(iter(self._dying)))
-        while self._pending_logs and not pace.due():
-            topic, image = next(iter(self._pending_logs.values()))
-            self._open_led(topic, image, self._log_config(topic.configs))
-        if (self._dying or self._pending_logs) and not self._working:
+        """Take roles, delete logs, then make those that no request has asked for yet, a few at a time."""
+        while self._has_work and not pace.due():
+            self._step(pace)
+        if self._has_work and not self._working:
             self._working = True
             pace.then(partial(self._continue_work, pace))
 
     def _continue_work(self, pace: Pace) -> None:
         self._working = False
+        if self._has_work:
+            self._step(pace)
         self._work(pace)
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._pending_roles or self._dying or self._pending_logs)
+
+    def _step(self, pace: Pace) -> None:
+        if self._pending_roles:
+            self._take_role(next(iter(self._pending_roles)), pace)
+        elif self._dying:
+            self._delete(next(iter(self._dying)))
+        else:
+            topic, image = next(iter(self._pending_logs.values()))
+            self._open_led(topic, image, self._log_config(topic.configs))
+
+    def _take_role(self, name: TopicPartition, pace: Pace | None = None) -> None:
+        topic, image = self._pending_roles.pop(name)
+        self._apply_image(topic, image, pace)
 
     def _delete(self, topic_partition: TopicPartition) -> None:
         """Take a log away whose topic was deleted; nothing where there is none."""
@@ -358,9 +385,10 @@ class ReplicaManager:
             self.purgatory.ready.put(settled, error)
 
     def _forget(self, topic: TopicImage) -> None:
-        if self._pending_logs:
+        if self._pending_logs or self._pending_roles:
             for index in range(len(topic.partitions)):
                 self._pending_logs.pop(TopicPartition(topic.name, index), None)
+                self._pending_roles.pop(TopicPartition(topic.name, index), None)
         partitions = self.topics.pop(topic.name, {})
         self.names.pop(topic.topic_id, None)
         if self._failed:
@@ -390,6 +418,7 @@ class ReplicaManager:
         self.topics.clear()
         self.followed.clear()
         self._pending_logs.clear()
+        self._pending_roles.clear()
 
     # Lookup
 
@@ -432,6 +461,9 @@ class ReplicaManager:
         return TopicPartition(topic, index) in self._pending_logs
 
     def _explain_absence(self, topic: str, index: int) -> Partition:
+        if TopicPartition(topic, index) in self._pending_roles:
+            self._take_role(TopicPartition(topic, index))
+            return self.partition(topic, index)
         pending = self._pending_logs.get(TopicPartition(topic, index))
         if pending is not None:
             self._open_led(*pending, self._log_config(pending[0].configs))

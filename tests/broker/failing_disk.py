@@ -75,9 +75,11 @@ def failing_disk(folder: Path) -> Iterator[FailingDisk]:
         made = FailingDisk(folder)
     except CannotMountError as error:
         pytest.skip(f"needs the right to mount an ext4 image: {error}")
-    yield made
-    with suppress(CannotMountError):
-        made.unmount(lazily=True)
+    try:
+        yield made
+    finally:
+        with suppress(CannotMountError):
+            made.unmount(lazily=True)
 
 
 def two_disks(start: StartBroker, tmp_path: Path, second: Path, **settings: str) -> BrokerProcess:

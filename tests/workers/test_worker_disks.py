@@ -31,7 +31,9 @@ def test_the_first_directory_of_a_worker_may_fail(tmp_path: Path) -> None:
         workers = Workers(tmp_path, 2, dirs).up()
         try:
             pids = [workers.worker_pid(number) for number in (1, 2)]
-            topics = [NewTopic("one", COUNT, 1), NewTopic("two", COUNT, 2)]
+            # Directories take turns: each worker leads partitions in both of its.
+            pairs = [[2, 1], [2, 1], [1, 2], [1, 2]] * (COUNT // 4)
+            topics = [NewTopic("one", COUNT, 1), NewTopic("two", COUNT, replica_assignment=pairs)]
             for made in workers.admin.create_topics(topics).values():
                 made.result(30)
             deliveries = Deliveries(workers.bootstrap)
@@ -58,7 +60,7 @@ def test_the_first_directory_of_a_worker_may_fail(tmp_path: Path) -> None:
             workers.stop()
             disk.repair()
             workers.up()
-            assert -1 not in leaders(workers, "one")
+            wait_for(lambda: -1 not in leaders(workers, "one"), "the controller to know", seconds=60)
         finally:
             workers.close()
 
