@@ -11,6 +11,7 @@ import asyncio
 import errno
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -70,6 +71,8 @@ class DiskFaults:
         """What is or was wrong with each broker's disks."""
         self.halting: set[int] = set()
         """Brokers that end by themselves."""
+        self.halted: Callable[[int], None] = lambda node: None
+        """Told when the process of one has ended."""
         self._watches: set[asyncio.Task[None]] = set()
         if self.take_part:
             self._bad = world.loop.disk.bad = BadDisks(world.loop.rng)
@@ -197,3 +200,4 @@ class DiskFaults:
             stop.exception()  # As in production it is enough that the broker has tried.
         if world.processes.get(node) is process:
             world.network.end_process(process)
+            self.halted(node)

@@ -159,6 +159,10 @@ class World:
         """Whether another broker may come to lead a partition."""
         return self.fails and self.scale.nodes > 1
 
+    def may_be_forwarded_again(self, asked_at: float) -> bool:
+        """Whether a broker may have sent a controller again what a client asked for once, at that time."""
+        return False
+
     async def leader(self, partition: Partition) -> int:
         """Whom a client takes for the leader."""
         return 1

@@ -60,8 +60,10 @@ class KRaftFaults:
             self._release(node, process)
         for each in sorted(self._away):
             self._bring_back(each)
+        world.disks.halted = lambda _node: self._replace_halted()
         self._replace_halted()
-        await asyncio.gather(*self._restarts)
+        while any(not each.done() for each in self._restarts):
+            await asyncio.gather(*self._restarts)
         world.network.heal()
 
     def _replace_halted(self) -> None:
@@ -158,6 +160,7 @@ class KRaftFaults:
         which = rng.sample(VOTERS, rng.choice((1, 2, 3, 3)))
         seconds = rng.choice((0.05, 0.5, world.session_ms / 1000 + 2.0)) * rng.random()
         world.judge.note("broker %d does not reach the controllers %s for %.3f s", node, sorted(which), seconds)
+        world.controllers_lost_at = world.loop.time() + seconds
         for each in which:
             world.network.separate(f"broker-{node}", f"controller-{each}", both_ways=rng.random() < 0.7)
         world.loop.call_later(seconds, world.network.heal)
@@ -193,6 +196,7 @@ class KRaftFaults:
             return
         world.judge.note("controller %d is killed", node_id)
         self._away.add(node_id)
+        world.controllers_lost_at = world.loop.time()
         world.quorum[node_id].kill()
         world.controllers.kill(node_id)
         seconds = world.rng.choice((0.1, 1.0, 6.0)) * world.rng.random()
@@ -205,6 +209,7 @@ class KRaftFaults:
             return
         world.judge.note("controller %d does not reach the others", node_id)
         self._away.add(node_id)
+        world.controllers_lost_at = world.loop.time()
         world.controllers.part(node_id)
         seconds = world.rng.choice((0.1, 1.0, 6.0)) * world.rng.random()
         world.loop.call_later(seconds, self._bring_back, node_id)
