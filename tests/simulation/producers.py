@@ -45,6 +45,8 @@ class Sent:
     at: float
     """When it was sent for the first time."""
     again: bool = False
+    was_refused: bool = False
+    """While those that were under way behind it may have been taken."""
     since: float = 0.0
     """When it was sent last."""
     term: Term | None = None
@@ -193,10 +195,12 @@ class Producer(Client):
     def _may_have_lost_its_place(self, sent: Sent) -> bool:
         """Whether a batch in doubt cannot be sent again: a broker that stops in order keeps of each producer its last
         batch alone, as Kafka's snapshots do; and one that does not know a producer takes any batch for its first, so
-        that one of those that were under way when it came to lead may have been before the first of them."""
+        that one of those that were under way when it came to lead, or when the ISR was large enough again, may have
+        been before the first of them."""
         state = self._states.get(sent.partition)
         others = any(each is not sent and each.partition == sent.partition for each in self._unsettled)
-        is_unknown = self.world.may_lose_leaders and (state is None or not state.is_known)
+        may_miss_one = self.world.may_lose_leaders or sent.was_refused
+        is_unknown = may_miss_one and (state is None or not state.is_known)
         return sent.at <= self.world.stopped_at or (is_unknown and others)
 
     def _begin_anew(self, connection: ModelConnection) -> None:
@@ -319,7 +323,7 @@ class Producer(Client):
             elif not self.idempotent:
                 self._unsettled.pop(sent, None)
             else:
-                self._is_in_doubt = True
+                self._is_in_doubt = sent.was_refused = True
             if code in NOT_NOW:
                 self.world.forget_leader(sent.partition)
                 connection.abort()
