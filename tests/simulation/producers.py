@@ -77,9 +77,6 @@ class Producer(Client):
         self.version = rng.choice(OLD_PRODUCE_VERSIONS if rng.random() < OLD_SHARE else PRODUCE_VERSIONS)
         self.several = rng.random() < 0.4
         self.idempotent = self.acks != 0 and rng.random() < 0.4
-        if self.acks == 1 and world.may_lose_leaders:
-            # The next leader may lack a batch that was acknowledged, and would miss its sequence for good.
-            self.idempotent = False
         if self.version < FIRST_PRODUCE_WITH_BATCHES:
             self.idempotent = False
         if self.idempotent:
@@ -101,6 +98,9 @@ class Producer(Client):
             self.depth, self.several, self.slow, self.pad = rng.choice((2, 3, 5)), False, False, 0
             self.acks = rng.choice((-1, -1, -1, 1))
             self.partitions = [(topic.name, 0) for topic in world.topics.values()][:1]
+        if self.acks == 1 and world.may_lose_leaders:
+            # The next leader may lack a batch that was acknowledged, and would miss its sequence for good.
+            self.idempotent = False
         world.has_zstd = world.has_zstd or self.codec == ZSTD
         if not world.has_topic_ids:
             self.version = min(self.version, LAST_PRODUCE_BY_NAME)
