@@ -22,13 +22,21 @@ def stray_replicas(
     node_id: int,
     logs: Mapping[TopicPartition, UnifiedLog],
     is_hosted: Callable[[TopicPartition], bool],
+    *,
+    all_have_ids: bool = False,
 ) -> Iterator[tuple[TopicPartition, str]]:
-    """The partitions whose log is a stray, each with the reason; `is_hosted`: led or followed here."""
+    """The partitions whose log is a stray, each with the reason; `is_hosted`: led or followed here.
+
+    `all_have_ids`: each topic of the cluster has had one from its beginning.  Then a log without one may be of a topic
+    of that name that was deleted, and its partition.metadata have been lost with the machine's power.
+    """
     for name, log in logs.items():
         topic = image.topics.get(name.topic)
         if topic is None or is_hosted(name):
             continue
-        if _is_of_another(log, topic):
+        if all_have_ids and log.topic_id == ZERO_UUID:
+            yield name, f"it does not say which topic of that name it is of: {log.partition_metadata.path}"
+        elif _is_of_another(log, topic):
             yield name, "it belongs to a topic of that name that was deleted"
         elif name.partition >= len(topic.partitions):
             yield name, f"its topic has {len(topic.partitions)} partition(s)"

@@ -30,6 +30,17 @@ def test_only_what_the_metadata_give_to_others_is_a_stray() -> None:
     assert ("t", 1) in dict(stray_replicas(image, OURS, logs, lambda _name: False))
 
 
+def test_a_log_that_names_no_topic_is_a_stray_where_all_topics_have_ids() -> None:
+    """After a power cut records of a topic that was deleted would be read in the one that has its name by now."""
+    image = ClusterImage.of("c", topics=[TopicImage("t", ID, (PartitionImage(0, OURS, 0, (OURS,), (OURS,)),))])
+    log = SimpleNamespace(topic_id=ZERO_UUID, partition_metadata=SimpleNamespace(path="/d/t-0/partition.metadata"))
+    logs: dict[TopicPartition, Any] = {TopicPartition("t", 0): log}
+    assert not dict(stray_replicas(image, OURS, logs, lambda _name: False))
+    ((name, why),) = stray_replicas(image, OURS, logs, lambda _name: False, all_have_ids=True)
+    assert name == ("t", 0)
+    assert "/d/t-0/partition.metadata" in why
+
+
 def test_a_stray_is_set_aside_when_it_was_one_before() -> None:
     """A replica at the end of a move, about to be deleted, would stay on the disk under another name."""
     aside: list[TopicPartition] = []

@@ -34,6 +34,11 @@ def test_a_broker_that_follows_the_metadata_log_no_longer_serves_nothing() -> No
     play_seed(417, only="kraft")
 
 
+def test_a_topic_made_again_has_no_record_of_the_one_before() -> None:
+    """A power cut took the file that says which topic a log is of, and a broker served it for the next one's."""
+    play_seed(3228, only="kraft")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_many_histories_of_kraft_clusters() -> None:

@@ -34,6 +34,7 @@ from tests.storage.failing_directory import FailingDirectory
 from tests.storage.faulty_files import Fault, FaultyFiles
 from tests.storage.full_files import FullFiles
 
+TOPIC_ID = bytes(range(16))
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 
 
@@ -401,6 +402,7 @@ def test_what_was_acknowledged_survives_the_machine(
     directory = tmp_path_factory.mktemp("commit")
     files = FaultyFiles(fault=Fault.LOSE if lose else Fault.GARBLE)
     world = World(directory, files, config=LogConfig(internal_segment_bytes=300, index_interval_bytes=50))
+    world.log.assign_topic_id(TOPIC_ID)
     for step in steps:
         if step == "append":
             world.append()
@@ -418,4 +420,5 @@ def test_what_was_acknowledged_survives_the_machine(
     found = dict(read_all(again))
     for offset in world.answered():
         assert found[offset] == b"%d" % (offset + 1)
+    assert again.topic_id == TOPIC_ID or not world.answered(), "nobody would know whose records they are"
     assert world.log.high_watermark <= again.log_end_offset, "consumers saw what is gone"

@@ -125,7 +125,8 @@ class KRaftMembership(ReplicatedMembership):
         """From here on replicas do what the log says.  What a log of this broker is no more, is set aside."""
         parts, manager, node_id = self._parts, self._broker.log_manager, self._broker.config.node_id
         cache, replicas = parts.cache, parts.replicas
-        for name, reason in list(stray_replicas(cache.image, node_id, manager.logs, lambda _name: False)):
+        strays = stray_replicas(cache.image, node_id, manager.logs, lambda _name: False, all_have_ids=True)
+        for name, reason in list(strays):
             manager.retire_as_stray(name, reason)
         for name in replicas_deleted(cache.image, manager.logs):
             replicas.drop(name, delete=True)

@@ -85,9 +85,6 @@ class Local(Protocol):
     def segments(self) -> LogSegments:
         """As they are now."""
 
-    def sync_directory(self) -> None:
-        """Makes the names of the files durable."""
-
 
 class CommittedLog(Protocol):
     """A log, as group commit sees it."""
@@ -95,6 +92,9 @@ class CommittedLog(Protocol):
     directory: str
     space_guard: SpaceGuard
     topic_partition: TopicPartition
+
+    def sync_names(self) -> None:
+        """Makes durable whose records they are, and the names of the files."""
 
     @property
     def config(self) -> LogConfig:
@@ -340,7 +340,7 @@ class LogCommitter:
         local = self._log.local
         end = local.log_end_offset
         newest = local.segments.active.base_offset
-        names = None if newest == self._named_base else local.sync_directory
+        names = None if newest == self._named_base else self._log.sync_names
         try:
             files = tuple(segment.file() for segment in local.segments.between(self.durable_offset, end))
         except OSError as error:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
@@ -483,6 +483,13 @@ class UnifiedLog(LogFields):
         paths = tuple(path for path in (changed, snapshot) if path is not None)
         jobs = (SyncJob(paths) if paths else None, self.leader_epoch_cache.write())
         return [job for job in jobs if job is not None]
+
+    def sync_names(self) -> None:
+        """Makes durable which topic the log is of, unless a flush has done so, and the names of its files.  OSError."""
+        if self.local.recovery_point == 0:
+            with suppress(FileNotFoundError):
+                self.local.environment.files.sync_path(self.partition_metadata.path)
+        self.local.sync_directory()
 
     def flush(self) -> None:
         """Makes everything up to the log end durable before it returns."""
