@@ -46,8 +46,7 @@ from tests.simulation.witness import Term, Witness
 from tests.simulation.work import measured
 
 MEMORY, PORT = Path("/dev/shm"), 9092
-SETTLE_SECONDS, LIMIT_SECONDS = 15.0, 600.0
-CHECK_SECONDS, MOMENT_SECONDS = 1.0, 0.5
+SETTLE_SECONDS, LIMIT_SECONDS, CHECK_SECONDS, MOMENT_SECONDS = 15.0, 600.0, 1.0, 0.5
 FORGETS_SECONDS, DAY_SECONDS = 2.0, 86_400.0
 
 
@@ -64,6 +63,8 @@ class World:
         self.nodes = range(1, scale.nodes + 1)
         self.brokers: dict[int, Broker] = {}
         self.fails = self.rng.random() < scale.crashes
+        self.controllers_lost_at = -math.inf
+        """When one was last out of reach; brokers then forward again what was asked for once, as Kafka's do."""
         self.processes: dict[int, Process] = {}
         self.torn: set[int] = set()
         """Nodes that have lost their power, and perhaps what they had not synced."""
@@ -158,10 +159,6 @@ class World:
     def may_lose_leaders(self) -> bool:
         """Whether another broker may come to lead a partition."""
         return self.fails and self.scale.nodes > 1
-
-    def may_be_forwarded_again(self, asked_at: float) -> bool:
-        """Whether a broker may have sent a controller again what a client asked for once, at that time."""
-        return False
 
     async def leader(self, partition: Partition) -> int:
         """Whom a client takes for the leader."""

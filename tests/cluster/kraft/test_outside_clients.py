@@ -190,8 +190,8 @@ def test_a_copy_by_a_group_is_exact_though_each_broker_is_killed(protocol: str, 
         copier = Copier(cluster, protocol)
         copier.copy(write())
         for _ in without_each(cluster, "source", "copy", "__consumer_offsets", "__transaction_state"):
-            # Copies come later.  While the group's coordinator of before is away, librdkafka 2.16 sends TxnOffsetCommit to
-            # nobody else, in a cluster of Apache Kafka alone as well: `send_offsets_to_transaction` waits for its return.
+            # Copies come later.  While the group's coordinator of before is away, librdkafka 2.16 sends
+            # TxnOffsetCommit to nobody else, in a cluster of Apache Kafka alone as well, and waits for its return.
             write()
         total = write()
         copier.copy(total)

@@ -112,7 +112,7 @@ class Administrator(Client):
         while not life.topic_id:
             asked_at = world.loop.time()
             answer = await self._ask(request(topics=[row], timeout_ms=10_000), version)
-            is_unsure |= world.may_be_forwarded_again(asked_at)
+            is_unsure |= world.controllers_lost_at >= asked_at
             code = None if answer is None else answer.topics[0].error_code
             if code == 0 and version >= FIRST_CREATE_WITH_IDS:
                 life.topic_id = bytes(answer.topics[0].topic_id)
@@ -149,7 +149,7 @@ class Administrator(Client):
         while True:
             asked_at = world.loop.time()
             code = await self._ask_to_delete(life, version)
-            is_unsure |= world.may_be_forwarded_again(asked_at)
+            is_unsure |= world.controllers_lost_at >= asked_at
             # Another controller may have yet to learn of the topic.
             if code == 0 or (code in ABSENT and (is_unsure or world.may_lose_leaders)):
                 break
@@ -226,7 +226,7 @@ class Administrator(Client):
         while True:
             asked_at = self.world.loop.time()
             answer = await self._ask(request, version)
-            is_unsure |= self.world.may_be_forwarded_again(asked_at)
+            is_unsure |= self.world.controllers_lost_at >= asked_at
             code = None if answer is None else code_of(answer)
             if code == 0 or (is_unsure and code is not None and code == done):
                 return int(code)

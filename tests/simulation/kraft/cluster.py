@@ -57,8 +57,6 @@ class KRaftCluster(Several):
         self.leaving: set[int] = set()
         self.min_in_sync = rng.choice(("1", "2"))
         self.has_elr = rng.random() < 0.7
-        self.controllers_lost_at = -math.inf
-        """When a controller was last out of reach, for a broker at least."""
         self._idle_seconds = rng.choice((0.5, 0.5, 5.0))
         self._idle_at = 0.0
         self._lag_ms = rng.choice(("500", "5000", "30000"))
@@ -130,10 +128,6 @@ class KRaftCluster(Several):
         if made is not None and process is not None and not process.serves:
             made.may_be_closed = made.broker_stops = True  # It has been told to stop, and still accepts.
         return made
-
-    def may_be_forwarded_again(self, asked_at: float) -> bool:
-        """Brokers do as Kafka's when the connection that they have forwarded on is lost."""
-        return self.controllers_lost_at >= asked_at
 
     async def start(self, node: int) -> None:
         process = self.processes[node] = Process(f"broker-{node}")
