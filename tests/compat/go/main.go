@@ -1,4 +1,4 @@
-// franz-go and sarama at a broker with TLS and SASL: LIBRARY MECHANISM BOOTSTRAP CA USER PASSWORD TOPIC COUNT.
+// franz-go and sarama at a broker, with TLS and SASL unless MECHANISM is NONE: LIBRARY MECHANISM BOOTSTRAP CA USER PASSWORD TOPIC COUNT.
 // COUNT records go there and come back in a group; "ok" is the last line.
 package main
 
@@ -50,10 +50,14 @@ func (j job) franz() {
 	default:
 		mechanism = auth.AsSha512Mechanism()
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(j.bootstrap), kgo.DialTLSConfig(j.tls), kgo.SASL(mechanism),
+	options := []kgo.Opt{
+		kgo.SeedBrokers(j.bootstrap),
 		kgo.ConsumeTopics(j.topic), kgo.ConsumerGroup("franz-go"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-	)
+	}
+	if j.mechanism != "NONE" {
+		options = append(options, kgo.DialTLSConfig(j.tls), kgo.SASL(mechanism))
+	}
+	client, err := kgo.NewClient(options...)
 	check(err)
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -111,10 +115,12 @@ func (r *reader) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 func (j job) sarama() {
 	config := sarama.NewConfig()
 	config.Version = sarama.V3_6_0_0
-	config.Net.TLS.Enable, config.Net.TLS.Config = true, j.tls
-	config.Net.SASL.Enable, config.Net.SASL.User, config.Net.SASL.Password = true, j.user, j.password
-	config.Net.SASL.Mechanism = sarama.SASLMechanism(j.mechanism)
-	if j.mechanism != "PLAIN" {
+	if j.mechanism != "NONE" {
+		config.Net.TLS.Enable, config.Net.TLS.Config = true, j.tls
+		config.Net.SASL.Enable, config.Net.SASL.User, config.Net.SASL.Password = true, j.user, j.password
+		config.Net.SASL.Mechanism = sarama.SASLMechanism(j.mechanism)
+	}
+	if j.mechanism != "PLAIN" && j.mechanism != "NONE" {
 		hashes := map[string]func() hash.Hash{"SCRAM-SHA-256": sha256.New, "SCRAM-SHA-512": sha512.New}
 		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient {
 			return &exchange{hash: hashes[j.mechanism]}
@@ -146,10 +152,12 @@ func (j job) sarama() {
 
 func main() {
 	arguments := os.Args[1:]
-	authority, err := os.ReadFile(arguments[3])
-	check(err)
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(authority)
+	if arguments[1] != "NONE" {
+		authority, err := os.ReadFile(arguments[3])
+		check(err)
+		roots.AppendCertsFromPEM(authority)
+	}
 	count, err := strconv.Atoi(arguments[7])
 	check(err)
 	it := job{
