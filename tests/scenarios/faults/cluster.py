@@ -11,12 +11,20 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kbroker.schemas import wire
 from tests.broker_process import BrokerProcess, answers_api_versions
+from tests.cluster.one_request import ask_port
 from tests.compat.old_kafka import OLD_SETTINGS
 from tests.compat.tooling import java_command, old_java_command
 from tests.compat.waiting import wait_for
 from tests.ports import free_port
-from tests.scenarios.faults.keepers import ControllerKeeper, Keeper, controller_keeper, zookeeper_keeper
+from tests.scenarios.faults.keepers import (
+    METADATA_VERSION,
+    ControllerKeeper,
+    Keeper,
+    controller_keeper,
+    zookeeper_keeper,
+)
 from tests.scenarios.faults.proxy import Proxies, Proxy, State
 
 BROKERS = (1, 2, 3)
@@ -139,8 +147,8 @@ class Node:
 
     def knows_all(self) -> bool:
         """Whether its metadata have all brokers; until then it says that there are none."""
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.process.port}", "log_level": 0})
-        return len(admin.list_topics(timeout=10).brokers) == len(BROKERS)
+        told = ask_port(self.process.port, wire.MetadataRequest(topics=[]), METADATA_VERSION, timeout=10)
+        return len(told.brokers) == len(BROKERS)
 
     def records(self, topic: str, partition: int) -> bytes:
         """The log of a partition, all segments in order."""

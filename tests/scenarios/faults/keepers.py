@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from kbroker.schemas import schema, wire
 from tests.cluster.kraft.processes import FIRST_CONTROLLER, QUORUM_SETTINGS, JavaNode, format_directory
+from tests.cluster.one_request import ask_port
 from tests.ports import free_port
 from tests.scenarios.faults.proxy import Proxies, Proxy
 from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
+
+METADATA_VERSION = schema("MetadataRequest").first_version("topics.topic_id")
 
 
 class Keeper(ABC):
@@ -163,10 +165,9 @@ class ControllerKeeper(Keeper):
     def _told(self) -> Iterable[Any]:
         """What each broker tells, past the proxies."""
         for port in self.ports:
-            admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
             try:
-                yield admin.list_topics(timeout=10)
-            except KafkaException:
+                yield ask_port(port, wire.MetadataRequest(topics=None), METADATA_VERSION, timeout=10)
+            except OSError:
                 continue
 
     def registered(self) -> int:
@@ -178,10 +179,11 @@ class ControllerKeeper(Keeper):
         told = 0
         for metadata in self._told():
             told += 1
-            for topic in metadata.topics.values():
-                for index, partition in topic.partitions.items():
-                    if set(partition.isrs) != brokers or partition.leader < 0:
-                        found[f"{topic.topic}-{index}"] = {"isr": partition.isrs, "leader": partition.leader}
+            for topic in metadata.topics:
+                for partition in topic.partitions:
+                    if set(partition.isr_nodes) != brokers or partition.leader_id < 0:
+                        name = f"{topic.name}-{partition.partition_index}"
+                        found[name] = {"isr": partition.isr_nodes, "leader": partition.leader_id}
         if told < len(self.ports):
             found["brokers that do not answer"] = len(self.ports) - told
         return found
