@@ -13,18 +13,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from bench.brokers import EQUAL_SETTINGS, KAFKA_VERSION, Broker, BrokerError, _launch
+from kbroker.schemas import schema, wire
 from kbroker.testing.ports import free_port
 from tests.cluster.kraft.processes import FIRST_CONTROLLER, JavaNode, format_directory
+from tests.cluster.one_request import ask_port
 from tests.compat.tooling import OLD_KAFKA_VERSION, kafka_jars, old_kafka_jars
 from tests.zookeeper_server import ZooKeeperServer, zookeeper_server
 
 BROKERS = (1, 2, 3)
+METADATA_VERSION = schema("MetadataRequest").first_version("topics.topic_id")
 SESSION_SECONDS = 4.0
 SETTINGS: dict[str, str] = EQUAL_SETTINGS | {
     "default.replication.factor": "3",
@@ -49,8 +51,8 @@ class Keeper(Protocol):
     def kafka(self) -> tuple[str, pathlib.Path, str]:
         """Version and jars of Kafka's brokers, and how they log errors alone."""
 
-    def state(self, topic: str, partition: int) -> dict[str, Any] | None:
-        """`leader` and `isr` of a partition; None where there is none."""
+    def states(self, topic: str) -> dict[int, dict[str, Any]]:
+        """`leader` and `isr` of each partition of a topic."""
 
     def controller(self) -> int:
         """The broker that is the controller, -1 where there is none."""
@@ -80,13 +82,13 @@ class WithZooKeeper:
         logging = data_file("log4j.properties", "log4j.rootLogger=ERROR\n")
         return OLD_KAFKA_VERSION, old_kafka_jars(), f"-Dlog4j.configuration=file:{logging}"
 
-    def state(self, topic: str, partition: int) -> dict[str, Any] | None:
+    def states(self, topic: str) -> dict[int, dict[str, Any]]:
+        folder = f"/brokers/topics/{topic}/partitions"
         try:
-            data, _ = self._client.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
+            names = self._client.get_children(folder)
+            return {int(each): json.loads(self._client.get(f"{folder}/{each}/state")[0]) for each in names}
         except NoNodeError:
-            return None
-        found: dict[str, Any] = json.loads(data)
-        return found
+            return {}
 
     def controller(self) -> int:
         try:
@@ -124,27 +126,26 @@ class WithController:
         jars = kafka_jars()
         return KAFKA_VERSION, jars, f"-Dlog4j2.configurationFile={jars / 'log4j2-ERROR.properties'}"
 
-    def _metadata(self) -> Any:
+    def _metadata(self, *topics: str) -> Any:
+        rows = [wire.MetadataRequest.MetadataRequestTopic(name=each) for each in topics]
         for port in self._ports.values():
             try:
-                return AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0}).list_topics(timeout=5)
-            except KafkaException:
+                return ask_port(port, wire.MetadataRequest(topics=rows), METADATA_VERSION, timeout=20)
+            except OSError:
                 continue
         return None
 
-    def state(self, topic: str, partition: int) -> dict[str, Any] | None:
-        metadata = self._metadata()
-        found = None if metadata is None or topic not in metadata.topics else metadata.topics[topic].partitions
-        if not found or partition not in found:
-            return None
-        return {"leader": found[partition].leader, "isr": list(found[partition].isrs)}
+    def states(self, topic: str) -> dict[int, dict[str, Any]]:
+        metadata = self._metadata(topic)
+        rows = [] if metadata is None else metadata.topics[0].partitions
+        return {each.partition_index: {"leader": each.leader_id, "isr": each.isr_nodes} for each in rows}
 
     def controller(self) -> int:
         return -1
 
     def registered(self) -> set[int]:
         metadata = self._metadata()
-        return set() if metadata is None else set(metadata.brokers)
+        return set() if metadata is None else {each.node_id for each in metadata.brokers}
 
 
 def data_file(name: str, text: str) -> pathlib.Path:
@@ -216,14 +217,12 @@ class Cluster:
 
     def state(self, topic: str, partition: int) -> dict[str, Any]:
         """`leader` and `isr` of a partition, which there is."""
-        found = self._keeper.state(topic, partition)
-        assert found is not None, f"{topic}-{partition} is not there"
-        return found
+        return self._keeper.states(topic)[partition]
 
     def in_sync(self, topic: str, partitions: Sequence[int], count: int) -> bool:
         """Whether so many replicas of each are."""
-        states = (self._keeper.state(topic, each) for each in partitions)
-        return all(each is not None and len(each["isr"]) == count for each in states)
+        states = self._keeper.states(topic)
+        return all(each in states and len(states[each]["isr"]) == count for each in partitions)
 
     def controller(self) -> int:
         """Its id, -1 where there is none, or no broker is one."""

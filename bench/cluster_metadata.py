@@ -80,12 +80,26 @@ class Survivor:
         if not self._knows_brokers:
             told = self._ask([])
             self._knows_brokers = self._gone not in told.brokers and told.controller not in (self._gone, -1)
-        while self._knows_brokers and self._left:
-            leaders = self._ask(self._left[-1:]).leaders[self._left[-1]]
-            if len(leaders) != self._partitions or {self._gone, -1} & set(leaders):
-                return False
+        return self._knows_brokers and self.knows_leaders()
+
+    def knows_leaders(self) -> bool:
+        """Whether it names for every partition a leader that is there."""
+        while self._left and self._is_led(self._left[-1]):
             self._left.pop()
-        return self._knows_brokers
+        return not self._left
+
+    @property
+    def is_through(self) -> bool:
+        """Whether it did when it was asked last."""
+        return not self._left
+
+    def has_new_leader(self, topic: str) -> bool:
+        """Whether it names a leader that is there for a topic's first partition."""
+        return self._ask([topic]).leaders[topic][0] not in (self._gone, -1)
+
+    def _is_led(self, topic: str) -> bool:
+        leaders = self._ask([topic]).leaders[topic]
+        return len(leaders) == self._partitions and not {self._gone, -1} & set(leaders)
 
     def close(self) -> None:
         """Ask nothing any more."""

@@ -15,6 +15,9 @@ fail-over                 the controller of 10,000 partitions is killed: seconds
 restart                   a broker with 1,000 partitions starts after a clean stop: seconds until its port answers,
                           others tell clients of it, and a sample of its replicas is in sync
 idle                      1,000 partitions with three replicas: memory and CPU of each broker
+leaders                   10,000 partitions with two replicas; the leader of 3,000 is killed: memory of a broker without
+                          any of them, seconds from where one first tells of the change until all tell of all, and the
+                          longest that one of them took for an answer meanwhile
 
 Each cell has a cluster of its own.  One JSON object for each cell and side, and a table in the end.
 """
@@ -50,6 +53,7 @@ CATCH_UP_BYTES = 1 << 30
 SHUTDOWN_PARTITIONS = 1_000
 FAIL_OVER_PARTITIONS = 10_000
 PER_TOPIC = 1_000
+CHANGING_TOPICS = 3
 IDLE_SECONDS = 30.0
 
 
@@ -276,6 +280,33 @@ def restart(cluster: Cluster) -> Result:
     }
 
 
+def leaders(cluster: Cluster) -> Result:
+    """See the module."""
+    topics = [f"many-{index}" for index in range(FAIL_OVER_PARTITIONS // PER_TOPIC)]
+    for number, topic in enumerate(topics):
+        pair = [1, 2] if number < CHANGING_TOPICS else [2, 1]
+        cluster.create(topic, [pair] * PER_TOPIC)
+    time.sleep(2.0)
+    image_mb = round(cluster.brokers[3].resident_bytes() / 1e6)
+    changing = topics[:CHANGING_TOPICS]
+    survivors = [Survivor(cluster.brokers[each], 1, changing, PER_TOPIC) for each in (2, 3)]
+    cluster.brokers[1].kill()
+    longest, first = 0.0, 0.0
+    while not all(each.is_through for each in survivors):
+        for each in survivors:
+            begin = time.monotonic()
+            has_changed = each.has_new_leader(changing[0])
+            ended = time.monotonic()
+            longest = max(longest, ended - begin)
+            if has_changed:
+                first = first or begin
+                each.knows_leaders()
+    done = time.monotonic()
+    for each in survivors:
+        each.close()
+    return {"image_mb": image_mb, "all_tell_s": round(done - first, 3), "longest_answer_ms": round(longest * 1e3, 1)}
+
+
 CELLS: dict[str, tuple[Callable[[Cluster], Result], dict[str, str]]] = {
     "produce-1k": (lambda cluster: produce(cluster, 1024), {}),
     "produce-100": (lambda cluster: produce(cluster, 100), {}),
@@ -287,6 +318,7 @@ CELLS: dict[str, tuple[Callable[[Cluster], Result], dict[str, str]]] = {
     "fail-over": (fail_over, {}),
     "idle": (idle, {}),
     "restart": (restart, {}),
+    "leaders": (leaders, {}),
 }
 
 
