@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.connection import Cluster, admin_api, client_error, result_of, results_of
+from kbroker.cli.connection import Cluster, admin_api, client_error, describe_error, result_of, results_of
+from kbroker.cli.group_kinds import where_shown
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 Partition = tuple[str, int]
+_MOST_CLIENTS = 3
 
 
 def committed_offsets(admin: AdminClient, cluster: Cluster, group: str) -> dict[Partition, int]:
@@ -43,10 +46,33 @@ def list_offsets(admin: AdminClient, cluster: Cluster, partitions: Any, spec: An
     return {(tp.topic, tp.partition): result.offset for tp, result in offsets.items()}
 
 
+def members_in_the_way(admin: AdminClient, cluster: Cluster, group: str) -> str:
+    """Why the offsets of a group that has members are not moved, and what to do; empty for a group without.
+
+    Only members may commit for it then.  Clients are told with the number of their members.  ClickException.
+    """
+    try:
+        futures = admin.describe_consumer_groups([group], request_timeout=cluster.timeout)
+    except Exception as error:
+        raise client_error(error) from None
+    found = result_of(futures[group], cluster.timeout)
+    if not found.members:
+        return ""
+    clients = Counter(f"{member.client_id} at {member.host.lstrip('/')}" for member in found.members)
+    shown = ", ".join(name if count == 1 else f"{name} ({count})" for name, count in clients.most_common(_MOST_CLIENTS))
+    more = ", …" if len(clients) > _MOST_CLIENTS else ""
+    return (
+        f"group {group} is active ({found.state.name.lower()}, members: {len(found.members)}), and offsets are moved "
+        f"only while nobody is in it: stop {shown}{more} first"
+    )
+
+
 def commit_offsets(admin: AdminClient, cluster: Cluster, group: str, targets: dict[Partition, int]) -> None:
     """Commit for a group without members.  ClickException."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
+    if members := members_in_the_way(admin, cluster, group):
+        raise click.ClickException(members)
     offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in targets.items()]
     try:
         request = [ConsumerGroupTopicPartitions(group, offsets)]
@@ -55,4 +81,7 @@ def commit_offsets(admin: AdminClient, cluster: Cluster, group: str, targets: di
         raise client_error(error) from None
     for tp in result_of(futures[group], cluster.timeout).topic_partitions:
         if tp.error is not None:
-            raise click.ClickException(f"{tp.topic}-{tp.partition}: {tp.error.str()}")
+            elsewhere = where_shown(cluster, group)
+            raise click.ClickException(
+                f"{tp.topic}-{tp.partition}: {describe_error(tp.error)}{elsewhere and '; '}{elsewhere}"
+            )

@@ -16,7 +16,15 @@ from kbroker.cli.connection import (
     result_of,
     results_of,
 )
-from kbroker.cli.group_offsets import Partition, commit_offsets, committed_offsets, end_offsets, list_offsets
+from kbroker.cli.group_kinds import where_shown
+from kbroker.cli.group_offsets import (
+    Partition,
+    commit_offsets,
+    committed_offsets,
+    end_offsets,
+    list_offsets,
+    members_in_the_way,
+)
 from kbroker.cli.output import json_option, print_errors, print_json, print_table
 from kbroker.cli.zookeeper_groups import (
     SERVERS,
@@ -103,9 +111,13 @@ def describe_groups(
     found, errors = results_of(futures, cluster.timeout)
     groups = []
     for name, group in found.items():
-        # Kafka describes an unknown group as a dead one; only its offsets tell that it never was.
+        # Kafka describes an unknown group, and one of another kind, as a dead one; its offsets tell that it never was.
+        is_dead = group.state.name == "DEAD"
+        if is_dead and (elsewhere := where_shown(cluster, name)):
+            errors.append(f"{name}: {elsewhere}")
+            continue
         committed = committed_offsets(admin, cluster, name)
-        if group.state.name == "DEAD" and not committed:
+        if is_dead and not committed:
             errors.append(f"{name}: GROUP_ID_NOT_FOUND: there is no such group{cluster.near_group(name)}")
             continue
         groups.append(_group(group, committed, end_offsets(admin, cluster, committed)))
@@ -225,7 +237,8 @@ def reset_offsets(
     else:
         print_table(("TOPIC", "PARTITION", "OLD OFFSET", "NEW OFFSET"), [tuple(row.values()) for row in rows])
         if not execute:
-            click.echo("nothing changed: add --execute to do it")
+            members = members_in_the_way(admin, cluster, group)
+            click.echo(f"nothing changed: {members or 'add --execute to do it'}")
 
 
 def _named_partitions(admin: AdminClient, cluster: Cluster, topics: tuple[str, ...]) -> list[Partition]:

@@ -1,21 +1,28 @@
 """The `kbroker` command: its sub-commands, and what its user sees when something fails.
 
 Sub-commands are imported when they are called, so that `kbroker start` pays for nothing but the broker.  Exit status:
-0 done, 1 failed, 2 wrong usage, 130 interrupted.  A failure is one line on standard error.
+0 done, 1 failed, 2 wrong usage, 130 interrupted, 141 where nobody reads the output any more.  A failure is one line on
+standard error.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
+import select
+import signal
 import sys
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
 from kbroker.nearest import did_you_mean
 
+UNREAD_STATUS = 128 + signal.SIGPIPE
+"""As a program ends that the signal kills."""
 COMMANDS: dict[str, tuple[str, str]] = {
     "start": ("kbroker.cli.start", "Run the broker in the foreground."),
     "format": ("kbroker.cli.format", "Prepare data directories before a first start."),
@@ -49,8 +56,26 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+class _PipeEndedError(Exception):
+    """What click would make status 1 of, without a word: a closed pipe, or a lost connection."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported by name: module `kbroker.cli.<name>`, attribute `command`."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except BrokenPipeError as error:
+            raise _PipeEndedError from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _PipeEndedError from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -93,15 +118,25 @@ def cli(ctx: click.Context, version: bool, as_json: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs a command and exits with its status."""
+    _open_closed_streams()
     status = run(arguments)
     _let_go_of_closed_streams()
     sys.exit(status)
 
 
+def _open_closed_streams() -> None:
+    """Python has None for a stream that was closed before its start, and files and sockets would get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
+
+
 def _let_go_of_closed_streams() -> None:
     """Python flushes both streams at exit, and ends with status 120 where nothing reads them any more, such as a
     terminal that was closed."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.__stdout__, sys.stdout, sys.__stderr__, sys.stderr):
+        if stream is None:
+            continue
         try:
             stream.flush()
         except (OSError, ValueError):
@@ -125,13 +160,20 @@ def run(arguments: list[str] | None = None) -> int:
         return _fail(error.format_message(), 1)
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # The reader of our output has gone (`kbroker … | head`); Python must not complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except (_PipeEndedError, BrokenPipeError):
+        if _is_unread():
+            return UNREAD_STATUS
+        return _fail(os.strerror(errno.EPIPE), 1)
     except OSError as error:
         name = f"{error.filename}: " if error.filename is not None else ""
         return _fail(f"{name}{error.strerror or error}", 1)
+
+
+def _is_unread() -> bool:
+    """Whether the reader of our output has gone (`kbroker … | head`), and not the other end of a connection."""
+    looked = select.poll()
+    looked.register(1, 0)
+    return bool(looked.poll(0))
 
 
 def _fail(message: str, status: int) -> int:

@@ -10,6 +10,10 @@ from datetime import UTC, datetime
 
 import click
 
+from kbroker.cli.table_layout import GAP, column_widths, one_below_the_other, wrapped
+
+_ANY = 10_000
+"""Columns of what is no terminal."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -21,20 +25,35 @@ def print_json(value: object) -> None:
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table as wide as the terminal; as wide as its content in a pipe, which must not cut cells."""
+    """A table that fits the terminal; as wide as its content in a pipe, which must not cut cells."""
+    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else _ANY
+    widths = column_widths(headers, texts, room)
+    if title is not None:
+        click.secho("\n".join(wrapped(title, room)), italic=True)
+    if widths is not None:
+        _print_columns(headers, texts, widths)
+        return
+    for number, block in enumerate(one_below_the_other(headers, texts, room)):
+        if number:
+            click.echo()
+        for name, text in block:
+            click.echo(f"{click.style(name, bold=True)}{' ' * GAP}{text}".rstrip())
+
+
+def _print_columns(headers: Sequence[str], rows: list[list[str]], widths: list[int]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, show_edge=False)
-    for header in headers:
-        table.add_column(header, overflow="fold")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for header, width in zip(headers, widths, strict=True):
+        table.add_column(header, width=width, overflow="fold")
     for row in rows:
         # Text, not str: a topic may be called [bold], which is no markup here.
-        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
-    console = Console(width=width, highlight=False, soft_wrap=False)
+        table.add_row(*(Text("\n".join(wrapped(cell, width))) for cell, width in zip(row, widths, strict=True)))
+    console = Console(width=_ANY, highlight=False, soft_wrap=False)
     with console.capture() as capture:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))

@@ -2,7 +2,8 @@
 
 Text input: a line is a value; with `--key-separator`, what stands before its first separator is the key; with
 `--headers`, what stands before the first tab is `name=value,name=value`.  JSON input: a line is an object with any of
-key, value, headers (a mapping), partition and timestamp; null is null.  Bytes are sent as they are read.
+key, value, headers (a mapping), partition and timestamp; null is null.  A line ends with LF or CR LF, as in Kafka's
+console producer; all other bytes are sent as they are read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import click
 
 from kbroker.cli.connection import Cluster, client_error, cluster_options, describe_error
 from kbroker.cli.output import json_option, parse_pairs, print_json
+from kbroker.cli.too_large import TOO_LARGE, broker_limit, client_limit, is_too_large
 from kbroker.cli.undelivered import reason
+from kbroker.nearest import did_you_mean
 from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
@@ -70,7 +73,10 @@ def command(
     acks: str,
     as_json: bool,
 ) -> None:
-    """Write lines from standard input to TOPIC."""
+    """Write lines from standard input to TOPIC.
+
+    A line ends with LF or CR LF.  The broker makes a topic that there is not, where auto.create.topics.enable allows.
+    """
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty")
     line_format = LineFormat(
@@ -96,13 +102,20 @@ class Sender:
     def __init__(self, cluster: Cluster, topic: str, partition: int | None, settings: dict[str, str]) -> None:
         from confluent_kafka import Producer
 
+        admin = cluster.admin()
+        try:
+            known = admin.list_topics(timeout=cluster.timeout).topics
+        except Exception as error:
+            raise client_error(error) from None
+
         self._cluster = cluster
         self._topic = topic
         self._partition = -1 if partition is None else partition
         self._timeout = cluster.timeout
         self._delivered = 0
-        self._error: str | None = None
-        self._timed_out = False
+        self._error: KafkaError | None = None
+        self._known = list(known)
+        self._is_new = topic not in known
         limit = str(max(int(cluster.timeout * 1000), 100))
         try:
             self._producer = Producer(
@@ -132,7 +145,7 @@ class Sender:
                 self._producer.poll(0.5)
                 self._check()
             except Exception as error:
-                raise client_error(error) from None
+                raise self._refused(error, record) from None
         self._producer.poll(0)
 
     def finish(self) -> int:
@@ -143,21 +156,39 @@ class Sender:
         self._check()
         return self._delivered
 
+    def _refused(self, error: Exception, record: Outgoing) -> click.ClickException:
+        """What the client says to a record that it does not take."""
+        refusal = client_error(error)
+        if is_too_large(error):
+            size = len(record.key or b"") + len(record.value or b"")
+            return click.ClickException(f"{refusal.message}: {client_limit(self._cluster, size)}")
+        return refusal
+
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
             self._delivered += 1
+            if self._is_new:
+                self._is_new = False
+                near = did_you_mean(self._topic, self._known)
+                click.echo(f"kbroker: topic {self._topic} is new, made by the first record{near}", err=True)
         elif self._error is None:
-            self._error = describe_error(error)
-            self._timed_out = error.name() == "_MSG_TIMED_OUT"
+            self._error = error
 
     def _check(self) -> None:
         if self._error is not None:
             # What is still queued would meet the same fate, or be taken after the failure was printed.
             self._producer.purge()
-            why = reason(self._cluster, self._topic) if self._timed_out else ""
+            why = self._reason(self._error)
             raise click.ClickException(
-                f"{self._topic}: {self._error}{why and ': '}{why} ({self._delivered} records were delivered before)"
+                f"{self._topic}: {describe_error(self._error)}{why and ': '}{why} "
+                f"({self._delivered} records were delivered before)"
             )
+
+    def _reason(self, error: KafkaError) -> str:
+        """What the client's words do not say of a delivery that failed."""
+        if error.name() == TOO_LARGE:
+            return broker_limit(self._cluster, self._topic)
+        return reason(self._cluster, self._topic) if error.name() == "_MSG_TIMED_OUT" else ""
 
 
 def read_records(lines: BinaryIO, line_format: LineFormat) -> Iterator[Outgoing]:
@@ -165,6 +196,8 @@ def read_records(lines: BinaryIO, line_format: LineFormat) -> Iterator[Outgoing]
     parse = _parse_json if line_format.json else _parse_text
     for number, line in enumerate(lines, 1):
         stripped = line.removesuffix(b"\n")
+        if len(stripped) < len(line):
+            stripped = stripped.removesuffix(b"\r")
         if line_format.json and not stripped.strip():
             continue
         try:

@@ -147,7 +147,9 @@ def text_format(**changes: object) -> LineFormat:
     ("line_format", "line", "expected"),
     [
         (text_format(), b"a|b\n", Outgoing(None, b"a|b", [])),
-        (text_format(), b"\xff\r\n", Outgoing(None, b"\xff\r", [])),
+        (text_format(), b"\xff\r\r\n", Outgoing(None, b"\xff\r", [])),
+        (text_format(), b"a\r", Outgoing(None, b"a\r", [])),
+        (text_format(key_separator=b"|", null_marker=b"NULL"), b"a|NULL\r\n", Outgoing(b"a", None, [])),
         (text_format(key_separator=b"|"), b"a|b|c\n", Outgoing(b"a", b"b|c", [])),
         (text_format(key_separator=b"|", null_marker=b"NULL"), b"a|NULL", Outgoing(b"a", None, [])),
         (text_format(headers=True), b"h=1,i=\tv", Outgoing(None, b"v", [("h", b"1"), ("i", b"")])),
