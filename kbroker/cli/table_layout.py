@@ -1,6 +1,7 @@
-"""How a table fits a terminal: columns as narrow as their words allow, and where that is not enough, one line for each cell.
+"""How a table fits a terminal: columns as narrow as their words allow; where they do not, cells below each other.
 
-A long word may be broken behind a `-`, `_`, `.`, `/`, `:`, `=` or `@` that no digit follows: no number, time or address is.
+A long word may be broken behind a `-`, `_`, `.`, `/`, `:`, `=` or `@` that no digit follows, so no number, time or
+address is.
 """
 
 from __future__ import annotations

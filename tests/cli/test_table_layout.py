@@ -1,4 +1,7 @@
-"""Tables of commands on a terminal: none is wider, and no word is cut that need not be.  Also of `kbroker.cli.output`."""
+"""Tables of commands on a terminal: none is wider, and no word is cut that need not be.
+
+Also of `kbroker.cli.output`.
+"""
 
 from __future__ import annotations
 
