@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from kbroker.cli.host_checks import (
     check_directory,
     check_limits,
     check_listeners,
+    check_metrics,
     check_settings,
     check_versions,
     read_mounts,
@@ -25,7 +28,10 @@ from kbroker.cli.host_checks import (
 from kbroker.cli.output import json_option, print_json, print_table
 from kbroker.cli.security_checks import check_openness
 from kbroker.config import BrokerConfig, ConfigError
+from kbroker.config.broker import read_settings
+from kbroker.config.file_check import what_is_right
 
+_DIRECTORIES = {"log.dirs", "log.dir"}
 _WORST_FIRST = (Level.PROBLEM, Level.WARNING, Level.OK)
 
 
@@ -52,24 +58,42 @@ def command(properties: str | None, overrides: tuple[str, ...], quiet: bool, as_
 
 
 def examine(properties: str | None, overrides: tuple[str, ...]) -> list[Finding]:
-    """All findings; the settings' error alone where they cannot be read."""
+    """All findings.  What a wrong setting is about cannot be looked at; the machine can."""
     try:
-        config = BrokerConfig.load(properties, overrides)
+        settings, warnings = read_settings(properties, overrides, os.environ)
+        config, errors = what_is_right(settings, os.environ, warnings)
     except ConfigError as error:
-        return [Finding(Level.PROBLEM, "settings", str(error), "`kbroker config` shows what each setting allows")]
-    mounts = read_mounts(Path("/proc/mounts").read_text())
-    directories = [
-        finding for path in config.log_dirs for finding in check_directory(path, config.get(RESERVE), mounts)
+        config, errors = None, [error]
+    wrong = {error.setting.key for error in errors if error.setting is not None}
+    findings = [
+        Finding(Level.PROBLEM, "settings", str(error), "`kbroker config` shows what each setting allows")
+        for error in errors
     ]
-    directories += check_contents(config.log_dirs)
-    is_running = any(finding.subject == RUNNING for finding in directories)
+    if config is not None:
+        findings += [each for each in check_settings(config) if not errors or each.level is not Level.OK]
+        findings += _of_settings(config, wrong)
     return [
-        *check_settings(config),
-        *directories,
-        *check_listeners(config, is_running),
-        *check_openness(config),
-        *check_cluster(config),
+        *findings,
         *check_limits(),
         *check_clock(),
         *check_versions(),
     ]
+
+
+def _of_settings(config: BrokerConfig, wrong: Collection[str]) -> Iterator[Finding]:
+    """What directories, listeners and cluster are, as far as their settings are right."""
+    is_running = False
+    if not _DIRECTORIES & set(wrong):
+        mounts = read_mounts(Path("/proc/mounts").read_text())
+        directories = [
+            finding for path in config.log_dirs for finding in check_directory(path, config.get(RESERVE), mounts)
+        ]
+        if not any(each.level is Level.PROBLEM for each in directories):
+            directories += check_contents(config.log_dirs)
+        is_running = any(finding.subject == RUNNING for finding in directories)
+        yield from directories
+    if not any("listener" in key for key in wrong):
+        yield from check_listeners(config, is_running)
+        yield from check_metrics(config, is_running)
+        yield from check_openness(config)
+        yield from check_cluster(config)

@@ -18,6 +18,9 @@ from typing import Final
 
 from kbroker import __version__
 from kbroker.config import EVERY_HOST, BrokerConfig
+from kbroker.metrics.listener_address import parse_listener
+from kbroker.network.ports_in_use import why_not_bound
+from kbroker.storage.directories.access import access_refused, refused_below
 
 RESERVE: Final = "kbroker.disk.reserve.bytes"
 RUNNING = "running broker"
@@ -65,10 +68,11 @@ def check_directory(path: str, reserve_bytes: int, mounts: Sequence[tuple[str, s
     if not nearest.is_dir():
         yield Finding(Level.PROBLEM, subject, f"{nearest} is a file", "name a directory in log.dirs")
         return
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        from kbroker.storage.directories.access import access_refused
-
-        yield Finding(Level.PROBLEM, subject, *access_refused(path))
+    refusal = access_refused(path) if not os.access(nearest, os.W_OK | os.X_OK) else None
+    if refusal is None and nearest == there:
+        refusal = refused_below(path)
+    if refusal is not None:
+        yield Finding(Level.PROBLEM, subject, *refusal)
         return
     _, kind, options = mount_of(str(nearest.resolve()), mounts)
     if kind in VOLATILE:
@@ -142,13 +146,8 @@ def check_listeners(config: BrokerConfig, is_running: bool) -> Iterator[Finding]
     advertised: Mapping[str, str] = {each.name: each.host for each in config.advertised_listeners}
     for each in config.listeners:
         subject = f"listener {each.name}://{each.host}:{each.port}"
-        if not is_running and each.port and not _is_free(each.host, each.port):
-            yield Finding(
-                Level.PROBLEM,
-                subject,
-                "another process listens on the port, or the address is not this machine's",
-                f"ss -ltnp 'sport = :{each.port}' shows which; or name another port in listeners",
-            )
+        if not is_running and (why := why_not_bound(each.host, each.port)) is not None:
+            yield Finding(Level.PROBLEM, subject, why, "name an address in listeners that is free")
             continue
         host = advertised.get(each.name)
         if host is None and config.get("zookeeper.connect"):
@@ -174,15 +173,18 @@ def check_listeners(config: BrokerConfig, is_running: bool) -> Iterator[Finding]
             yield Finding(Level.OK, subject, f"clients are answered {host}")
 
 
-def _is_free(host: str, port: int) -> bool:
-    try:
-        family = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        with socket.socket(family[0], socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(family[4])
-    except OSError:
-        return False
-    return True
+def check_metrics(config: BrokerConfig, is_running: bool) -> Iterator[Finding]:
+    """Whether the metrics listener's port is free: a broker starts without, and nobody sees its metrics."""
+    address = parse_listener(config.get("metrics.listener"))
+    if is_running or address is None:
+        return
+    subject = f"metrics.listener {config.get('metrics.listener')}"
+    if (why := why_not_bound(*address)) is not None:
+        yield Finding(
+            Level.WARNING, subject, f"there will be no metrics: {why}", "name another port in metrics.listener"
+        )
+    else:
+        yield Finding(Level.OK, subject, "can be listened on")
 
 
 def _resolves(host: str) -> bool:

@@ -132,16 +132,7 @@ class BrokerConfig:
     ) -> BrokerConfig:
         """The settings of a server.properties, the environment and `key=value` overrides.  Raises `ConfigError`."""
         environment = os.environ if environ is None else environ
-        warnings: list[str] = []
-        settings: list[Setting] = []
-        if path is not None:
-            settings.extend(_read_file(Path(path), warnings))
-        settings.extend(_read_environment(environment, warnings))
-        try:
-            warnings.extend(unread_variables(environment))
-        except UnprotectedError as error:
-            raise ConfigError(str(error)) from None
-        settings.extend(_read_overrides(overrides))
+        settings, warnings = read_settings(path, overrides, environment)
         return cls(settings, environment, warnings)
 
     @classmethod
@@ -335,6 +326,26 @@ class BrokerConfig:
         if key in self._static and all(each.protocol != self.value_of(key) for each in self.listeners):
             return key, f"no listener has {self.value_of(key)}"
         return wrong_place(self.value_of, self._static.keys(), self.node_id, names)
+
+
+def read_settings(
+    path: str | os.PathLike[str] | None, overrides: Sequence[str], environ: Mapping[str, str]
+) -> tuple[list[Setting], list[str]]:
+    """What a server.properties, the environment and overrides set, later ones over earlier ones, and warnings.
+
+    ConfigError where they cannot be read.
+    """
+    warnings: list[str] = []
+    settings: list[Setting] = []
+    if path is not None:
+        settings.extend(_read_file(Path(path), warnings))
+    settings.extend(_read_environment(environ, warnings))
+    try:
+        warnings.extend(unread_variables(environ))
+    except UnprotectedError as error:
+        raise ConfigError(str(error)) from None
+    settings.extend(_read_overrides(overrides))
+    return settings, warnings
 
 
 def default_home(environ: Mapping[str, str]) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ from kbroker.config.providers import PROVIDERS, is_of_a_provider
 
 TWICE = "twice"
 DEPRECATED = "deprecated"
-#: Contradictions between settings that are looked for, one after the other.
-_MOST_CONTRADICTIONS = 20
+#: Wrong settings that are looked for, one after the other.
+_MOST_ERRORS = 100
 
 
 class LineFinding(NamedTuple):
@@ -68,15 +68,27 @@ def _of_line(each: Property, before: Property | None, texts: Mapping[str, str]) 
 
 def _together(lines: dict[str, Property]) -> Iterator[LineFinding]:
     """Settings that are right by themselves and not with the others."""
-    left = dict(lines)
-    for _ in range(_MOST_CONTRADICTIONS):
-        settings = [Setting(key, each.value, Source.FILE, f"line {each.line}") for key, each in left.items()]
+    settings = [Setting(key, each.value, Source.FILE, f"line {each.line}") for key, each in lines.items()]
+    for error in what_is_right(settings, {})[1]:
+        wrong = lines.get(error.setting.key) if error.setting is not None else None
+        line, key, value = (0, "", "") if wrong is None else wrong
+        yield LineFinding(line, key, value, Verdict.INVALID, str(error), True)
+
+
+def what_is_right(
+    settings: Sequence[Setting], environ: Mapping[str, str], warnings: Sequence[str] = ()
+) -> tuple[BrokerConfig | None, list[ConfigError]]:
+    """The settings without those that are wrong, by themselves or with the others, and an error for each of these.
+
+    None where an error is of no setting that could be left out.
+    """
+    left = {each.key: each for each in settings}
+    errors: list[ConfigError] = []
+    while len(errors) < _MOST_ERRORS:
         try:
-            BrokerConfig(settings, {})
-            return
+            return BrokerConfig(list(left.values()), environ, warnings), errors
         except ConfigError as error:
-            wrong = left.pop(error.setting.key, None) if error.setting is not None else None
-            line, key, value = (0, "", "") if wrong is None else wrong
-            yield LineFinding(line, key, value, Verdict.INVALID, str(error), True)
-            if wrong is None:
-                return
+            errors.append(error)
+            if error.setting is None or left.pop(error.setting.key, None) is None:
+                break
+    return None, errors

@@ -32,6 +32,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -423,7 +424,8 @@ def _explained(path: Path) -> Iterator[None]:
         # SQLite reports damage with the base class itself; full disks, locks and the like have subclasses.
         if type(error) is sqlite3.DatabaseError:
             raise CorruptMetadataError(_damaged(path, str(error))) from error
-        raise MetadataStoreError(f"cannot use the metadata store {path}: {error}") from error
+        hint = "" if os.access(path, os.W_OK) else "; `kbroker doctor` says whose file it is, and what mends it"
+        raise MetadataStoreError(f"cannot use the metadata store {path}: {error}{hint}") from error
 
 
 def _primary_code(error: MetadataStoreError) -> int:

@@ -116,22 +116,20 @@ class Listener:
         return self._security.make_socket(Connection(self.endpoint))
 
     def _bind(self) -> socket.socket:
-        family, host = _family(self.host)
         try:
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if self.host == "" else 1)
-            self._options.apply(sock)
-            self._paces_local = self._options.paces_local(sock)
-            sock.bind((host, self.port))
+            sock = bound_socket(self.host, self.port, self._apply)
+        except BindError:
+            raise
         except OSError as error:
-            sock.close()
             raise BindError(
                 error.errno, f"listener {self.name}: cannot bind {self.host or '*'}:{self.port}: {error.strerror}"
             ) from error
         sock.setblocking(False)
         return sock
+
+    def _apply(self, sock: socket.socket) -> None:
+        self._options.apply(sock)
+        self._paces_local = self._options.paces_local(sock)
 
     # Called by connections
 
@@ -308,6 +306,23 @@ class Listener:
             task.cancel()
         for connection in list(self._addresses):
             connection.close("shutting down")
+
+
+def bound_socket(host: str, port: int, prepare: Callable[[socket.socket], object] | None = None) -> socket.socket:
+    """A socket bound for a listener, which `prepare` may change before.  OSError; BindError for an unknown name."""
+    family, address = _family(host)
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "" else 1)
+        if prepare is not None:
+            prepare(sock)
+        sock.bind((address, port))
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 def _family(host: str) -> tuple[socket.AddressFamily, str]:

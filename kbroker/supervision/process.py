@@ -22,6 +22,7 @@ from kbroker.host.scheduling import process_started
 from kbroker.host.service_manager import service_manager
 from kbroker.host.stop_signals import StopSignals
 from kbroker.network.listener import BindError
+from kbroker.network.ports_in_use import why_not_listened
 from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.recovery.recovery_progress import LoadingInterruptedError
 
@@ -52,6 +53,9 @@ async def _serve_until(
 ) -> tuple[int, bool]:
     """(the exit code, whether a thread still judges a batch)."""
     loop = asyncio.get_running_loop()
+    if (why := why_not_listened(config.listeners)) is not None:
+        logger.error("cannot start: %s", why)
+        return 1, False
     try:
         broker = Broker(config, loop, stopping, make_membership=partial(membership_of, slot=slot))
     except ValueError as error:

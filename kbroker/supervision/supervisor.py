@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING
 
 from kbroker import __version__, log_output
 from kbroker.cluster.workers.messages import Gone, encode
-from kbroker.cluster.workers.worker_slot import WorkerSlot, worker_settings
+from kbroker.cluster.workers.worker_slot import WorkerSlot, shifted, worker_settings
 from kbroker.host.service_manager import EXTENSION_US, service_manager
 from kbroker.host.stop_signals import StopSignals
 from kbroker.metrics.http_guard import names_of
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
+from kbroker.network.ports_in_use import why_not_listened
 from kbroker.security.http_access import http_access
 from kbroker.supervision.silence import Silence
 from kbroker.supervision.worker_life import WorkerLife, WorkerState
@@ -293,6 +294,10 @@ async def _serve(config: BrokerConfig, arguments: Sequence[str], count: int, sig
     signals.attach(asyncio.get_running_loop(), stopping.set)
     if stopping.is_set():
         return 0
+    why = why_not_listened(shifted(each, number) for number in range(1, count + 1) for each in config.listeners)
+    if why is not None:
+        logger.error("cannot start: %s", why)
+        return 1
     status = await Supervisor(config, arguments, count, stopping).run()
     signals.finish()
     return status

@@ -1,11 +1,12 @@
 """`kbroker doctor`: each thing that may be wrong, and what mends it.
 
-Also of `kbroker.cli.doctor`, `kbroker.config.file_check`.
+Also of `kbroker.cli.doctor`, `kbroker.config.file_check`, `kbroker.network.ports_in_use`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,18 @@ def examine(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str)
     overrides = (f"log.dirs={data}", f"listeners=PLAINTEXT://127.0.0.1:{port}", *arguments)
     status = run(["doctor", "--json", *(word for each in overrides for word in ("--override", each))])
     return status, {each["subject"].partition(":")[0]: each for each in json.loads(capsys.readouterr().out)}
+
+
+def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *settings: str) -> list[dict[str, Any]]:
+    """All findings for these settings, which a file has."""
+    path = tmp_path / "server.properties"
+    given = (f"log.dirs={tmp_path}/data", f"listeners=PLAINTEXT://127.0.0.1:{free_port()}", "metrics.listener=none")
+    names = {each.partition("=")[0] for each in settings}
+    kept = [each for each in given if each.partition("=")[0] not in names]
+    path.write_text("".join(f"{each}\n" for each in (*kept, *settings)).replace("\\", "\\\\"))
+    run(["doctor", "--json", str(path)])
+    found: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return found
 
 
 def test_a_machine_where_a_broker_would_start_has_no_problem(
@@ -52,6 +65,66 @@ def test_a_wrong_value_and_an_unknown_setting_are_told_apart(
     assert (found["settings"]["level"], "num.partitions" in found["settings"]["found"]) == ("warning", True)
 
 
+def test_all_that_is_wrong_is_found_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A user would mend one setting after the other, and learn of the port and the machine last."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = (
+            f"listeners=PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}",
+            "num.partitions=many",
+            "log.retention.hours=abc",
+            "group.min.session.timeout.ms=1800001",
+            "num.partition=3",
+        )
+        found = said(capsys, tmp_path, *settings)
+    problems = [each["found"] for each in found if each["level"] == "problem"]
+    for words in ("num.partitions", "log.retention.hours", "group.min.session.timeout.ms", "listens on port"):
+        assert sum(words in each for each in problems) == 1, (words, problems)
+    assert any("num.partition " in each["found"] for each in found if each["level"] == "warning")
+    assert not any(each["found"] == "each setting is known and acted on" for each in found)
+    assert {"descriptors", "versions"} <= {each["subject"] for each in found}
+
+
+@pytest.mark.parametrize("wrong", ["listeners=nowhere", "log.dirs=C:\\data"])
+def test_what_a_wrong_setting_is_about_is_not_looked_at(
+    wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The default's directory or port would be said to be fine, or in use."""
+    found = said(capsys, tmp_path, wrong)
+    subject = "listener" if "listeners" in wrong else "directory"
+    assert not [each for each in found if each["subject"].startswith(subject)]
+    assert "versions" in {each["subject"] for each in found}
+
+
+def test_a_port_of_the_metrics_that_is_taken_is_a_warning_with_the_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The broker would start, and its metrics be missed later."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = said(capsys, tmp_path, f"metrics.listener=http://127.0.0.1:{port}")
+    (finding,) = [each for each in found if each["subject"].startswith("metrics.listener")]
+    assert finding["level"] == "warning"
+    assert f"process {os.getpid()} (" in finding["found"]
+
+
+def test_a_file_of_another_user_in_the_directory_is_named_with_the_command_that_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start by root would leave them, and the next one end with an error of SQLite's."""
+    theirs = tmp_path / "orders-0" / "00000000000000000000.log"
+    theirs.parent.mkdir()
+    theirs.write_text("")
+    (tmp_path / "meta.properties").write_text("")
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: real(path, mode) and Path(path) != theirs)
+    monkeypatch.setattr(os, "geteuid", lambda: 999)
+    owner = theirs.stat().st_uid
+    (finding,) = check_directory(str(tmp_path), 0, MOUNTS)
+    assert finding.level is Level.PROBLEM
+    assert finding.found == f"{theirs} may not be written by user 999: it belongs to user {owner}"
+    assert finding.mend == f"sudo chown -R 999 {tmp_path}"
+
+
 def test_a_file_in_place_of_a_directory_is_a_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The broker would end with an error of the system alone."""
     (tmp_path / "data").write_text("")
@@ -74,7 +147,7 @@ def test_a_port_that_is_taken_is_a_problem(tmp_path: Path) -> None:
         config = BrokerConfig.from_mapping({"listeners": f"PLAINTEXT://127.0.0.1:{port}", "log.dirs": str(tmp_path)})
         (finding,) = check_listeners(config, is_running=False)
         assert finding.level is Level.PROBLEM
-        assert str(port) in finding.mend
+        assert f"process {os.getpid()} (" in finding.found and str(port) in finding.found
 
 
 @pytest.mark.parametrize(("host", "level"), [("localhost", Level.WARNING), ("no.such.host.invalid", Level.WARNING)])

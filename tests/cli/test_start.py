@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import urllib.request
+from pathlib import Path
+
+import pytest
 
 from tests.broker_process import answers_api_versions
 from tests.conftest import StartBroker
@@ -46,14 +51,22 @@ def test_a_second_broker_on_the_same_directory_is_refused(kbroker_process: Start
     assert "Traceback" not in second.output()
 
 
-def test_a_port_in_use_is_told(kbroker_process: StartBroker) -> None:
-    """The user would have to guess why the broker ended."""
+@pytest.mark.parametrize("arguments", [[], ["--workers", "2"]], ids=["alone", "workers"])
+def test_a_port_in_use_is_told_with_the_process_and_nothing_is_left_behind(
+    kbroker_process: StartBroker, tmp_path: Path, arguments: list[str]
+) -> None:
+    """The user would have to guess who has the port, and the next start would find a directory of another cluster."""
     first = kbroker_process()
-    second = kbroker_process({"listeners": f"PLAINTEXT://127.0.0.1:{first.port}"}, wait=False)
-    second.spawn()
-    assert second.wait() == 1
-    assert str(first.port) in second.output()
-    assert "Traceback" not in second.output()
+    data = tmp_path / "data"
+    settings = (f"listeners=PLAINTEXT://127.0.0.1:{first.port}", f"log.dirs={data}", "metrics.listener=none")
+    overrides = [word for each in settings for word in ("--override", each)]
+    command = [sys.executable, "-m", "kbroker.cli", "start", *overrides, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert f"process {first.process.pid} (" in done.stdout + done.stderr
+    assert f"listens on port {first.port}: stop it, or name another port" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not data.exists()
 
 
 def test_warnings_and_settings_from_the_environment(kbroker_process: StartBroker) -> None:

@@ -24,6 +24,19 @@ def _is_seen(path: Path) -> bool:
     return True
 
 
+def refused_below(path: str) -> Refusal | None:
+    """Of the first file or directory below one that this process may not write, as after a start by root."""
+    user = os.geteuid()
+    for directory, names, files in os.walk(path):
+        for name, wanted in (*((each, os.W_OK | os.X_OK) for each in names), *((each, os.W_OK) for each in files)):
+            entry = Path(directory, name)
+            if not os.access(entry, wanted) and _is_seen(entry):
+                return Refusal(
+                    f"{entry} {access_refused(str(entry)).reason}", f"sudo chown -R {user} {shlex.quote(path)}"
+                )
+    return None
+
+
 def access_refused(path: str) -> Refusal:
     """Why this process may not write a directory or something in it, or make it."""
     there = Path(path)
