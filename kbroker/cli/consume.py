@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbroker.cli import completion
 from kbroker.cli.connection import UNKNOWN_TOPIC, Cluster, client_error, cluster_options, describe_error
 from kbroker.cli.output import json_option
 
@@ -30,14 +31,14 @@ Render = Callable[[Any], bytes]
 
 
 @click.command("consume")
-@click.argument("topics", nargs=-1, required=True)
+@click.argument("topics", nargs=-1, required=True, shell_complete=completion.topics)
 @click.option("--from-beginning", is_flag=True, help="Start with the oldest record instead of the next new one.")
 @click.option("-n", "--max-messages", type=click.IntRange(min=1), help="End after so many records.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="End when every partition was read to its end.")
 @click.option(
     "--idle-timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="End when nothing came so long."
 )
-@click.option("-g", "--group", help="Consume as a member of this group.")
+@click.option("-g", "--group", help="Consume as a member of this group.", shell_complete=completion.consumer_groups)
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="Read only this partition.")
 @click.option("-o", "--offset", type=int, help="Start at this offset; negative: so many before the end.")
 @click.option("--key-separator", metavar="TEXT", help="Write keys too, with this text before the value.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kbroker.cli import completion
 from kbroker.cli.connection import (
     Cluster,
     admin_api,
@@ -92,7 +93,7 @@ def list_groups(cluster: Cluster, as_json: bool, zookeeper: str | None, zookeepe
 
 
 @command.command("describe")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=completion.consumer_groups)
 @zookeeper_option
 @zookeeper_config_option
 @json_option
@@ -185,8 +186,16 @@ def _print_group(group: JsonObject) -> None:
 
 
 @command.command("reset-offsets")
-@click.argument("group")
-@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC[:0,1,…]", help="Which topics or partitions.")
+@click.argument("group", shell_complete=completion.consumer_groups)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:0,1,…]",
+    help="Which topics or partitions.",
+    shell_complete=completion.topics,
+)
 @click.option("--all-topics", is_flag=True, help="Every partition that the group has committed.")
 @click.option("--to-earliest", is_flag=True, help="The first record there is.")
 @click.option("--to-latest", is_flag=True, help="Past the last record.")
@@ -313,7 +322,7 @@ def _with_near(error: str, cluster: Cluster) -> str:
 
 
 @command.command("delete")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=completion.consumer_groups)
 @json_option
 @cluster_options
 def delete_groups(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> int:

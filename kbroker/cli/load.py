@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kbroker.cli import completion
 from kbroker.cli.before_spark import check_cluster, check_java
 from kbroker.cli.connection import bootstrap_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
@@ -84,7 +85,7 @@ def progress_bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @command.command("to-parquet")
-@click.argument("topics", nargs=-1, metavar="TOPIC…")
+@click.argument("topics", nargs=-1, metavar="TOPIC…", shell_complete=completion.topics)
 @bootstrap_option()
 @click.option("--output", "-o", "directory", required=True, metavar="DIRECTORY", help="Where files and manifest are.")
 @click.option("--pattern", help="Topics whose whole name matches this regular expression.")

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from kbroker.cli import completion
 from kbroker.cli.log_sources import DEFAULT_METRICS, Directories, KafkaProtocol, LogPages, LogSource, Value
 from kbroker.cli.metrics_listener import MetricsListener
 from kbroker.cli.output import json_option, print_json, print_table, size_text, time_text
@@ -91,7 +92,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.argument("topics", nargs=-1)
+@click.argument("topics", nargs=-1, shell_complete=completion.topics)
 @click.option("--sort", type=click.Choice(["name", "size", "dirty"]), default="name", show_default=True)
 @json_option
 @source_options(protocol=True)
@@ -145,7 +146,7 @@ def _directory_line(directory: Value, rows: list[Value]) -> str:
 
 
 @command.command("describe")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.argument("partition", required=False, type=click.IntRange(min=0))
 @json_option
 @source_options()
@@ -231,7 +232,7 @@ def _compaction_facts(compaction: Value | None) -> list[tuple[str, str]]:
 
 
 @command.command("explain")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.argument("partition", type=click.IntRange(min=0))
 @json_option
 @source_options(directory=False)

@@ -15,7 +15,7 @@ import select
 import signal
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -64,14 +64,14 @@ class LazyGroup(click.Group):
     """A group whose commands are imported by name: module `kbroker.cli.<name>`, attribute `command`."""
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
         try:
             return super().make_context(info_name, args, parent, **extra)
         except BrokenPipeError as error:
             raise _PipeEndedError from error
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:

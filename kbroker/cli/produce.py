@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
+from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, client_error, cluster_options, describe_error
 from kbroker.cli.output import json_option, parse_pairs, print_json
 from kbroker.cli.too_large import TOO_LARGE, broker_limit, client_limit, is_too_large
@@ -49,7 +50,7 @@ class LineFormat(NamedTuple):
 
 
 @click.command("produce")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.option("-K", "--key-separator", metavar="TEXT", help="Text between key and value; without it, no keys.")
 @click.option("--headers", "parse_headers", is_flag=True, help="Lines start with name=value,… and a tab.")
 @click.option("-H", "--header", "static", multiple=True, metavar="NAME=VALUE", help="A header for every record.")

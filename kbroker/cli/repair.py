@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbroker.cli import completion
 from kbroker.cli.output import json_option, print_json
 from kbroker.types import JsonObject
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("repair")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.argument("partition", type=click.IntRange(min=0))
 @click.option("-d", "--directory", required=True, metavar="DIR", help="The log directory of the stopped broker.")
 @click.option("--skip", is_flag=True, help="Take out what cannot be read; the rest keeps its offsets.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbroker.cli import completion
 from kbroker.cli.connection import bootstrap_option, connected, refuse, timeout_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
 from kbroker.config import broker_config_rows, topic_config_rows
@@ -32,7 +33,12 @@ def command() -> None:
 @command.command("show")
 @click.argument("names", nargs=-1)
 @click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="[default: the only one]")
-@click.option("--topic", metavar="TOPIC", help="A topic's settings, those that it takes from the broker included.")
+@click.option(
+    "--topic",
+    metavar="TOPIC",
+    shell_complete=completion.topics,
+    help="A topic's settings, those that it takes from the broker included.",
+)
 @click.option("--changed", is_flag=True, help="Only those that are not at their defaults.")
 @bootstrap_option()
 @timeout_option

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbroker.cli import completion
 from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
 from kbroker.cli.output import json_option, print_json, print_table
 from kbroker.cli.wire_groups import coordinator_of, listed_groups, near_group, print_groups, refuse
@@ -34,7 +35,7 @@ def list_groups(bootstrap: str, timeout: float, as_json: bool) -> None:
 
 
 @command.command("describe")
-@click.argument("groups", nargs=-1, required=True)
+@click.argument("groups", nargs=-1, required=True, shell_complete=completion.share_groups)
 @bootstrap_option()
 @timeout_option
 @json_option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbroker.cli import completion
 from kbroker.cli.connection import (
     UNKNOWN_TOPIC,
     Cluster,
@@ -59,7 +60,7 @@ def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
 
 
 @command.command("describe")
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=completion.topics)
 @click.option("--all-configs", is_flag=True, help="Show every setting, not only those that were set.")
 @json_option
 @cluster_options
@@ -208,7 +209,7 @@ def create_topics(
 
 
 @command.command("alter")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.topics)
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="The new, larger partition count.")
 @click.option("-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="Set a topic setting.")
 @click.option("-d", "--delete-config", "deleted", multiple=True, metavar="KEY", help="Go back to the default.")
@@ -267,7 +268,7 @@ def _alter_configs(
 
 
 @command.command("delete")
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1, required=True, shell_complete=completion.topics)
 @click.option("--if-exists", is_flag=True, help="Succeed when the topic does not exist.")
 @json_option
 @cluster_options

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbroker.cli import completion
 from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
 from kbroker.cli.output import json_option, print_json, print_table, time_text
 from kbroker.nearest import unknown_hint
@@ -88,7 +89,7 @@ def describe_transactions(transactional_ids: tuple[str, ...], bootstrap: str, ti
 
 
 @command.command("open")
-@click.argument("topics", nargs=-1)
+@click.argument("topics", nargs=-1, shell_complete=completion.topics)
 @bootstrap_option()
 @timeout_option
 @json_option
@@ -118,7 +119,7 @@ def list_open(topics: tuple[str, ...], bootstrap: str, timeout: float, as_json: 
 
 
 @command.command("abort-hanging")
-@click.argument("topic")
+@click.argument("topic", shell_complete=completion.topics)
 @click.argument("partition", type=click.IntRange(min=0), required=False)
 @click.option(
     "--start-offset",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -25,6 +26,16 @@ def listed_groups(cluster: Cluster, group_type: str) -> list[tuple[str, str]]:
         refuse(answer.error_code, None, f"broker {node_id}")
         found += [(row.group_id, row.group_state) for row in answer.groups]
     return sorted(found)
+
+
+def every_group(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Groups of all types, each with its type in small letters; empty where a broker knows of no types."""
+    from kbroker.protocol.api import ApiKey
+    from kbroker.schemas import request_message
+
+    for node_id in cluster.nodes():
+        for row in cluster.node(node_id).send(request_message(ApiKey.LIST_GROUPS)()).groups:
+            yield row.group_id, row.group_type.lower()
 
 
 def print_groups(groups: list[tuple[str, str]], as_json: bool) -> None:

@@ -1,14 +1,19 @@
-"""What Tab does in a shell that has read what docs/command-line.md says."""
+"""What Tab does in a shell that has read what docs/command-line.md says.  Also of `kbroker.cli.completion`."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from tests.broker.client import Client
+from tests.broker_process import BrokerProcess
+from tests.ports import free_port
 from tests.readme import PROGRAM, program
 
 SCRIPT = """
@@ -32,3 +37,59 @@ def test_bash_completes_what_kbrokers_own_script_says(tmp_path: Path) -> None:
     registered, completed = done.stdout.splitlines()
     assert "_kbroker_completion" in registered
     assert completed == "describe"
+
+
+@pytest.fixture(scope="module")
+def broker(module_broker: BrokerProcess) -> BrokerProcess:
+    """With two topics, and a group of consumers."""
+    with Client(module_broker.port) as client:
+        client.create("orders")
+        client.create("payments")
+    settings = {"bootstrap.servers": module_broker.bootstrap, "group.id": "readers"}
+    consumer = Consumer(settings)
+    consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
+    consumer.close()
+    return module_broker
+
+
+def completed(*words: str) -> list[str]:
+    """What bash would be given for the last word."""
+    environ = {
+        **os.environ,
+        "_KBROKER_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("kbroker", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    command = [sys.executable, "-m", "kbroker.cli"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("topics", "describe", "-b", "{}", "o"), ["orders"]),
+        (("topics", "describe", "-b", "{}", "orders", "o"), []),
+        (("topics", "alter", "-b", "{}", "pay"), ["payments"]),
+        (("produce", "-b", "{}", "pay"), ["payments"]),
+        (("consume", "-b", "{}", "-g", "r"), ["readers"]),
+        (("groups", "describe", "-b", "{}", "r"), ["readers"]),
+        (("groups", "reset-offsets", "readers", "-b", "{}", "-t", "o"), ["orders"]),
+        (("settings", "show", "-b", "{}", "--topic", "pay"), ["payments"]),
+        (("share", "describe", "-b", "{}", "r"), []),
+        (("streams", "describe", "-b", "{}", "r"), []),
+    ],
+    ids=" ".join,
+)
+def test_topics_and_groups_of_the_cluster_are_completed(
+    words: tuple[str, ...], names: list[str], broker: BrokerProcess
+) -> None:
+    """Long names would be typed, and mistyped."""
+    assert completed(*(each.format(broker.bootstrap) for each in words)) == names
+
+
+def test_where_no_broker_answers_nothing_is_completed_and_nothing_said() -> None:
+    """An error would be printed into the line that is being typed."""
+    assert completed("topics", "describe", "-b", f"127.0.0.1:{free_port()}", "o") == []
+    assert completed("topics", "describe", "-b", "nowhere", "o") == []
