@@ -57,17 +57,27 @@ help:
 
 # ---------------------------------------------------------------------------------------------- set-up
 
+# All that is missing is named at once.  Where there is no Python, what belongs to it cannot be looked for.
 check-system:
-	@command -v $(PYTHON) >/dev/null \
-	  || { echo "missing: Python 3.11 or newer ($(PYTHON) not found).  Debian: apt-get install python3" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "missing: Python 3.11 or newer ($(PYTHON) is $$($(PYTHON) -V 2>&1)); name one: make PYTHON=python3.11" >&2; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
-	  || { echo "missing: Python's venv module.  Debian: apt-get install python3-venv" >&2; exit 1; }
-	@command -v $(CC) >/dev/null \
-	  || { echo "missing: a C compiler ($(CC) not found).  Debian: apt-get install build-essential" >&2; exit 1; }
-	@test -f "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" \
-	  || { echo "missing: Python's headers (Python.h).  Debian: apt-get install python3-dev" >&2; exit 1; }
+	@missing=""; packages=""; python="$(notdir $(PYTHON))"; \
+	lack() { missing="$$missing  $$1\n"; packages="$$packages$${2:+ $$2}"; }; \
+	if ! command -v $(PYTHON) >/dev/null; then \
+	  lack "Python 3.11 or newer ($(PYTHON) not found), its venv module and its headers" "python3 python3-venv python3-dev"; \
+	elif ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+	  lack "Python 3.11 or newer ($(PYTHON) is $$($(PYTHON) -V 2>&1)); name one: make PYTHON=python3.11" ""; \
+	else \
+	  $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || lack "Python's venv module" "$$python-venv"; \
+	  test -f "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" \
+	    || lack "Python's headers (Python.h)" "$$python-dev"; \
+	fi; \
+	if ! command -v $(CC) >/dev/null; then lack "a C compiler ($(CC) not found)" build-essential; \
+	elif ! printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | $(CC) -x c -o /dev/null - 2>/dev/null; then \
+	  lack "the headers and libraries of C ($(CC) cannot build a program)" libc6-dev; fi; \
+	if [ -n "$$missing" ]; then \
+	  printf "missing:\n$$missing" >&2; \
+	  if [ -n "$$packages" ]; then echo "Debian: apt-get install$$packages" >&2; fi; \
+	  exit 1; \
+	fi
 
 $(MADE)/venv:
 	@$(MAKE) --no-print-directory check-system
