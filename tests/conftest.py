@@ -9,7 +9,12 @@ import pytest
 from hypothesis import settings
 
 from tests.broker_process import BrokerProcess
-from tests.limits import pytest_configure, pytest_runtest_protocol, pytest_unconfigure
+from tests.limits import (
+    pytest_configure,
+    pytest_runtest_protocol,
+    pytest_unconfigure,
+    pytest_xdist_make_scheduler,
+)
 from tests.tools import require_module, require_tool
 
 __all__ = [
@@ -18,6 +23,7 @@ __all__ = [
     "pytest_configure",
     "pytest_runtest_protocol",
     "pytest_unconfigure",
+    "pytest_xdist_make_scheduler",
     "require_module",
     "require_tool",
 ]

@@ -1,7 +1,8 @@
 """What becomes of a test that runs out of time, and of the programs that a test run leaves behind.
 
 A test in Python is ended by `pytest-timeout` with a signal: it fails, and its worker goes on.  One that is stuck where
-no signal is seen, in C, has its worker ended (`GRACE`); xdist names the test, fails it, and starts another worker.
+no signal is seen, in C, has its worker ended (`GRACE`); xdist names the test, fails it, and starts another worker,
+which goes on behind it (`pytest_xdist_make_scheduler`).
 
 Programs that a run has started carry `RUN` in their environment.  A process of its own waits for the end of the run:
 where that comes without a word, they are killed.
@@ -16,8 +17,14 @@ import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
+    from xdist.workermanage import WorkerController
 
 RUN = "TESTS_OF_KBROKER_RUN"
 DONE = b"done"
@@ -48,6 +55,29 @@ def _seconds(item: pytest.Item) -> float:
         return float(marker.args[0] if marker.args else marker.kwargs["timeout"])
     given = item.config.getoption("timeout", None)
     return float(item.config.getini("timeout") or 0) if given is None else float(given)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """Have a test that ends its worker not be run again, where files stay together.
+
+    xdist's own scheduler gives it to the next worker, which ends as well, until the run is given up.
+    """
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class GoesOn(LoadFileScheduling):  # type: ignore[misc]
+        def remove_node(self, node: WorkerController) -> str | None:
+            units = self.assigned_work[node].values()
+            ended = next(((unit, test) for unit in units for test, done in unit.items() if not done), None)
+            if ended is not None:
+                unit, test = ended
+                unit[test] = True
+            super().remove_node(node)
+            return None if ended is None else ended[1]
+
+    return GoesOn(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -50,17 +50,25 @@ def is_there(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-@pytest.mark.parametrize("stuck", ["in Python", "in C"])
-def test_a_test_that_hangs_fails_alone(tmp_path: Path, workers: str, stuck: str) -> None:
+@pytest.mark.parametrize(
+    ("workers", "stuck"),
+    [
+        (("-n", "0"), "in Python"),
+        (("-n", "2"), "in Python"),
+        (("-n", "2"), "in C"),
+        # As `make test` has it.
+        (("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"), "in C"),
+        (("-n", "1", "--dist", "loadfile"), "in C"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else " ".join(each),
+)
+def test_a_test_that_hangs_fails_alone(tmp_path: Path, workers: tuple[str, ...], stuck: str) -> None:
     """One test that hangs would end the whole run, and nobody know which one, while its brokers hold their ports."""
-    if (workers, stuck) == ("0", "in C"):
-        pytest.skip("there is no other process to go on")
     (tmp_path / "test_some.py").write_text(TESTS.format(stuck=stuck))
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "TESTS_OF_"))}
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "test_some.py", "-n", workers, "-p", "tests.limits"),
+            *(sys.executable, "-m", "pytest", "test_some.py", *workers, "-p", "tests.limits"),
             *("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), "--basetemp", str(tmp_path / "base")),
         ],
         cwd=tmp_path,
