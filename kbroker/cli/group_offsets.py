@@ -49,7 +49,9 @@ def list_offsets(admin: AdminClient, cluster: Cluster, partitions: Any, spec: An
 def members_in_the_way(admin: AdminClient, cluster: Cluster, group: str) -> str:
     """Why the offsets of a group that has members are not moved, and what to do; empty for a group without.
 
-    A broker lets only members commit for it then.  The sentence names clients, with the number of their members.  ClickException.
+    A broker lets only members commit for it then.  The sentence names clients, with the number of their members.
+
+    ClickException.
     """
     try:
         futures = admin.describe_consumer_groups([group], request_timeout=cluster.timeout)

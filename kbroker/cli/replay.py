@@ -19,6 +19,7 @@ from kbroker.cli.before_spark import check_cluster, check_outputs
 from kbroker.cli.connection import bootstrap_option
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
 from kbroker.cli.profile_option import merged_settings
+from kbroker.cli.stage_progress import stages_shown
 from kbroker.cli.trace import keep_malformed, no_rows, read_rows, reading, running, shape_of, shaping, warn
 from kbroker.types import JsonObject, Options
 
@@ -113,7 +114,10 @@ def run_command(paths: tuple[str, ...], output: str, as_json: bool, **given: Any
         check_outputs(output, overwrite=given["overwrite"])
         check_cluster(given["bootstrap"], settings=settings)
 
-    with running("kbroker replay", paths, given, check) as spark:
+    with (
+        running("kbroker replay", paths, given, check) as spark,
+        stages_shown(spark, "reading", quiet=given["quiet"]) as has_read,
+    ):
         from pyspark.sql import Observation
 
         from kbroker.replay.player.run import STOPPED, Request, run_replay
@@ -131,7 +135,7 @@ def run_command(paths: tuple[str, ...], output: str, as_json: bool, **given: Any
             metrics_url=given["metrics_url"], name=given["name"] or Path(output).name, overwrite=given["overwrite"],
         )  # fmt: skip
         try:
-            with _Bar(quiet=given["quiet"]) as bar:
+            with _Bar(has_read, quiet=given["quiet"]) as bar:
                 document = run_replay(spark, shaped, request, bar)
         except NoRowsError:
             malformed = keep_malformed(trace, given["malformed"], given, trace.reasons())
@@ -172,7 +176,8 @@ def verify_command(run: str, as_json: bool, **given: Any) -> int:
     from kbroker.replay.verify_result import judge
 
     given |= {"trace_format": "parquet", "mapping": None, "malformed": None}
-    with running("kbroker replay verify", (str(Path(run) / "run.json"),), given) as spark:
+    path = str(Path(run) / "run.json")
+    with running("kbroker replay verify", (path,), given) as spark, stages_shown(spark, "verifying"):
         from kbroker.replay.verify import verify_run
 
         result = verify_run(
@@ -261,7 +266,9 @@ def _print_summary(summary: JsonObject) -> None:
 class _Bar:
     """The progress of a replay: how many records, at which rates, and what waits."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, has_read: Callable[[], None], *, quiet: bool) -> None:
+        """`has_read` ends the line of what came before."""
+        self._has_read = has_read
         self._quiet = quiet
         self._bar: Any = None
 
@@ -277,6 +284,8 @@ class _Bar:
             return
         if self._bar is None:
             from tqdm import tqdm
+
+            self._has_read()
 
             self._bar = tqdm(total=plan.records, unit=" records", unit_scale=True, desc="replay", mininterval=0.5)
         self._bar.update(counts["sent"] - self._bar.n)

@@ -15,6 +15,7 @@ import click
 
 from kbroker.cli.before_spark import check_cluster, check_java, check_outputs
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
+from kbroker.cli.stage_progress import stages_shown
 from kbroker.types import JsonObject, Options
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def inspect_command(paths: tuple[str, ...], as_json: bool, plot: str | None, **g
     """Show a trace's rate over time, sizes, keys, skew and burstiness."""
     if plot is not None and Path(plot).suffix.lower() not in PLOTS:
         raise click.UsageError(f"--plot {plot}: the file must end in {', '.join(PLOTS)}")
-    with running("kbroker trace inspect", paths, given) as spark:
+    with running("kbroker trace inspect", paths, given) as spark, stages_shown(spark, "reading"):
         from kbroker.replay.trace_plot import plot_trace
         from kbroker.replay.trace_statistics import describe_trace
 
@@ -138,7 +139,7 @@ def convert_command(paths: tuple[str, ...], output: str, as_json: bool, **given:
     """
     side = given["malformed"] or f"{output.rstrip('/')}.malformed"
     free = partial(check_outputs, output, side, overwrite=given["overwrite"])
-    with running("kbroker trace convert", paths, given, free) as spark:
+    with running("kbroker trace convert", paths, given, free) as spark, stages_shown(spark, "converting"):
         from pyspark.sql import Observation
 
         from kbroker.replay.shape import apply

@@ -55,6 +55,7 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     from kbroker.replay import register
+    from kbroker.replay.interruption import keeping_the_handler, py4j_silent
     from kbroker.replay.java import check_java
     from kbroker.replay.load.errors import explain as of_load
     from kbroker.replay.spark_log import SparkLog
@@ -80,17 +81,18 @@ def spark_session(
         builder = builder.config(key, value)
     log, is_named = SparkLog(), False
     try:
-        if "spark.log.level" in given:
-            # A user who turns Spark's log on wants to see it.
-            session = builder.getOrCreate()
-        else:
-            with log.started_here():
-                session = builder.getOrCreate()
-        try:
-            register(session)
-            yield session
-        finally:
-            session.stop()
+        with py4j_silent():
+            if "spark.log.level" in given:
+                # A user who turns Spark's log on wants to see it.
+                session = keeping_the_handler(builder.getOrCreate)
+            else:
+                with log.started_here():
+                    session = keeping_the_handler(builder.getOrCreate)
+            try:
+                register(session)
+                yield session
+            finally:
+                session.stop()
     except Exception as error:
         # The command explains the project's own errors itself, without the log.
         if not of_load(error) and not of_trace(error) and (note := log.note()):

@@ -5,39 +5,21 @@ Also of `kbroker.cli.output`.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import struct
-import sys
-import termios
-
-import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.cli.table_layout import GAP, column_widths, one_below_the_other, wrapped
+from tests.cli.terminal import Terminal
 
 texts = st.text(st.sampled_from("ab3 -_./:漢"), max_size=30)
 
 
 def shown(columns: int, *arguments: str) -> list[str]:
-    """What a command prints on a terminal of so many columns, without its colours."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-        os.execve(sys.executable, [sys.executable, "-m", "kbroker.cli", *arguments], environ)
-    out = b""
-    try:
-        while piece := os.read(terminal, 65_536):
-            out += piece
-    except OSError:
-        pass  # So Linux says that the other end is closed.
-    os.close(terminal)
-    os.waitpid(pid, 0)
-    return click.unstyle(out.decode()).replace("\r\n", "\n").splitlines()
+    """What a command prints on a terminal of so many columns."""
+    with Terminal(columns, *arguments) as terminal:
+        terminal.end()
+        return terminal.text.splitlines()
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
