@@ -31,7 +31,7 @@ def _svg(figure: Any) -> str:
     import matplotlib.pyplot as plt
 
     out = io.StringIO()
-    figure.savefig(out, format="svg", metadata={"Date": None})
+    figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     plt.close(figure)
     text = out.getvalue()
     stem = f"f{abs(hash(text)) % 10**8}-"

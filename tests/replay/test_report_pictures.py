@@ -97,3 +97,12 @@ def test_a_factor_says_which_run_it_speaks_for(factor: float | None, better: int
         "acknowledged_per_second",
         "bytes_per_second",
     }
+
+
+def test_a_long_name_of_a_run_is_whole_in_the_legend() -> None:
+    """The picture's edge would cut it, and two runs whose names begin alike look the same."""
+    name = "three brokers behind a switch that drops one packet in a thousand"
+    svg = plots.latency([(name, run(5, 6, 7)), ("other", run(5, 6, 7))])
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+    assert all(any(word in text for text in texts) for word in name.split())
+    assert max(len(text) for text in texts if text.split()[0] in name.split()) <= plots.LEGEND_LETTERS

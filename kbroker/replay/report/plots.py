@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -22,6 +23,8 @@ GREY, RED = "#a0aec0", "#b3261e"
 WIDTH = 10.8
 MARGINS = (0.85, 2.6, 0.35, 0.55)
 """Inches left, right (the legend), above and below of a picture over time."""
+LEGEND_LETTERS = 26
+"""Letters of a legend's line that fit the margin."""
 MOST_PLACES = 40
 """Partitions that a heat map shows at most: those with the most records."""
 
@@ -189,7 +192,7 @@ def _drawing(height: float, *, over_time: bool = False) -> Iterator[tuple[Figure
             figure.subplots_adjust(left / WIDTH, bottom / height, 1 - right / WIDTH, 1 - top / height)
         yield figure, result
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     # Only the element: a page may hold several, without their prologues.
     result.append(re.sub(r"^.*?(?=<svg)", "", text.getvalue(), flags=re.DOTALL))
 
@@ -255,5 +258,8 @@ def _between(value: float, low: float, high: float) -> str:
 
 
 def _legend(axes: Axes) -> None:
-    if axes.get_legend_handles_labels()[1]:
-        axes.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+    handles, labels = axes.get_legend_handles_labels()
+    if labels:
+        # As wide as its margin: what is longer would be cut by the picture's edge.
+        whole = ["\n".join(textwrap.wrap(label, LEGEND_LETTERS)) for label in labels]
+        axes.legend(handles, whole, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
