@@ -24,7 +24,7 @@ from kbroker.cli.trace import keep_malformed, no_rows, read_rows, reading, runni
 from kbroker.types import JsonObject, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kbroker.replay.player.settings import Delivery
 
@@ -57,7 +57,12 @@ def command() -> None:
 @bootstrap_option("--bootstrap")
 @click.option("--output", "-o", required=True, metavar="RUN", help="Directory for what is measured.")
 @click.option("--executors", type=click.IntRange(min=1), help="Tasks that send together (default: Spark's places).")
-@click.option("--create-topics", type=click.IntRange(min=1), metavar="PARTITIONS", help="Create missing topics.")
+@click.option(
+    "--create-topics",
+    type=click.IntRange(min=1),
+    metavar="PARTITIONS",
+    help="Create missing topics; those that are there stay as they are.",
+)
 @click.option("--topic-prefix", default="", metavar="TEXT", help="Put before each topic's name.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option("--idempotence/--no-idempotence", default=None, help="Default: on with --acks all.")
@@ -148,6 +153,8 @@ def run_command(paths: tuple[str, ...], output: str, as_json: bool, **given: Any
     else:
         _print_summary(summary)
     warn(None, malformed, given["malformed"])
+    for text in kept_as_they_were(document, given["create_topics"]):
+        click.echo(f"kbroker: {text}", err=True)
     if document["status"] == STOPPED:
         click.echo(f"kbroker: stopped; {output} has what was measured until then", err=True)
         return STOPPED_STATUS
@@ -231,6 +238,18 @@ def report_command(
     else:
         click.echo(str(page))
     return 0
+
+
+def kept_as_they_were(document: Mapping[str, object], wanted: int | None) -> list[str]:
+    """A line for each topic of a run that has fewer partitions than it would have been made with."""
+    offsets = document["starting_offsets"]
+    assert isinstance(offsets, dict)
+    return [
+        f"topic {name} was there already, with {len(partitions)} partitions: --create-topics {wanted} makes what is "
+        "missing, and changes nothing"
+        for name, partitions in offsets.items()
+        if wanted is not None and len(partitions) < wanted
+    ]
 
 
 def _delivery(given: Options, client: dict[str, str]) -> Delivery:
