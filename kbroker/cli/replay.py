@@ -61,7 +61,7 @@ def command() -> None:
     "--create-topics",
     type=click.IntRange(min=1),
     metavar="PARTITIONS",
-    help="Create missing topics; those that are there stay as they are.",
+    help="Create missing topics.",
 )
 @click.option("--topic-prefix", default="", metavar="TEXT", help="Put before each topic's name.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)

@@ -36,6 +36,7 @@ from kbroker.handlers import (
     offsets,
     produce,
     producers,
+    raft_voters,
     reassignments,
     scram_credentials,
     share_acknowledge,
@@ -102,7 +103,9 @@ FAMILIES = (
     transactional_offsets,
     transactions,
 )
-# Of a broker that is a member of a cluster.
+# Of a broker that is no member of a ZooKeeper cluster.
+OTHER_FAMILIES = (raft_voters,)
+# Of one that is.
 MEMBER_FAMILIES = (inter_broker, to_controller)
 FLEXIBLE_REQUEST_HEADER = 2
 FLEXIBLE_RESPONSE_HEADER = 1
@@ -115,7 +118,7 @@ def served(ranges: Iterable[str] = (), *, is_member: bool = False, forwards: boo
     `is_member`: of a ZooKeeper cluster, whose controller and brokers it serves as well.  `forwards`: of a KRaft
     cluster, whose controllers serve some of the requests.
     """
-    families = (*FAMILIES, *MEMBER_FAMILIES) if is_member else FAMILIES
+    families = (*FAMILIES, *(MEMBER_FAMILIES if is_member else OTHER_FAMILIES))
     handlers: Iterable[Handler] = (handler for family in families for handler in family.HANDLERS)
     return narrowed(forwarded.forwarding(handlers) if forwards else handlers, ranges)
 

@@ -8,7 +8,7 @@ envelopes; a version that the controller does not know closes the connection, so
 again.
 
 Before they forward, brokers refuse tokens to clients that may not ask for them, and take their share of changes of
-settings (`forwarded_configs`).  AddRaftVoter (API 80): v0-v1, RemoveRaftVoter (81): v0 are served in no other cluster.
+settings (`forwarded_configs`).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ _OWN_PART: Mapping[ApiKey, HandlerFunction] = {
 
 def forwarding(handlers: Iterable[Handler]) -> Iterable[Handler]:
     """The rows of a broker of a KRaft cluster."""
-    for row in (*handlers, *HANDLERS):
+    for row in handlers:
         api_key = ApiKey(row.api_key)
         if api_key not in FORWARDED:
             yield row
@@ -131,9 +131,3 @@ def both_serve(ranges: tuple[ApiRange, ...], controllers: Mapping[int, tuple[int
         return ours._replace(min_version=max(low, ours.min_version), max_version=min(high, ours.max_version))
 
     return tuple(each for each in map(both, ranges) if each.min_version <= each.max_version)
-
-
-HANDLERS: tuple[Handler, ...] = (
-    Handler(ApiKey.ADD_RAFT_VOTER, 0, 1, forward),
-    Handler(ApiKey.REMOVE_RAFT_VOTER, 0, 0, forward),
-)

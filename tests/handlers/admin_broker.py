@@ -33,6 +33,7 @@ FAMILIES = (
     "cluster",
     "configs",
     "metadata",
+    "raft_voters",
     "telemetry",
     "topics",
     "transactions",
