@@ -57,8 +57,8 @@ def test_a_cluster_without_a_quorum_says_so(
 
 def test_a_voter_needs_an_endpoint(broker: AdminBroker) -> None:
     """Nobody could reach it."""
-    voter = {"cluster_id": None, "voter_id": 5, "voter_directory_id": DIRECTORY, "timeout_ms": 1000, "listeners": []}
-    assert broker.ask("AddRaftVoter", 1, voter)["error_code"] == INVALID
+    voter: dict[str, Any] = {"cluster_id": None, "voter_id": 5, "voter_directory_id": DIRECTORY}
+    assert broker.ask("AddRaftVoter", 1, {**voter, "timeout_ms": 1000, "listeners": []})["error_code"] == INVALID
 
 
 def test_a_member_of_a_zookeeper_cluster_has_neither() -> None:

@@ -1,5 +1,6 @@
 // franz-go and sarama at a broker, with TLS and SASL unless MECHANISM is NONE: LIBRARY MECHANISM BOOTSTRAP CA USER PASSWORD TOPIC COUNT.
 // COUNT records go there and come back in a group; "ok" is the last line.
+// version BOOTSTRAP: the release that franz-go takes the broker for.
 package main
 
 import (
@@ -16,6 +17,8 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	franz "github.com/twmb/franz-go/pkg/sasl/scram"
@@ -150,8 +153,24 @@ func (j job) sarama() {
 	}
 }
 
+// version prints which release the broker looks like, as kcl and kminion tell it.
+func version(bootstrap string) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
+	check(err)
+	defer client.Close()
+	request := kmsg.NewPtrApiVersionsRequest()
+	request.ClientSoftwareName, request.ClientSoftwareVersion = "probe", "1"
+	answer, err := request.RequestWith(context.Background(), client)
+	check(err)
+	fmt.Println(kversion.FromApiVersionsResponse(answer).VersionGuess())
+}
+
 func main() {
 	arguments := os.Args[1:]
+	if arguments[0] == "version" {
+		version(arguments[1])
+		return
+	}
 	roots := x509.NewCertPool()
 	if arguments[1] != "NONE" {
 		authority, err := os.ReadFile(arguments[3])
