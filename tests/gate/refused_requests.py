@@ -160,6 +160,7 @@ _SHARE_FETCH = {
     "batch_size": 10,
 }
 
+_VOTER: Values = {"cluster_id": None, "voter_id": 7, "voter_directory_id": bytes(range(16))}
 ROWS: tuple[Row, ...] = (
     Row("Produce", 9, _produce({"names": _each(NAMES, "name")})),
     Row("Produce", 13, _produce({"names": _ids()})),
@@ -431,19 +432,8 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("UnregisterBroker", 0, {"broker_id": 7}),
     Row("DescribeQuorum", 2, {"topics": []}),
-    Row(
-        "AddRaftVoter",
-        1,
-        {
-            "cluster_id": None,
-            "timeout_ms": 1000,
-            "voter_id": 7,
-            "voter_directory_id": bytes(range(16)),
-            "listeners": [{"name": "CONTROLLER", "host": "h", "port": 1}],
-            "ack_when_committed": True,
-        },
-    ),
-    Row("RemoveRaftVoter", 0, {"cluster_id": None, "voter_id": 7, "voter_directory_id": bytes(range(16))}),
+    Row("AddRaftVoter", 1, {**_VOTER, "timeout_ms": 1000, "listeners": [], "ack_when_committed": True}),
+    Row("RemoveRaftVoter", 0, _VOTER),
     Row("DescribeCluster", 1, {"include_cluster_authorized_operations": True, "endpoint_type": 1}),
     Row("DescribeClientQuotas", 1, {"components": [], "strict": False}),
     Row(

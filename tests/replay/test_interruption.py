@@ -16,17 +16,7 @@ from kbroker.replay.interruption import keeping_the_handler, py4j_silent
 from tests.cli.terminal import CTRL_C, Terminal
 
 ROWS = 300_000
-MAPPING = """
-format = "csv"
-[time]
-column = "t"
-unit = "s"
-[record]
-source = "s"
-topic = "t"
-key = "{t}"
-size = "n"
-"""
+MAPPING = 'format = "csv"\ntime = { column = "t", unit = "s" }\nrecord = { source = "s", topic = "t", size = "n" }\n'
 
 
 @pytest.fixture
