@@ -21,6 +21,7 @@ from kbroker._fast.requests.fast_produce import FastProduce
 from kbroker.clock import SystemClock
 from kbroker.handlers.fetch import FAST_FETCH, handle_fetch
 from kbroker.handlers.produce import ProduceResponse, handle_produce, versions
+from kbroker.metadata.image import PartitionImage
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
@@ -100,7 +101,7 @@ def test_append_ten_batches(benchmark: Any, log: UnifiedLog, together: bool) -> 
 
 @pytest.fixture(name="services")
 def _services(log: UnifiedLog) -> Any:
-    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    image = PartitionImage(0, leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
     partition = Partition("topic", 0, bytes(16), log, 1, image, Mock())
     topics = {"topic": {0: partition}}
     find = {"partition": lambda name, index: topics[name][index], "replica": lambda name, index: topics[name][index]}
@@ -134,7 +135,7 @@ def test_produce_direct(benchmark: Any, services: Any, log: UnifiedLog, data: by
 def test_produce_together(benchmark: Any, services: Any, tmp_path: Path, threads: int) -> None:
     """With `threads`, a thread helps the loop where another processor has nothing to do."""
     names = [f"topic-{number}" for number in range(10)]
-    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    image = PartitionImage(0, leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
     logs = [open_log(tmp_path / name, env=environment(SYSTEM_FILES)) for name in names]
     for name, log in zip(names, logs, strict=True):
         append(log, batch())
@@ -162,7 +163,7 @@ def test_produce_together(benchmark: Any, services: Any, tmp_path: Path, threads
 @pytest.mark.benchmark(group="produce: 64 batches of 15 KB, in requests of so many partitions")
 def test_produce_of_partitions(benchmark: Any, services: Any, tmp_path: Path, partitions: int) -> None:
     """Requests of so many partitions each, as producers of many partitions send them."""
-    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    image = PartitionImage(0, leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
     logs = [open_log(tmp_path / str(number), env=environment(SYSTEM_FILES)) for number in range(64)]
     for log in logs:
         append(log, batch())
@@ -247,7 +248,7 @@ def test_fetch_that_waits(benchmark: Any, services: Any, log: UnifiedLog, direct
 @pytest.mark.benchmark(group="fetch: 1,000 partitions by name, one of them with a record")
 def test_fetch_of_many(benchmark: Any, services: Any, log: UnifiedLog, direct: bool) -> None:
     """`log` stands for each partition's; the consumer has read all but the last batch of the first."""
-    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    image = PartitionImage(0, leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
     partitions = {index: Partition("topic", index, bytes(16), log, 1, image, Mock()) for index in range(1000)}
     services.replica_manager.topics["topic"] = partitions
     services.fetch_sessions, services.fetch_max_bytes = FetchSessionCache(0), 50 << 20
@@ -275,7 +276,7 @@ def test_fetch_of_many(benchmark: Any, services: Any, log: UnifiedLog, direct: b
 @pytest.mark.benchmark(group="fetch: 64 partitions of 15 KB each, in requests of so many")
 def test_fetch_of_partitions(benchmark: Any, services: Any, log: UnifiedLog, partitions: int) -> None:
     """`log` stands for each partition's; the last batch of each is wanted."""
-    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    image = PartitionImage(0, leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
     services.replica_manager.topics["topic"] = {
         index: Partition("topic", index, bytes(16), log, 1, image, Mock()) for index in range(64)
     }
@@ -311,7 +312,7 @@ def test_fetch_of_partitions(benchmark: Any, services: Any, log: UnifiedLog, par
 @pytest.mark.benchmark(group="fetch: of a session, one of its partitions with a batch")
 def test_fetch_of_a_session(benchmark: Any, services: Any, log: UnifiedLog, partitions: int, direct: bool) -> None:
     """`log` stands for each partition's; the consumer reads the first from batch to batch, and has read the others."""
-    image: Any = SimpleNamespace(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    image = PartitionImage(0, leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
     services.replica_manager.topics["topic"] = {
         index: Partition("topic", index, bytes(16), log, 1, image, Mock()) for index in range(partitions)
     }
