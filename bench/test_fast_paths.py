@@ -105,9 +105,9 @@ def _services(log: UnifiedLog) -> Any:
     partition = Partition("topic", 0, bytes(16), log, 1, image, Mock())
     topics = {"topic": {0: partition}}
     find = {"partition": lambda name, index: topics[name][index], "replica": lambda name, index: topics[name][index]}
-    manager = SimpleNamespace(topics=topics, names={}, selector=None, traffic=None, **find)
+    manager = SimpleNamespace(topics=topics, names={}, selector=None, traffic=None, isr_changes=None, **find)
 
-    def append_and_commit(at: Partition, view: Any, origin: Any, analyzed: Any) -> Any:
+    def append_and_commit(at: Partition, view: Any, origin: Any, analyzed: Any, guard: Any = None) -> Any:
         result = at.log.append_as_leader(view, 0, analyzed=analyzed)
         at.appended()
         return result

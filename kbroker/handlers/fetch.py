@@ -157,12 +157,14 @@ def _note_epoch(ctx: RequestContext, request: wire.FetchRequest) -> None:
 
 def _read(ctx: RequestContext, request: wire.FetchRequest, plan: FetchPlan) -> TargetsRead:
     _note_epoch(ctx, request)
+    replica_id = _replica_id(ctx, request)
+    ctx.by_follower = replica_id >= 0
     return TargetsRead(
         FAST_FETCH.rules,
         ctx.services,
         ctx.api_version,
         ctx.correlation_id,
-        _replica_id(ctx, request),
+        replica_id,
         request.isolation_level == READ_COMMITTED,
         request.max_wait_ms,
         request.min_bytes,

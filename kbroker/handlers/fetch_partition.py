@@ -34,6 +34,20 @@ FIRST_VERSION_WITH_RACK = schema("FetchRequest").first_version("rack_id")
 FIRST_VERSION_WITH_TOPIC_IDS = schema("FetchRequest").first_version("topics.topic_id")
 LAST_VERSION_WITH_HARD_LIMIT = schema("FetchRequest").first_version("max_bytes") - 1
 EMPTY = b""
+# Kafka counts a fetch with any other error as failed.
+EXPECTED = frozenset(
+    {
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -62,10 +76,18 @@ def read_partition(
     except KafkaError as error:
         # As in Kafka: aborted transactions are null if a log was read, an empty list if the fetch failed before that.
         unknown = error.code in UNKNOWN_TOPIC
+        if error.code not in EXPECTED:
+            _count_failure(manager, target)
         return failed(target.index, error.code, [] if unknown else None), not unknown
     except OSError as error:
         log = _partition(manager, version, replica_id, target).log
         return failed(target.index, log.storage_error("reading records", error).code, None), True
+
+
+def _count_failure(manager: ReplicaManager, target: FetchTarget) -> None:
+    partition = manager.topics.get(target.topic or "", {}).get(target.index)
+    if partition is not None:
+        partition.log.count_failed_fetch()
 
 
 def failed(index: int, code: int, aborted: list[AbortedTransaction] | None) -> PartitionData:

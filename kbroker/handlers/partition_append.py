@@ -129,6 +129,7 @@ class PartitionAppend:
 
     def refuse(self, code: int) -> PartitionProduceResponse:
         """The answer with an error for which no log was asked."""
+        self._ctx.note_error(code)
         return PartitionProduceResponse(index=self.row.index, error_code=code, base_offset=-1)
 
     # Validating
@@ -242,6 +243,8 @@ class PartitionAppend:
         if error.code not in WITHOUT_LOG_START and not isinstance(error, UnfitRequestError):
             partition = self._ctx.services.replica_manager.partition(self.topic.name, self.row.index)
             answer.log_start_offset = partition.log.log_start_offset
+            # What Kafka counts as failed is what its answer has the log start offset with.
+            partition.log.count_failed_append()
         if isinstance(error, RecordValidationError):
             answer.error_message = error.message
             answer.record_errors = [

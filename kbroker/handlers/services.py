@@ -147,6 +147,12 @@ class ClientConnection(Protocol):
 class RequestContext(Protocol):
     """One request: its header, its connection and the broker's parts."""
 
+    by_follower: bool
+    """Whether it is a follower's fetch, which is counted as such."""
+
+    def note_error(self, code: int) -> None:
+        """A part of its answer has an error, which is counted when it is given."""
+
     @property
     def api_key(self) -> int:
         """The API that the header names."""

@@ -73,7 +73,12 @@ class Broker(Manager):
         """The answer as bytes; ("waits", partitions that do), NO_RESPONSE, or None for a connection that is closed."""
         connection = SimpleNamespace(close=self.closed.append)
         ctx: Any = SimpleNamespace(
-            gate=None, services=self.services, api_version=version, client_id="c", connection=connection
+            gate=None,
+            services=self.services,
+            api_version=version,
+            client_id="c",
+            connection=connection,
+            note_error=lambda _: None,
         )
         answer = ask(FAST_PRODUCE, self.services, version, 77, data) if fast else None
         if answer is None or isinstance(answer, PartialAppend):
@@ -201,7 +206,9 @@ def test_batches_of_more_than_a_slice_go_on_in_slices_and_keep_their_order() -> 
         assert isinstance(answer, PartialAppend)
         assert answer.appended[0] == (2, 2) and answer.appended[-1] is None
         request = ProduceRequest.program(9).decode(data, 0, len(data))
-        ctx: Any = SimpleNamespace(gate=None, services=broker.services, api_version=9, client_id="c")
+        ctx: Any = SimpleNamespace(
+            gate=None, services=broker.services, api_version=9, client_id="c", note_error=lambda _: None
+        )
         (topic,) = (await handle_produce(ctx, request, answer.appended)).responses
         assert [row.base_offset for row in topic.partition_responses] == list(range(2, 11)) * PARTITIONS
         assert slices.count
@@ -222,7 +229,9 @@ def test_a_request_of_very_many_partitions_rests_at_each() -> None:
         slices = broker.services.slices = Slices(asyncio.get_running_loop(), 0)
         assert ask(FAST_PRODUCE, broker.services, 9, 77, data) is None
         request = ProduceRequest.program(9).decode(data, 0, len(data))
-        ctx: Any = SimpleNamespace(gate=None, services=broker.services, api_version=9, client_id="c")
+        ctx: Any = SimpleNamespace(
+            gate=None, services=broker.services, api_version=9, client_id="c", note_error=lambda _: None
+        )
         stored, unknown = (await handle_produce(ctx, request)).responses
         assert [row.base_offset for row in stored.partition_responses] == list(range(2, 602))
         assert {row.error_code for row in unknown.partition_responses} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

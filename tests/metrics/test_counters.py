@@ -66,3 +66,37 @@ def test_negative_sizes_are_refused() -> None:
     """A byte counter that goes down looks like a restart to whoever graphs it."""
     with pytest.raises(ValueError, match="negative"):
         RequestStats().add(0, 1, -1, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 127), times_ns, times_ns, st.booleans()), max_size=40))
+def test_what_requests_waited_and_worked_agrees_with_a_plain_count(rows: list[tuple[int, int, int, bool]]) -> None:
+    """The time that a broker works on requests would have their waits for records in it."""
+    stats = RequestStats()
+    worked: dict[int, list[int]] = defaultdict(lambda: [0] * (len(BUCKET_BOUNDS_NS) + 1))
+    waited: dict[int, int] = defaultdict(int)
+    followers = 0
+    for api, one, other, by_follower in rows:
+        total, wait = max(one, other), min(one, other)
+        stats.add(api, total, 0, 0)
+        if wait:
+            stats.add_wait(api, wait, total, by_follower)
+            followers += by_follower
+            waited[api] += wait
+        worked[api][bisect.bisect_left(BUCKET_BOUNDS_NS, total - wait)] += 1
+    totals = {api: buckets for api, *_, buckets in stats.snapshot()}
+    rows_of_waits = {api: (sum_ns, moved) for api, _, sum_ns, _, moved in stats.waits_by_api()}
+    assert {api: sum_ns for api, (sum_ns, _) in rows_of_waits.items()} == waited
+    nothing = [0] * (len(BUCKET_BOUNDS_NS) + 1)
+    for api, buckets in totals.items():
+        _, moved = rows_of_waits.get(api, (0, nothing))
+        assert [a + b for a, b in zip(buckets, moved, strict=True)] == worked[api]
+    assert stats.followers()[0][0] == followers
+
+
+def test_errors_are_counted_by_api_and_code() -> None:
+    """An error that is rare would drown in another one."""
+    stats = RequestStats()
+    for code in (3, 87, 87):
+        stats.add_code(0, code)
+    stats.add_code(1, 87)
+    assert stats.codes == {(0, 3): 1, (0, 87): 2, (1, 87): 1}

@@ -36,17 +36,58 @@ cdef int bucket_of(uint64_t total_ns) noexcept nogil:
     return bucket if bucket < BUCKETS else BUCKETS - 1
 
 
+cdef void add_time(ApiTotals* totals, uint64_t total_ns) noexcept nogil:
+    totals.count += 1
+    totals.sum_ns += total_ns
+    totals.buckets[bucket_of(total_ns)] += 1
+
+
+cdef void add_wait(WaitTotals* waits, uint64_t wait_ns, uint64_t total_ns) noexcept nogil:
+    waits.count += 1
+    waits.sum_ns += wait_ns
+    waits.buckets[bucket_of(wait_ns)] += 1
+    waits.moved[bucket_of(total_ns)] -= 1
+    waits.moved[bucket_of(total_ns - min(wait_ns, total_ns))] += 1
+
+
+cdef object waits_row(int api_key, WaitTotals* waits):
+    cdef int k
+    return (api_key, waits.count, waits.sum_ns, tuple([waits.buckets[k] for k in range(BUCKETS)]),
+            tuple([waits.moved[k] for k in range(BUCKETS)]))
+
+
 cdef class RequestStats:
-    """Counts, errors, bytes and times of requests, per API key."""
+    """Counts, errors, bytes and times of requests, per API key.
+
+    `codes`: how often an answer, or a partition of an answer to Produce, had an error, by API key and code.
+    """
+
+    def __cinit__(self):
+        self.codes = {}
 
     @cython.nonecheck(False)  # self is never None, and the check that debug builds add needs the GIL
     cdef void record(self, int api_key, uint64_t total_ns, Py_ssize_t bytes_in, Py_ssize_t bytes_out) noexcept nogil:
         cdef ApiTotals* totals = &self.totals[api_key if 0 <= api_key < API_SLOTS - 1 else API_SLOTS - 1]
-        totals.count += 1
         totals.bytes_in += <uint64_t>bytes_in
         totals.bytes_out += <uint64_t>bytes_out
-        totals.sum_ns += total_ns
-        totals.buckets[bucket_of(total_ns)] += 1
+        add_time(totals, total_ns)
+
+    @cython.nonecheck(False)
+    cdef void record_wait(self, int api_key, uint64_t wait_ns, uint64_t total_ns) noexcept nogil:
+        """A request that was recorded has waited so long of its time."""
+        add_wait(&self.waits[api_key if 0 <= api_key < API_SLOTS - 1 else API_SLOTS - 1], wait_ns, total_ns)
+
+    @cython.nonecheck(False)
+    cdef void record_follower(self, uint64_t wait_ns, uint64_t total_ns) noexcept nogil:
+        """A fetch that was recorded is a follower's.  `wait_ns`: 0 for one that did not wait."""
+        add_time(&self.from_followers, total_ns)
+        if wait_ns:
+            add_wait(&self.waits_of_followers, wait_ns, total_ns)
+
+    cdef int count_code(self, int api_key, int code) except -1:
+        cdef tuple key = (api_key, code)
+        self.codes[key] = self.codes.get(key, 0) + 1
+        return 0
 
     @cython.nonecheck(False)
     cdef void count_error(self, int api_key) noexcept nogil:
@@ -57,6 +98,31 @@ cdef class RequestStats:
         if bytes_in < 0 or bytes_out < 0:
             raise ValueError("a request has no negative size")
         self.record(api_key, total_ns, bytes_in, bytes_out)
+
+    def add_wait(self, int api_key, uint64_t wait_ns, uint64_t total_ns, bint by_follower=False):
+        """`record_wait` and `record_follower`, for callers in Python."""
+        self.record_wait(api_key, wait_ns, total_ns)
+        if by_follower:
+            self.record_follower(wait_ns, total_ns)
+
+    def add_code(self, int api_key, int code):
+        """An answer had an error."""
+        self.count_code(api_key, code)
+
+    def waits_by_api(self):
+        """One tuple per API of which a request has waited: (api_key, count, sum_ns, buckets, moved)."""
+        cdef int slot
+        return [
+            waits_row(slot if slot < API_SLOTS - 1 else -1, &self.waits[slot])
+            for slot in range(API_SLOTS) if self.waits[slot].count
+        ]
+
+    def followers(self):
+        """Of followers' fetches: (count, sum_ns, buckets), and the row of `waits_by_api`."""
+        cdef int k
+        cdef ApiTotals* totals = &self.from_followers
+        return ((totals.count, totals.sum_ns, tuple([totals.buckets[k] for k in range(BUCKETS)])),
+                waits_row(1, &self.waits_of_followers))
 
     def add_error(self, int api_key):
         """`count_error`, for callers in Python."""

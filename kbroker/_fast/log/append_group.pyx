@@ -18,6 +18,7 @@ from kbroker._fast.files.system_calls cimport iovec, system_calls
 from kbroker._fast.log.append_steps cimport ask_for_fsync, count_in
 from kbroker._fast.log.batch_rules cimport check_batch, rules_at
 from kbroker._fast.log.fast_append cimport RELEASE_GIL_BYTES, check_sequence, checked_header, ends_at, write_by
+from kbroker._fast.log.log_fields cimport count_append
 from kbroker._fast.records.batch_info cimport BatchInfo
 from kbroker._fast.records.layout cimport COMPRESSION_MASK, STAMPED_BYTES
 from kbroker._fast.records.native_payloads cimport borrow_codecs
@@ -188,6 +189,7 @@ cdef class AppendGroup:
                     info = self.infos[index]
                     info.take_walk(&member.walk)
                     count_in(self.log, self.segment, info, member.offset, member.size, None, True)
+                    count_append(self.log, <int64_t> member.header.last_offset_delta + 1, member.size)
         except BaseException:
             (<object> self.segment).cut_failed_write(self.file, self.group.position)
             raise

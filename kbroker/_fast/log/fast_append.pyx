@@ -29,6 +29,7 @@ from kbroker._fast.log.log_fields cimport (
     LogFields,
     ProducerFields,
     SegmentFields,
+    count_append,
 )
 from kbroker._fast.records.native_libraries cimport serves
 from kbroker._fast.records.native_codecs cimport Codecs
@@ -67,6 +68,7 @@ cdef int64_t append_at(LogFields log, uint8_t* data, Py_ssize_t size, int32_t le
         (<object> segment).cut_failed_write(file, position)
         return NOT_APPENDED
     count_in(log, segment, info, first, size, None, True)
+    count_append(log, <int64_t> info.header.last_offset_delta + 1, size)
     ask_for_fsync(log)
     return first
 

@@ -59,7 +59,20 @@ cdef class LocalLogFields:
     cdef object environment_
 
 
+cdef struct Traffic:
+    # Of leaders' appends: messages, bytes of batches, batches, and those that were refused.
+    int64_t messages_in
+    int64_t bytes_in
+    int64_t appends
+    int64_t failed_appends
+    # Bytes of records sent to consumers; fetches that named the partition, and those of them that failed.
+    int64_t bytes_out
+    int64_t fetches
+    int64_t failed_fetches
+
+
 cdef class LogFields:
+    cdef Traffic traffic
     cdef public int64_t high_watermark
     cdef public int64_t log_start_offset
     cdef public AppendRules append_rules
@@ -94,6 +107,12 @@ cdef class PartitionFields(RecordSource):
 
 # What is committed and what may be acknowledged: each rule once, for the paths in C, and for Python by way of methods
 # of `LogFields` and `PartitionFields`.  A partition alone moves the high watermark of its log up, by these.
+
+cdef inline void count_append(LogFields log, int64_t messages, int64_t size) noexcept:
+    log.traffic.messages_in += messages
+    log.traffic.bytes_in += size
+    log.traffic.appends += 1
+
 
 cdef inline bint raise_high_watermark(LogFields log, int64_t offset) except -1:
     """Moves the high watermark up to `offset`, at most to the log end, and never down.  Whether it moved."""

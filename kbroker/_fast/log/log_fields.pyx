@@ -101,6 +101,24 @@ cdef class LocalLogFields:
 cdef class LogFields:
     """Of `UnifiedLog`."""
 
+    def counted(self) -> tuple:
+        """What `Traffic` has, in its order, since the log was opened."""
+        cdef Traffic* counts = &self.traffic
+        return (counts.messages_in, counts.bytes_in, counts.appends, counts.failed_appends, counts.bytes_out,
+                counts.fetches, counts.failed_fetches)
+
+    def count_append(self, int64_t messages, int64_t size) -> None:
+        """A leader has appended a batch of so many messages and bytes."""
+        count_append(self, messages, size)
+
+    def count_failed_append(self) -> None:
+        """A producer's batch was refused."""
+        self.traffic.failed_appends += 1
+
+    def count_failed_fetch(self) -> None:
+        """A fetch of the partition failed."""
+        self.traffic.failed_fetches += 1
+
     @property
     def last_stable_offset(self) -> int:
         """Up to where a consumer may read that wants no records of open transactions."""

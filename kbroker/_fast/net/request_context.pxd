@@ -1,5 +1,6 @@
 from libc.stdint cimport uint8_t, uint64_t
 
+from kbroker._fast.base.counters cimport RequestStats
 from kbroker._fast.net.answer_memo cimport AnswerRenewal
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.gate cimport Gate
@@ -31,9 +32,14 @@ cdef class RequestContext:
     cdef bint withheld
     cdef uint64_t resumed_ns
     cdef uint64_t spent_ns
+    cdef uint64_t waits_from_ns     # 0: it was not found waiting
+    cdef uint64_t waited_ns
+    cdef public bint by_follower
+    cdef list codes                 # errors within its answer
 
     cdef int lower_limits(self, uint8_t* body, Py_ssize_t size) except -1
     cdef void rest(self) noexcept
+    cdef int record(self, RequestStats stats, uint64_t now, Py_ssize_t bytes_out) except -1
     cdef void resume(self) noexcept
     cdef int count(self, Py_ssize_t bytes_out) except -1
     cdef object throttled(self, object frame)

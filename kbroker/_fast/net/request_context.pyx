@@ -4,6 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from kbroker._fast.base.big_endian cimport kb_store32
+from kbroker._fast.base.counters cimport RequestStats
 from kbroker._fast.base.cursor cimport kb_load32
 from kbroker._fast.base.monotonic cimport now_ns
 from kbroker._fast.net.pending cimport Pending
@@ -67,6 +68,13 @@ cdef class RequestContext:
         elif response is not None:
             self.respond(response)
 
+    def note_error(self, int code) -> None:
+        """The answer or a part of it has an error (0: none), which is counted when it is given."""
+        if code:
+            if self.codes is None:
+                self.codes = []
+            self.codes.append(code)
+
     @property
     def open(self) -> bool:
         """Whether an answer would still reach the client."""
@@ -89,7 +97,23 @@ cdef class RequestContext:
             self.spent_ns += now_ns() - self.resumed_ns
             self.resumed_ns = 0
 
+    cdef int record(self, RequestStats stats, uint64_t now, Py_ssize_t bytes_out) except -1:
+        """Counts the request as answered; few have waited, are followers' or have errors."""
+        cdef uint64_t total_ns = now - self.started_ns
+        cdef int code
+        stats.record(self.api_key, total_ns, self.bytes_in, bytes_out)
+        if self.waited_ns:
+            stats.record_wait(self.api_key, self.waited_ns, total_ns)
+        if self.by_follower:
+            stats.record_follower(self.waited_ns, total_ns)
+        if self.codes is not None:
+            for code in self.codes:
+                stats.count_code(self.api_key, code)
+        return 0
+
     cdef void resume(self) noexcept:
+        if self.waits_from_ns and not self.waited_ns:
+            self.waited_ns = now_ns() - self.waits_from_ns
         if self.gate is not None and self.resumed_ns == 0:
             self.resumed_ns = now_ns()
 

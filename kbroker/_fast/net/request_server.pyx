@@ -25,17 +25,7 @@ from kbroker._fast.net.answer_memo cimport AnswerMemo
 from kbroker._fast.net.answer_queue cimport AnswerQueue
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.connection_states cimport (
-    AGAIN,
-    CLOSED,
-    DEFERRED,
-    OPEN,
-    READY,
-    SEND_CLEAR,
-    SERVING,
-    THROTTLED,
-    WAITING,
-    RequestState,
-    may_request_next,
+    AGAIN, CLOSED, DEFERRED, OPEN, READY, SEND_CLEAR, SERVING, THROTTLED, WAITING, RequestState, may_request_next
 )
 from kbroker._fast.net.direct cimport DirectRequest, PartialAppend
 from kbroker._fast.net.frame_reader cimport FrameReader
@@ -203,6 +193,7 @@ cdef class RequestServer:
             return 0
         if self.state == SERVING:
             self._next(WAITING)
+            ctx.waits_from_ns = now_ns()
         return 0
 
     cdef int malformed(self, RequestContext ctx, object error) except -1:
@@ -279,6 +270,7 @@ cdef class RequestServer:
         cdef object frame
         if response is _NO_RESPONSE:
             return self._answered(ctx, 0)
+        ctx.note_error(getattr(response, "error_code", 0))
         if ctx.gate is not None and route.limits_at is None and ctx.count(0) > 0:
             if hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = max(response.throttle_time_ms, ctx.throttle_ms)
@@ -310,7 +302,7 @@ cdef class RequestServer:
         self.request_count += 1
         self.bytes_in += ctx.bytes_in
         self.bytes_out += bytes_out
-        self.endpoint.stats.record(ctx.api_key, now - ctx.started_ns, ctx.bytes_in, bytes_out)
+        ctx.record(self.endpoint.stats, now, bytes_out)
         if ctx.gate is not None:
             ctx.count(bytes_out)
         return self._mute(ctx.throttle_ms) if ctx.throttle_ms > 0 else self._next(READY)

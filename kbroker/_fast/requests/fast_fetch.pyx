@@ -47,6 +47,7 @@ cdef class FastFetch(DirectAnswers):
     cdef set named              # topics, and partitions that are not led here
     cdef Py_ssize_t rows_left
     cdef Py_ssize_t alone_left
+    cdef bint is_first          # it is read for the first time
 
     def __init__(self, FetchRules rules not None):
         self.rules = rules
@@ -121,6 +122,7 @@ cdef class FastFetch(DirectAnswers):
         answer.begin(correlation_id, NO_SESSION, topics)
         fetches += 1
         self.named = None
+        self.is_first = names is None
         self.rows_left = MOST_ROWS
         self.alone_left = MOST_ALONE
         while True:
@@ -164,18 +166,26 @@ cdef class FastFetch(DirectAnswers):
             return False        # the handler knows what is meant
         else:
             partition.named_in = fetches
+            partition.log_.traffic.fetches += self.is_first
             if (is_plain_read(partition, row.leader_epoch, row.last_fetched_epoch)
                     and answer.look(partition.log_, row.offset, row.max_bytes, &found)
                     and answer.put_found(row.index, row.offset, &found)):
                 answer.may_wait_at(partition)
+                if found.size > 0:
+                    answer.count_sent(partition.log_, found.size)
                 return True
         self.alone_left -= 1
         if self.alone_left < 0:
             return False
-        answer.put_data(answer.read_alone(FetchTarget(
+        data = answer.read_alone(FetchTarget(
             name, id_of(topic), row.index, row.offset, row.max_bytes, row.leader_epoch, row.last_fetched_epoch,
             row.log_start_offset,
-        )))
+        ))
+        answer.put_data(data)
+        if answer.read is not None:
+            if partition is None:
+                answer.read.log_.traffic.fetches += self.is_first
+            answer.count_sent(answer.read.log_, len(data.records))
         return True
 
     cdef bint _is_new(self, object named) except -1:

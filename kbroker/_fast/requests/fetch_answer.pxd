@@ -40,6 +40,8 @@ cdef class FetchAnswer:
     cdef FileFields file
     cdef PartitionFields waiting      # where the fetch may wait: the first one
     cdef list more_waiting                # and more of them
+    cdef PartitionFields read         # what Python read last; None after an error
+    cdef list unsent                # (log, bytes) of records in an answer that may not be given yet
     cdef Py_ssize_t copy_left       # how many bytes of records may still be copied
     cdef uint8_t* data
     cdef Py_ssize_t size
@@ -55,6 +57,7 @@ cdef class FetchAnswer:
     cdef bint has_enough(self, int32_t max_wait_ms, bint force) noexcept
     cdef bint look(self, LogFields log, int64_t offset, int64_t max_bytes, Found* found) except -1
     cdef object read_alone(self, FetchTarget target)
+    cdef int count_sent(self, LogFields log, int64_t size) except -1
     cdef int begin(self, int correlation_id, int32_t session_id, Py_ssize_t topics) except -1
     cdef int begin_topic(self, const Topic* topic, Py_ssize_t rows) except -1
     cdef int end_topic(self) except -1

@@ -155,10 +155,23 @@ cdef class FetchAnswer:
         self.total += size
         self.left = max(<int64_t> 0, self.left - size)
         self.urgent = self.urgent or urgent
+        self.read = None
         if data.error_code == 0:
             manager = self.services.replica_manager
-            self.may_wait_at(manager.replica(target.topic, target.index))
+            self.read = manager.replica(target.topic, target.index)
+            self.may_wait_at(self.read)
         return data
+
+    cdef int count_sent(self, LogFields log, int64_t size) except -1:
+        """So many bytes of a log's records are in this answer to a consumer."""
+        if self.total >= self.min_bytes:
+            log.traffic.bytes_out += size
+        else:
+            # Where there is too little in the end, all is read again later.
+            if self.unsent is None:
+                self.unsent = []
+            self.unsent.append((log, size))
+        return 0
 
     # Writing
 
@@ -243,8 +256,11 @@ cdef class FetchAnswer:
         return 0
 
     cdef object end(self):
-        """The whole answer: bytes, or a list of bytes and file regions."""
+        """The whole answer, which is given: bytes, or a list of bytes and file regions."""
         cdef int64_t length
+        if self.unsent is not None:
+            for log, size in self.unsent:
+                (<LogFields> log).traffic.bytes_out += <int64_t> size
         self.put_tags()
         length = self.cut_bytes + self.size - 4
         if length > INT32_MAX:

@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t, int64_t
 
 from kbroker._fast.log.fetch_target cimport FetchTarget
-from kbroker._fast.log.log_fields cimport FileFields, PartitionFields, SegmentFields
+from kbroker._fast.log.log_fields cimport FileFields, LogFields, PartitionFields, SegmentFields
 from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.pending cimport DelayedFetch
 from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
@@ -14,6 +14,7 @@ cdef class LookedAt:
     cdef SegmentFields segment
     cdef FileFields file
     cdef object data
+    cdef LogFields log          # whose records it has; None where a follower gets them
 
 
 cdef class TargetsRead:
@@ -30,6 +31,7 @@ cdef class TargetsRead:
     cdef bint by_id
     cdef Gate gate
     cdef long judged_in         # the generation of the gate's judge when the targets were judged
+    cdef bint is_again          # it was read before, and there was too little
     # Of one attempt:
     cdef FetchAnswer answer
     cdef dict topics            # LookedAt of each topic, by its key
@@ -46,7 +48,7 @@ cdef class TargetsRead:
     cdef int _judge(self) except -1
     cdef int _look_at(self, FetchTarget target) except -1
     cdef PartitionFields _quiet(self, FetchTarget target)
-    cdef int _add(self, FetchTarget target, const Found* found, object data) except -1
+    cdef int _add(self, FetchTarget target, const Found* found, object data, PartitionFields partition) except -1
     cdef int _begin_writing(self) except -1
     cdef int _write(self, LookedAt row) except -1
 

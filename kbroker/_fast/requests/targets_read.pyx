@@ -89,6 +89,7 @@ cdef class TargetsRead:
         fetch.wait_ms = self.head.max_wait_ms
         fetch.read = self
         self.answer = self.topics = None
+        self.is_again = True
         return fetch
 
     cdef object attempt(self, bint force):
@@ -144,22 +145,26 @@ cdef class TargetsRead:
         elif self.replica is not None:
             partition = self._quiet(target)
             if partition is not None:
+                partition.log_.traffic.fetches += not self.is_again
                 return answer.may_wait_at(partition)
         if partition is not None:
+            partition.log_.traffic.fetches += not self.is_again
             if (self.incremental and target.fetch_offset == partition.log_.high_watermark and self.head.max_bytes >= 0
                     and not target.is_changed(0, partition.log_.high_watermark, partition.log_.log_start_offset)):
                 return answer.may_wait_at(partition)
             if answer.look(partition.log_, target.fetch_offset, target.max_bytes, &found):
                 answer.may_wait_at(partition)
                 if not self.incremental or target.is_changed(found.size, found.high_watermark, found.log_start_offset):
-                    self._add(target, &found, None)
+                    self._add(target, &found, None, partition)
                 return 0
         urgent, answer.urgent = answer.urgent, False
         data = answer.read_alone(target)
+        if answer.read is not None and partition is None:
+            answer.read.log_.traffic.fetches += not self.is_again
         if (not self.incremental or answer.urgent or data.error_code != 0
                 or target.is_changed(len(data.records), data.high_watermark, data.log_start_offset)):
             found.size = len(data.records)
-            self._add(target, &found, data)
+            self._add(target, &found, data, answer.read)
         answer.urgent = answer.urgent or urgent
         return 0
 
@@ -192,12 +197,14 @@ cdef class TargetsRead:
             return None
         return partition if follower.asks_again(target.fetch_offset, target.log_start_offset, self.now) else None
 
-    cdef int _add(self, FetchTarget target, const Found* found, object data) except -1:
+    cdef int _add(self, FetchTarget target, const Found* found, object data, PartitionFields partition) except -1:
         cdef LookedAt row = LookedAt.__new__(LookedAt)
         cdef object key = target.topic_id if self.by_id else target.topic
         row.target = target
         row.found = found[0]
         row.data = data
+        if partition is not None and self.replica_id < 0:
+            row.log = partition.log_
         if data is None and found.size > 0:
             row.segment = self.answer.segment
             row.file = self.answer.file
@@ -259,10 +266,14 @@ cdef class TargetsRead:
             answer.segment = row.segment
             answer.file = row.file
             if answer.put_found(target.index, target.fetch_offset, &row.found):
+                row.log.traffic.bytes_out += row.found.size
                 if self.session is not None:
                     target.note_answer(row.found.high_watermark, row.found.log_start_offset)
                 return 0
             row.data = answer.read_alone(target)
+            row.log = None if answer.read is None else answer.read.log_
+        if row.log is not None:
+            row.log.traffic.bytes_out += len(row.data.records)
         if self.replica_id >= 0 and len(row.data.records) > 0:
             self.services.replica_manager.sent_to_follower(self.replica_id, target.topic, target.index,
                                                            len(row.data.records))

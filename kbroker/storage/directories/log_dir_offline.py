@@ -37,6 +37,7 @@ def take_offline(manager: ManagedLogs, path: str) -> list[TopicPartition]:
     gone = [log for log in manager.logs.values() if log.parent == path]
     for log in gone:
         del manager.logs[log.topic_partition]
+        manager.traffic.keep(log)
         log.space_guard = FailedDirectoryGuard(refusal)
         log.local.left = True
         manager.cleaner.forget(log.topic_partition)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from kbroker.storage.directories.directory_plans import DirectoryPlans
     from kbroker.storage.directories.log_dirs import LogDir
     from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
+    from kbroker.storage.log.kept_traffic import KeptTraffic
     from kbroker.storage.log.local_log import LogEnvironment
     from kbroker.storage.log.space_guard import DirectorySpaceGuard
     from kbroker.storage.log.unified_log import UnifiedLog
@@ -41,6 +42,7 @@ class ManagedLogs(Protocol):
     space_guards: list[DirectorySpaceGuard]
     logs: dict[TopicPartition, UnifiedLog]
     plans: DirectoryPlans
+    traffic: KeptTraffic
 
     @property
     def cleaner(self) -> Cleaner:

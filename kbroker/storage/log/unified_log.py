@@ -228,6 +228,7 @@ class UnifiedLog(LogFields):
         except OSError as error:
             raise self.storage_error("appending records", error) from error
         count_in(self, segment, info, first, size, marker, analyzed.is_one)
+        self.count_append(last - first + 1, size)
         if detached is not None and self.committer is not None:
             self.committer.renamed()
         request_fsync(self)

@@ -50,6 +50,7 @@ from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.files.log_dir_failure import NO_SPACE, LogDirFailureChannel
 from kbroker.storage.files.open_files import open_segments, process_limits
 from kbroker.storage.log.group_commit import CommittedLog, FsyncMode, GroupCommit, Loop
+from kbroker.storage.log.kept_traffic import KeptTraffic
 from kbroker.storage.log.local_log import LogEnvironment, storage_error
 from kbroker.storage.log.space_guard import DirectorySpaceGuard
 from kbroker.storage.log.unified_log import UnifiedLog
@@ -119,6 +120,7 @@ class LogManager:
         self.space_guards: list[DirectorySpaceGuard] = []
         self._unopened: dict[TopicPartition, LoadRequest] = {}
         self.logs: dict[TopicPartition, UnifiedLog] = {}
+        self.traffic = KeptTraffic()
         self.plans = DirectoryPlans(config)
         self.cleaner = CleanerManager(config, self.logs, clock, filesystem, self.failures, self.slices)
         self.retention = Retention(self.logs, clock, self.cleaner.is_busy, self.slices)
@@ -433,6 +435,7 @@ class LogManager:
 
     def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
         log = self.logs.pop(topic_partition)
+        self.traffic.keep(log)
         if log.committer is not None:
             log.committer.close()
         self.cleaner.forget(topic_partition)
