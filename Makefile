@@ -160,6 +160,7 @@ wheel: $(MADE)/wheel
 docs: install
 	$(BIN)/kbroker config --markdown > docs/configuration.md
 	$(BIN)/python -m kbroker.metrics.documentation > docs/metrics.md
+	$(BIN)/python -m kbroker.metrics.documentation kafka > docs/metrics-kafka.md
 
 # ---------------------------------------------------------------------------------------------- tests
 

@@ -48,6 +48,7 @@ from kbroker.metrics.http_guard import names_of
 from kbroker.metrics.http_server import MetricsServer
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
+from kbroker.metrics.recent import SAMPLE_SECONDS
 from kbroker.metrics.start import start_metrics_server
 from kbroker.network.limits import beside_the_loop, raise_descriptor_limit
 from kbroker.periodic import PeriodicTasks
@@ -358,6 +359,7 @@ class Broker:
             hosts=names_of(self.config),
             access=access,
             tls=self._metrics_context,
+            names=self.config.get("kbroker.metrics.names"),
         )
 
     async def _load_logs(self, image: ClusterImage | None) -> None:
@@ -384,6 +386,7 @@ class Broker:
         check_ms = self.config.get("delegation.token.expiry.check.interval.ms")
         self.tasks.add("drop expired delegation tokens", check_ms, self._drop_expired_tokens)
         self.tasks.add("forget idle quota meters", EXPIRE_INTERVAL_MS, self.quotas.expire)
+        self.tasks.add("read counters for rates", SAMPLE_SECONDS * 1000, self.figures.sample, 0)
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.listeners.pool.trim)
         if self.security.tls:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker import __version__
+from kbroker.assembly.ends_elsewhere import ends_elsewhere
+from kbroker.assembly.kafka_figures import counters, kafka_figures
 from kbroker.assembly.replication_figures import replica_figures
 from kbroker.coordinator.transactions.stable_offset import stable_offset_holders
 from kbroker.metrics.maintenance import Values
+from kbroker.metrics.recent import Recent
 from kbroker.metrics.sources import (
     NO_TRANSACTIONS,
     CommitTotals,
@@ -34,10 +37,12 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.gate.enforcement import QuotaEnforcement
     from kbroker.handlers.services import Services
+    from kbroker.metrics.kafka_sources import KafkaFigures
     from kbroker.metrics.loop_delay import LoopDelaySampler
     from kbroker.metrics.readiness import Readiness
     from kbroker.metrics.sources import ClientSample
     from kbroker.storage.manager.log_manager import LogManager
+    from kbroker.types import TopicPartition
 
 
 class BrokerFigures:
@@ -45,6 +50,7 @@ class BrokerFigures:
 
     services: Services
     quotas: QuotaEnforcement
+    recent: Recent
 
     def __init__(
         self,
@@ -65,8 +71,13 @@ class BrokerFigures:
         self._logs = logs
         self._listeners = listeners
 
+    def sample(self) -> None:
+        """For rates and percentiles of the last minutes; call it every `recent.SAMPLE_SECONDS`."""
+        self.recent.sample()
+
     def sources(self, node_id: int, cluster_id: str, requests: RequestStats, loop_delay: LoopDelaySampler) -> Sources:
         """All that a scrape reads."""
+        self.recent = Recent(lambda: counters(requests, self._listeners, self._membership), self._clock.monotonic)
         return Sources(
             version=__version__,
             node_id=node_id,
@@ -93,6 +104,9 @@ class BrokerFigures:
             transactions=self._transaction_totals,
             stable_offset_holders=self._stable_offset_holders,
             client_samples=self._client_samples,
+            ends_elsewhere=self._ends_elsewhere,
+            kafka=self._kafka,
+            recent=self.recent,
             fetches_waiting=lambda: len(self.services.replica_manager.purgatory) if self._ready else 0,
         )
 
@@ -145,6 +159,17 @@ class BrokerFigures:
             return {}
         replicas = await replica_figures(self.services.replica_manager, pace)
         return {**replicas, **await self._membership.figures(pace)}
+
+    async def _ends_elsewhere(self, wanted: Collection[TopicPartition]) -> Mapping[tuple[str, int], int]:
+        clients = self._membership.leaders_elsewhere() if self._ready else None
+        if clients is None:
+            return {}
+        return await ends_elsewhere(wanted, self.services.metadata_cache.image, self.services.node_id, clients)
+
+    async def _kafka(self, pace: Pace) -> KafkaFigures:
+        services = self.services if self._ready else None
+        most = self._config.get("kbroker.metrics.max.partitions")
+        return await kafka_figures(self._readiness.state, self._logs, self._listeners, services, most, pace)
 
     def _commit_totals(self) -> CommitTotals:
         commits = self._logs.commits

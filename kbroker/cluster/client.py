@@ -48,6 +48,7 @@ logger = logging.getLogger("kbroker.cluster.client")
 API_VERSIONS_VERSION = 3
 CORRELATION_MASK = 0x7FFFFFFF
 LAST_LOOK_SECONDS = 0.001
+LENGTH_BYTES = 4
 
 
 class NodeError(Exception):
@@ -156,6 +157,8 @@ class NodeClient:
         self._failures = 0
         self._retry_at = 0.0
         self._closed = False
+        self.request_count = self.request_bytes = 0
+        self.answer_count = self.answer_bytes = 0
         self.versions: dict[int, tuple[int, int]] = {}
 
     @property
@@ -209,6 +212,8 @@ class NodeClient:
         seconds = self._settings.request_seconds if seconds is None else seconds
         pending.timer = self._loop.call_later(seconds, self._late, channel, pending, seconds)
         self._in_flight.append(pending)
+        self.request_count += 1
+        self.request_bytes += LENGTH_BYTES + size
         channel.send(parts)
         return answer
 
@@ -309,6 +314,8 @@ class NodeClient:
             self._end(MalformedAnswerError("an answer that was not asked for"))
             return
         pending = self._in_flight.popleft()
+        self.answer_count += 1
+        self.answer_bytes += LENGTH_BYTES + memoryview(frame).nbytes
         version = pending.version
         if pending.api_key == ApiKey.API_VERSIONS and bytes(memoryview(frame)[4:6]) == b"\0\x23":
             version = 0  # Another version is answered in this one, with UNSUPPORTED_VERSION (KIP-511).

@@ -400,6 +400,7 @@ StrSetting = Literal[
     "kbroker.log.format",
     "kbroker.log.level",
     "kbroker.metrics.bearer.principal",
+    "kbroker.metrics.names",
     "kbroker.tls.kernel",
     "kbroker.workers",
     "listener.security.protocol.map",

@@ -35,6 +35,10 @@ kbroker_metadata_applied_offset|gauge||The last record that this broker acts by 
 kbroker_metadata_applied_lag_seconds|gauge||
     Age of that record, which a quorum renews every half second (last-applied-record-lag-ms).
 kbroker_metadata_fetch_age_seconds|gauge||Time since a controller last answered a fetch of the metadata log.
+kbroker_metadata_requests|counter||Requests for the metadata log to its controllers (request-total).
+kbroker_metadata_request_bytes|counter||Their bytes (outgoing-byte-total).
+kbroker_metadata_answers|counter||The controllers' answers (response-total).
+kbroker_metadata_answer_bytes|counter||Their bytes (incoming-byte-total).
 kbroker_replica_leaders|gauge||Partitions that this broker leads (LeaderCount).
 kbroker_replicas|gauge||Partitions that this broker leads or follows (PartitionCount).
 kbroker_replicas_offline|gauge||Replicas of this broker that have no log because of a disk (OfflineReplicaCount).

@@ -1,4 +1,7 @@
-"""docs/metrics.md, written from the families that a scrape has: `python -m kbroker.metrics.documentation`."""
+"""docs/metrics.md, written from the families that a scrape has: `python -m kbroker.metrics.documentation`.
+
+With the word `kafka` it is docs/metrics-kafka.md, from the table of the names that Kafka's exporters have.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,34 @@ above 0; `kbroker_cleaner_oldest_dirty_seconds` and
 `kbroker_retention_oldest_deletable_seconds` that only grow; `kbroker_log_dir_refusing`; `kbroker_log_dirs_offline`;
 `kbroker_loop_delay_seconds` with a tail; `kbroker_tls_certificate_left_seconds` below two weeks, and a
 `kbroker_tls_store_changes_total` with the outcome `failed` that grows. What to do then: [operations.md](operations.md).
+"""
+
+
+KAFKA_INTRODUCTION = """# Metrics under Kafka's names
+
+Written by `make docs` from the table that a scrape is made of; do not edit.
+
+`http://127.0.0.1:9644/metrics/kafka` (`metrics.listener`) has the series under the names that dashboards and alerts for
+Kafka use: those of JMX exporter as Strimzi and Confluent's jmx-monitoring-stacks configure it, those of kafka_exporter,
+and `process_*`. With `kbroker.metrics.names=kafka` they are at `/metrics`; kbroker's own ([metrics.md](metrics.md)) are
+always at `/metrics/kbroker`.
+
+What Strimzi, Confluent's stack, kafka_exporter and awesome-prometheus-alerts ask for is in a table among the tests,
+with the reason where a series does not concern a broker: it is of Kubernetes, Java, Confluent Server or a controller.
+109 of the 144 series of that table concern a broker; 107 are shown. The other two are
+`kafka_network_requestmetrics_responsequeuetimems` and `..._responsesendtimems`, which kbroker does not measure.
+
+- Nothing is made up: a series without a source is not shown. What is 0 by nature, as the request queue of a broker that
+  has none, says so below.
+- Counters named `..._total` by Strimzi are there as `...persec` as well, as Confluent's stack names the same number.
+- Percentiles are of about the last five minutes, in milliseconds, and as exact as the buckets of
+  `kbroker_request_seconds`; rates are of the last half minute. Counters are read for them every 15 s.
+- A partition is shown by its leader alone, so a sum over brokers counts it once; one without a leader is shown by the
+  broker with the least id. Groups are shown by their coordinators, which ask other leaders where partitions end; the
+  lag on one whose leader does not answer within 2 s is left out.
+- Errors are those of whole answers and of Produce's partitions; those within other answers are not counted.
+- Series by partition, topic and group end at `kbroker.metrics.max.partitions`, as under kbroker's own names.
+- With several workers each series has the label `worker`, as at `/metrics` ([workers.md](workers.md)).
 """
 
 
@@ -68,5 +99,21 @@ def markdown() -> str:
     return "".join(parts)
 
 
+def kafka_markdown() -> str:
+    """The page of Kafka's names."""
+    from kbroker.metrics.kafka_exposition import QUANTILE, series_of
+    from kbroker.metrics.kafka_table import SECTIONS
+
+    parts = [KAFKA_INTRODUCTION]
+    for title, rows in SECTIONS:
+        parts.append(f"\n## {title}\n\n| Name | Type | Labels | Meaning |\n|---|---|---|---|\n")
+        for row in rows:
+            names = "<br>".join(f"`{name}`" for name in series_of(row))
+            labels = ", ".join((*row.labels, QUANTILE) if row.kind == "summary" else row.labels)
+            kind = {"both": "counter, none"}.get(row.kind, row.kind)
+            parts.append(f"| {names} | {kind} | {labels} | {row.text} |\n")
+    return "".join(parts)
+
+
 if __name__ == "__main__":
-    sys.stdout.write(markdown())
+    sys.stdout.write(kafka_markdown() if sys.argv[1:] == ["kafka"] else markdown())

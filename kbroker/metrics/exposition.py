@@ -30,25 +30,25 @@ _PARTITION_GAUGES: tuple[tuple[str, str, str], ...] = (
 )
 
 
-class SnapshotCollector:
-    """A collector for the client library over one snapshot."""
+class _Collector:
+    """A collector for the client library over the families that `collect` gives."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-
-    def collect(self) -> Iterator[Metric]:
-        """All families, in a fixed order."""
-        for _, section in SECTIONS:
-            yield from section(self._snapshot)
+    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
+        self.collect = collect
 
 
 def render(snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
     """The text and its content type, in the format that an Accept header asks for.  Runs on any thread."""
+    return encoded(lambda: (family for _, section in SECTIONS for family in section(snapshot)), accept)
+
+
+def encoded(families: Callable[[], Iterator[Metric]], accept: str) -> tuple[bytes, str]:
+    """Families as text and its content type."""
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import choose_encoder
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(SnapshotCollector(snapshot))
+    registry.register(_Collector(families))
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type
 
@@ -290,6 +290,10 @@ def _security(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _process(_: Snapshot) -> Iterator[Metric]:
+    yield from process_families()
+
+
+def process_families() -> Iterator[Metric]:
     """CPU, memory, descriptors and start time under the names that the library's own collector gives them."""
     from prometheus_client import CollectorRegistry, ProcessCollector
 

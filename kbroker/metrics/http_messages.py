@@ -13,6 +13,28 @@ VIEWER = "/viewer"
 DESCRIBE_CLUSTER = (8, 4, "kafka-cluster")
 """The operation, the kind of resource and its name, as Kafka has them (`security.authorizer`)."""
 
+REASONS = {
+    200: "OK",
+    302: "Found",
+    304: "Not Modified",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    414: "URI Too Long",
+    421: "Misdirected Request",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+Names = str
+"""The names that a scrape has: this broker's own, or those under which Kafka's exporters show a broker."""
+KBROKER: Names = "kbroker"
+KAFKA: Names = "kafka"
+
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 

@@ -33,10 +33,14 @@ from kbroker.metrics.http_guard import refusal
 from kbroker.metrics.http_messages import (
     DESCRIBE_CLUSTER,
     JSON,
+    KAFKA,
+    KBROKER,
     NOT_ALLOWED,
+    REASONS,
     VIEWER,
     Access,
     Answer,
+    Names,
     Page,
     Pages,
     Request,
@@ -52,6 +56,8 @@ if TYPE_CHECKING:
 
     import httptools
 
+    from kbroker.metrics.kafka_snapshot import KafkaSnapshot
+
 log = logging.getLogger("kbroker.metrics")
 
 MAX_TARGET_BYTES = 4096
@@ -63,34 +69,19 @@ PATIENCE_SECONDS = 1.0
 """How long a connection may keep its place without asking, or without reading its answer, while others want it."""
 EXTRA_SECONDS = 2.0
 PROBES = ("/healthz", "/readyz")
+SCRAPED: dict[str, Names | None] = {"/metrics": None, "/metrics/kafka": KAFKA, "/metrics/kbroker": KBROKER}
+"""Paths with metrics, and the names that each has; None: those that the setting chooses."""
 _COMPRESS_FROM_BYTES = 4096
 _READ_HEADERS = frozenset(
     (b"accept", b"accept-encoding", b"authorization", b"host", b"origin", b"sec-fetch-site", b"if-none-match")
 )
-
-_REASONS = {
-    200: "OK",
-    302: "Found",
-    304: "Not Modified",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    413: "Content Too Large",
-    414: "URI Too Long",
-    421: "Misdirected Request",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
 
 
 class _RefusedError(Exception):
     """A head that is answered with an error status before it is complete."""
 
     def __init__(self, status: int) -> None:
-        super().__init__(_REASONS[status])
+        super().__init__(REASONS[status])
         self.status = status
 
 
@@ -106,15 +97,17 @@ class MetricsServer:
         sites: Sites | None = None,
         hosts: Collection[str] = (),
         access: Access | None = None,
+        names: Names = KBROKER,
     ) -> None:
         """`hosts`: the names under which it is asked for, besides those that `http_guard` allows anyway; `access`: who
-        may look, None: everybody."""
+        may look, None: everybody; `names`: those that /metrics has."""
         self.access = access
+        self.names = names
         self.sources = sources
         self.hosts = hosts
         self.is_guarded = True
         self._turn = asyncio.Lock()
-        self._scrapes: dict[str, asyncio.Task[tuple[bytes, str]]] = {}
+        self._scrapes: dict[tuple[Names, str], asyncio.Task[tuple[bytes, str]]] = {}
         self.pages = pages or {}
         self.sites = sites or {}
         self.readiness = readiness
@@ -160,29 +153,35 @@ class MetricsServer:
             await self._server.wait_closed()
             self._server = None
 
-    async def scrape(self, accept: str) -> tuple[bytes, str]:
+    async def scrape(self, names: Names, accept: str) -> tuple[bytes, str]:
         """The text of all metrics: read on the loop, rendered off it."""
+        assert self.sources is not None
+        loop = asyncio.get_running_loop()
+        if names == KAFKA:
+            from kbroker.metrics.kafka_snapshot import take_kafka
+
+            found = await take_kafka(self.sources)
+            return await loop.run_in_executor(self.executor, _render_kafka, found, accept)
         from kbroker.metrics.snapshot import take
 
-        assert self.sources is not None
-        snapshot = await take(self.sources)
-        return await asyncio.get_running_loop().run_in_executor(self.executor, _render, snapshot, accept)
+        return await loop.run_in_executor(self.executor, _render, await take(self.sources), accept)
 
-    async def shared_scrape(self, accept: str) -> tuple[bytes, str]:
+    async def shared_scrape(self, names: Names, accept: str) -> tuple[bytes, str]:
         """`scrape`, one at a time: requests that arrive while one is under way share the next.
 
         So a crowd of scrapers costs the loop no more than one does.
         """
-        task = self._scrapes.get(accept)
+        task = self._scrapes.get((names, accept))
         if task is None:
-            task = self._scrapes[accept] = asyncio.get_running_loop().create_task(self._next_scrape(accept))
+            task = asyncio.get_running_loop().create_task(self._next_scrape(names, accept))
+            self._scrapes[names, accept] = task
         return await asyncio.shield(task)
 
-    async def _next_scrape(self, accept: str) -> tuple[bytes, str]:
+    async def _next_scrape(self, names: Names, accept: str) -> tuple[bytes, str]:
         async with self._turn:
             # Later requests must not get values from before they arrived, so they start the next scrape.
-            self._scrapes.pop(accept, None)
-            return await self.scrape(accept)
+            self._scrapes.pop((names, accept), None)
+            return await self.scrape(names, accept)
 
     def make_room(self) -> bool:
         """Ends the connection that has kept a place for longest without asking or reading; whether there was one."""
@@ -215,6 +214,12 @@ class MetricsServer:
 
 def _to_json(value: object) -> bytes:
     return json.dumps(value).encode() + b"\n"
+
+
+def _render_kafka(snapshot: KafkaSnapshot, accept: str) -> tuple[bytes, str]:
+    from kbroker.metrics.kafka_exposition import render
+
+    return render(snapshot, accept)
 
 
 def _render(snapshot: Any, accept: str) -> tuple[bytes, str]:
@@ -405,8 +410,8 @@ class _Connection(asyncio.Protocol):
         if request.path == VIEWER and not server.is_guarded:
             return await self._look_at_viewer(request)
         page, site = server.pages.get(name), server.sites.get(name)
-        if page is None and site is None and request.path not in ("/metrics", "/healthz", "/readyz"):
-            known = ["/metrics", "/healthz", *(f"/{each}" for each in (*server.pages, *server.sites)), "/readyz"]
+        if page is None and site is None and request.path not in (*SCRAPED, *PROBES):
+            known = [*SCRAPED, "/healthz", *(f"/{each}" for each in (*server.pages, *server.sites)), "/readyz"]
             return Answer(404, f"not found; there are {', '.join(known[:-1])} and {known[-1]}\n".encode())
         if not request.is_read:
             return Answer(405, b"GET or HEAD only\n")
@@ -431,7 +436,7 @@ class _Connection(asyncio.Protocol):
         if request.path == "/readyz":
             is_serving, text = await server.look()
             return Answer(200 if is_serving else 503, f"{text}\n".encode())
-        body, content_type = await server.shared_scrape(request.accept)
+        body, content_type = await server.shared_scrape(SCRAPED[request.path] or server.names, request.accept)
         return Answer(200, body, content_type)
 
     async def _look_at_viewer(self, request: Request) -> Answer:
@@ -456,7 +461,7 @@ class _Connection(asyncio.Protocol):
         }
         if answer.status == 304:  # It is the length of what is left out.
             del headers["Content-Length"]
-        lines = [f"HTTP/1.1 {answer.status} {_REASONS[answer.status]}", *map(": ".join, headers.items())]
+        lines = [f"HTTP/1.1 {answer.status} {REASONS[answer.status]}", *map(": ".join, headers.items())]
         start = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
         self._transport.write(start if head else start + answer.body)
         if not keep_alive:
@@ -465,7 +470,7 @@ class _Connection(asyncio.Protocol):
     def _refuse(self, status: int) -> None:
         self._parser = None
         self._waiting.clear()
-        self._write(Answer(status, f"{_REASONS[status]}\n".encode()), keep_alive=False)
+        self._write(Answer(status, f"{REASONS[status]}\n".encode()), keep_alive=False)
 
     def _arm(self) -> None:
         self._disarm()

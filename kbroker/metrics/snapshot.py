@@ -31,6 +31,7 @@ from kbroker.metrics.sources import (
     StorageTotals,
     TransactionTotals,
 )
+from kbroker.types import TopicPartition
 
 
 class RequestRow(NamedTuple):
@@ -254,20 +255,34 @@ async def _client_samples(sources: Sources, pace: Pace) -> tuple[ClientSample, .
 async def group_rows(
     sources: Sources, ends: Mapping[tuple[str, int], int], pace: Pace
 ) -> tuple[tuple[GroupRow, ...], tuple[LagRow, ...]]:
-    """All groups, and how far each is behind by partition; of the latter none where there are too many."""
+    """All groups, and how far each is behind by partition; of the latter none where there are too many.
+
+    Where partitions end that have no log here their leaders are asked, of as many as have rows.
+    """
     groups: list[GroupRow] = []
     lags: list[LagRow] = []
-    for group in sources.groups():
+    elsewhere: list[tuple[int, TopicPartition, int]] = []
+    for number, group in enumerate(sources.groups()):
         await pace
         total = 0
         for topic, partition, committed in group.committed:
             await pace
             end = ends.get((topic, partition))
-            if end is None:  # the topic is gone, its offsets have not expired yet
+            if end is None:
+                if len(elsewhere) <= sources.max_partitions:
+                    elsewhere.append((number, TopicPartition(topic, partition), committed))
                 continue
             lag = max(0, end - committed)
             total += lag
             if len(lags) <= sources.max_partitions:
                 lags.append(LagRow(group.group_id, topic, partition, committed, lag))
         groups.append(GroupRow(group.group_id, group.state, group.member_count, total))
+    told = await sources.ends_elsewhere({name for _, name, _ in elsewhere}) if elsewhere else {}
+    for number, name, committed in elsewhere:
+        end = told.get(name)
+        if end is None:  # the topic is gone, its offsets have not expired yet; or its leader does not answer
+            continue
+        row, lag = groups[number], max(0, end - committed)
+        groups[number] = row._replace(lag=row.lag + lag)
+        lags.append(LagRow(row.group_id, *name, committed, lag))
     return tuple(groups), tuple(lags) if len(lags) <= sources.max_partitions else ()

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbroker._fast.base.slices import Pace, Slices
+from kbroker.metrics.kafka_sources import KafkaFigures
 from kbroker.metrics.maintenance import Values
+from kbroker.metrics.recent import Recent
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -231,6 +233,18 @@ async def _no_values(_: Pace) -> Values:
     return {}
 
 
+async def _no_kafka(_: Pace) -> KafkaFigures:
+    return KafkaFigures()
+
+
+async def _no_ends(_: Collection[TopicPartition]) -> Mapping[tuple[str, int], int]:
+    return {}
+
+
+def _no_recent() -> Recent:
+    return Recent(dict, time.monotonic)
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """All that a scrape reads.
@@ -249,6 +263,7 @@ class Sources:
     connections: Callable[[], ConnectionTotals] = _no_connections
     logs: Callable[[], Collection[LogView]] = _no_logs
     groups: Callable[[], Iterable[GroupSummary]] = _no_groups
+    ends_elsewhere: Callable[[Collection[TopicPartition]], Awaitable[Mapping[tuple[str, int], int]]] = _no_ends
     quotas: Callable[[], Iterable[QuotaRow]] = _no_quotas
     transactions: Callable[[], TransactionTotals] = _no_transactions
     stable_offset_holders: Callable[[], Iterable[StableOffsetHolder]] = _no_holders
@@ -264,5 +279,7 @@ class Sources:
     cluster: Callable[[Pace], Awaitable[Values]] = _no_values
     security: Callable[[], Values] = dict
     client_samples: Callable[[], Iterable[ClientSample]] = _no_samples
+    kafka: Callable[[Pace], Awaitable[KafkaFigures]] = _no_kafka
+    recent: Recent = field(default_factory=_no_recent)
     max_partitions: int = 2_000
     slices: Slices = field(default_factory=Slices)

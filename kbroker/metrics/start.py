@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from kbroker.metrics.http_messages import KBROKER
 from kbroker.metrics.http_server import MetricsServer
 from kbroker.metrics.listener_address import is_encrypted, parse_listener
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     import ssl
     from concurrent.futures import Executor
 
-    from kbroker.metrics.http_messages import Access, Pages, Sites
+    from kbroker.metrics.http_messages import Access, Names, Pages, Sites
     from kbroker.metrics.readiness import Readiness
     from kbroker.metrics.sources import Sources
 
@@ -30,15 +31,16 @@ async def start_metrics_server(
     hosts: Collection[str] = (),
     access: Access | None = None,
     tls: Callable[[], ssl.SSLContext] | None = None,
+    names: Names = KBROKER,
 ) -> MetricsServer | None:
-    """Serve on `listener`, with the context that `tls` makes where it asks for one.
+    """Serve on `listener`, with the context that `tls` makes where it asks for one; `names`: those of /metrics.
 
     None when it is `none`, or when the address can't be had: metrics never stop a broker.
     """
     address = parse_listener(listener)
     if address is None:
         return None
-    server = MetricsServer(sources, readiness, executor, pages, sites, hosts, access)
+    server = MetricsServer(sources, readiness, executor, pages, sites, hosts, access, names)
     try:
         await server.listen(*address, tls() if tls is not None and is_encrypted(listener) else None)
     except OSError as error:

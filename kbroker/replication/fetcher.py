@@ -115,7 +115,7 @@ class ReplicaFetcher:
         traffic: ReplicationTraffic | None = None,
     ) -> None:
         self._loop = loop
-        self._client = client
+        self.client = client
         self._settings = settings
         self._broker_epoch = broker_epoch
         self._pace = pace
@@ -169,7 +169,7 @@ class ReplicaFetcher:
     def close(self) -> None:
         """Stop."""
         self._followed.clear()
-        self._client.close()
+        self.client.close()
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -211,7 +211,7 @@ class ReplicaFetcher:
         version = settings.protocol.fetch
         if not self._session.all_have_ids:
             version = min(version, LAST_VERSION_BY_NAME)
-        answer = await self._client.send(self._request(settings, version), version)
+        answer = await self.client.send(self._request(settings, version), version)
         if self._failures:
             logger.info("fetches again, after %d attempts", self._failures)
             self._failures = 0
@@ -425,7 +425,7 @@ class ReplicaFetcher:
             replica_id=self._settings().node_id,
             topics=[request.ListOffsetsTopic(name=ask.topic, partitions=[row])],
         )
-        answer = await self._client.send(asked, version)
+        answer = await self.client.send(asked, version)
         (topic,) = answer.topics
         (found,) = topic.partitions
         if found.error_code:
@@ -470,7 +470,7 @@ class ReplicaFetcher:
             )
             topics.setdefault(name.topic, []).append(row)
         rows = [request.OffsetForLeaderTopic(topic=topic, partitions=parts) for topic, parts in topics.items()]
-        answer = await self._client.send(
+        answer = await self.client.send(
             request(replica_id=settings.node_id, topics=rows), settings.protocol.offset_for_leader_epoch
         )
         for topic in answer.topics:

@@ -58,11 +58,13 @@ class FetcherSettingsByVersion:
 
 
 class FetcherFigures(NamedTuple):
-    """Fetchers, the largest lag of a partition in records, and partitions whose last fetch failed."""
+    """Fetchers, the largest lag of a partition in records, partitions whose last fetch failed, and the requests of
+    each fetcher, by its leader and number."""
 
     fetchers: int
     max_lag: int
     failed_partitions: int
+    request_counts: Mapping[str, int]
 
 
 class FetcherManager:
@@ -168,6 +170,7 @@ class FetcherManager:
             len(self._fetchers),
             max((row.lag or 0 for row in rows), default=0),
             sum(row.failures > 0 for row in rows),
+            {f"{broker}-{number}": each.client.request_count for (broker, number), each in self._fetchers.items()},
         )
 
     def close(self) -> None:

@@ -97,6 +97,7 @@ class Supervisor:
             names_of(self._config),
             http_access(self._config, dict, None),
             self._metrics_context,
+            self._config.get("kbroker.metrics.names"),
         )
         for number, slot in self._slots.items():
             self._notify[number] = self._listen_to(number, slot)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from kbroker.metrics.http_messages import DESCRIBE_CLUSTER, VIEWER, Access, Answer, Request
+from kbroker.metrics.http_messages import DESCRIBE_CLUSTER, KBROKER, VIEWER, Access, Answer, Names, Request
 from kbroker.metrics.http_server import MetricsServer
 from kbroker.metrics.listener_address import is_encrypted, parse_listener
 from kbroker.supervision.metrics_text import END, merged
@@ -121,10 +121,17 @@ class WorkerPages(MetricsServer):
         readiness: Readiness,
         hosts: Collection[str] = (),
         access: Access | None = None,
+        names: Names = KBROKER,
     ) -> None:
         workers = None if access is None else WorkersAccess(access, self._ready_sockets)
         super().__init__(
-            None, readiness, pages={"logs": self._logs}, sites={"console": no_console}, hosts=hosts, access=workers
+            None,
+            readiness,
+            pages={"logs": self._logs},
+            sites={"console": no_console},
+            hosts=hosts,
+            access=workers,
+            names=names,
         )
         self._slots = slots
         self._lives = lives
@@ -156,8 +163,8 @@ class WorkerPages(MetricsServer):
         asked = await self._ask_all(path, accept)
         return {number: answer for number, answer in asked.items() if answer is not None}
 
-    async def scrape(self, accept: str) -> tuple[bytes, str]:
-        pages = await self._of_all("/metrics", accept)
+    async def scrape(self, names: Names, accept: str) -> tuple[bytes, str]:
+        pages = await self._of_all(f"/metrics/{names}", accept)
         content_type = next((each.content_type for each in pages.values()), _TEXT)
         text = await asyncio.get_running_loop().run_in_executor(
             None, lambda: merged({number: each.body.decode() for number, each in pages.items()})
@@ -231,12 +238,13 @@ async def start_pages(
     hosts: Collection[str] = (),
     access: Access | None = None,
     tls: Callable[[], ssl.SSLContext] | None = None,
+    names: Names = KBROKER,
 ) -> WorkerPages | None:
     """Serve on `metrics.listener`; None where it is `none` or cannot be had."""
     address = parse_listener(listener)
     if address is None:
         return None
-    server = WorkerPages(slots, lives, readiness, hosts, access)
+    server = WorkerPages(slots, lives, readiness, hosts, access, names)
     try:
         await server.listen(*address, tls() if tls is not None and is_encrypted(listener) else None)
     except OSError as error:

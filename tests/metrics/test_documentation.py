@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from kbroker.metrics.documentation import markdown, rows
+from kbroker.metrics.documentation import kafka_markdown, markdown, rows
 from tests.broker_process import BrokerProcess
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
@@ -18,6 +18,11 @@ DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 def test_the_page_is_up_to_date() -> None:
     """Operators would look for metrics that are not there, or not know of those that are (`make docs`)."""
     assert DOCS.read_text() == markdown()
+
+
+def test_the_page_of_kafkas_names_is_up_to_date() -> None:
+    """As above, for those who come from Kafka."""
+    assert DOCS.with_name("metrics-kafka.md").read_text() == kafka_markdown()
 
 
 def test_every_family_that_a_broker_serves_is_on_the_page(broker: BrokerProcess) -> None:

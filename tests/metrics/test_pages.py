@@ -42,7 +42,10 @@ def test_pages_are_served_once_the_broker_is_ready() -> None:
         assert (await get(server, "/shelf", method="DELETE"))[0] == 405
         assert (await get(server, "/shelf/broken"))[0] == 500
         status, _, body = await get(server, "/shelves")
-        assert (status, body) == (404, b"not found; there are /metrics, /healthz, /shelf and /readyz\n")
+        assert (status, body) == (
+            404,
+            b"not found; there are /metrics, /metrics/kafka, /metrics/kbroker, /healthz, /shelf and /readyz\n",
+        )
         assert (await get(server, "/metrics"))[0] == 200
 
     async def main() -> None:

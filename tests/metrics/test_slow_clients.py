@@ -32,7 +32,7 @@ class BigPages(MetricsServer):
         self.go = asyncio.Event()
         self.go.set()
 
-    async def scrape(self, accept: str) -> tuple[bytes, str]:
+    async def scrape(self, names: str, accept: str) -> tuple[bytes, str]:
         self.begun += 1
         number = self.begun
         await self.go.wait()

@@ -51,9 +51,9 @@ class Workers(BrokerProcess):
         wait_for(lambda: self.ready()[0] == 200 or not self.running, "all workers", seconds=SECONDS)
         assert self.running, self.output()
 
-    def metrics(self) -> str:
+    def metrics(self, path: str = "/metrics") -> str:
         """The page of all workers."""
-        with urllib.request.urlopen(f"{self.metrics_url}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.metrics_url}{path}", timeout=10) as answer:
             text: str = answer.read().decode()
             return text
 

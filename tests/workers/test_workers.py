@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -63,6 +64,9 @@ def test_three_workers_are_one_cluster_that_survives_its_processes(tmp_path: Pat
         assert 'kbroker_worker_up{worker="2"} 1.0' in page
         assert 'kbroker_worker_restarts{worker="2"} 1.0' in page
         assert all(f'kbroker_partition_log_end_offset{{worker="{number}"' in page for number in NUMBERS)
+        page = workers.metrics("/metrics/kafka")
+        shown = re.findall(r'kafka_topic_partition_leader\{worker="(\d)",partition="\d",topic="one"\} (\d)', page)
+        assert sorted(shown) == [(str(leader), str(leader)) for leader in sorted(leaders)]
 
         pids = [workers.worker_pid(number) for number in NUMBERS]
         assert workers.stop() == 0

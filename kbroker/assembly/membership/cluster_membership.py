@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import ClusterImage
     from kbroker.metrics.maintenance import Values
     from kbroker.metrics.readiness import Problem
+    from kbroker.metrics.recent import Counters
     from kbroker.network.listener import Listener
     from kbroker.periodic import PeriodicTask
     from kbroker.quotas.host_names import HostNames
@@ -139,6 +140,10 @@ class ClusterMembership(ABC):
         """The same for the share coordinators, of which groups and leaders here ask for their states."""
         return None
 
+    def leaders_elsewhere(self) -> NodeClients | None:
+        """The clients with which metrics ask where partitions end that others lead; None without others."""
+        return None
+
     @abstractmethod
     def follow(self, config: BrokerConfig) -> None:
         """A broker setting was changed at run time."""
@@ -158,6 +163,10 @@ class ClusterMembership(ABC):
     @abstractmethod
     async def figures(self, pace: Pace) -> Values:
         """What metrics say of the controller and of replication."""
+
+    def counters(self) -> Counters:
+        """Counters that metrics show the growth of: requests to leaders, the end of the metadata log."""
+        return {}
 
     @property
     def metrics_listener(self) -> str | None:

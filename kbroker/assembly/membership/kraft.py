@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
     from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.recent import Counters
     from kbroker.network.listener import Listener
     from kbroker.storage.directories.log_dirs import LogDir, OpenedDirs
     from kbroker.types import TopicPartition
@@ -191,8 +192,15 @@ class KRaftMembership(ReplicatedMembership):
             "kbroker_metadata_log_end_offset": observer.log_end_offset,
             "kbroker_metadata_applied_offset": metadata.applied_offset,
             "kbroker_metadata_applied_lag_seconds": max(0, now_ms - metadata.applied_ms) / 1000,
+            "kbroker_metadata_requests": observer.client.request_count,
+            "kbroker_metadata_request_bytes": observer.client.request_bytes,
+            "kbroker_metadata_answers": observer.client.answer_count,
+            "kbroker_metadata_answer_bytes": observer.client.answer_bytes,
             "kbroker_metadata_fetch_age_seconds": max(0, now_ms - observer.last_fetch_ms) / 1000,
         }
+
+    def counters(self) -> Counters:
+        return {**super().counters(), ("metadata", "end"): (self._member.observer.log_end_offset,)}
 
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
         telling = PeriodicTask("tell where replicas are", DIRECTORIES_INTERVAL_MS, self._tell_directories)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import BrokerImage
     from kbroker.metrics.maintenance import Values
     from kbroker.metrics.readiness import Problem
+    from kbroker.metrics.recent import Counters
     from kbroker.network.listener import Listener
     from kbroker.periodic import PeriodicTask
     from kbroker.replication.marker_sender import MarkerSender
@@ -58,6 +59,7 @@ class ReplicatedMembership(ClusterMembership):
     _parts: MetadataParts
     _replication: ReplicationParts
     _is_attached = False
+    _leaders: NodeClients | None = None
 
     def __init__(self, broker: BrokerParts, registered: RegisteredBroker) -> None:
         self._broker = broker
@@ -100,6 +102,11 @@ class ReplicatedMembership(ClusterMembership):
     def share_coordinators_elsewhere(self) -> NodeClients:
         return self._replication.share_coordinators_elsewhere()
 
+    def leaders_elsewhere(self) -> NodeClients:
+        if self._leaders is None:
+            self._leaders = self._replication.clients(f"metrics-client-{self.broker().node_id}", negotiates=True)
+        return self._leaders
+
     def follow(self, config: BrokerConfig) -> None:
         self._replication.follow(config)
 
@@ -114,6 +121,12 @@ class ReplicatedMembership(ClusterMembership):
 
     async def figures(self, pace: Pace) -> Values:
         return await member_figures(self._replication, self._registered.controller_stats, pace)
+
+    def counters(self) -> Counters:
+        if not self._is_attached:
+            return {}
+        counts = self._replication.fetchers.figures().request_counts
+        return {("fetcher", name): (count,) for name, count in counts.items()}
 
     async def leave(self) -> None:
         await move_leaders(self._broker.config, self.controller, self.broker(), self._parts.cache)

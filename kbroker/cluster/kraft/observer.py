@@ -132,6 +132,11 @@ class QuorumObserver:
         """Records below it are committed; -1: not known."""
         return -1 if self._quorum is None else self._quorum.high_watermark
 
+    @property
+    def client(self) -> NodeClient:
+        """The connection to the controllers, which counts what goes over it."""
+        return self._client
+
     def on_leader(self, changed: Callable[[], None]) -> None:
         """Call `changed` when another controller becomes active, or none is."""
         self._on_leader.append(changed)

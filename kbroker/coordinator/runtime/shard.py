@@ -113,6 +113,7 @@ class Shard(Generic[S]):
         "coordinator",
         "index",
         "leader_epoch",
+        "load_seconds",
         "record_count",
         "state",
         "timers",
@@ -146,6 +147,7 @@ class Shard(Generic[S]):
         self.coordinator: S | None = None
         self.leader_epoch = NO_LEADER_EPOCH
         self.record_count = 0
+        self.load_seconds = 0.0
         self.timers = Timers(clock, call_later)
         self._log = log
         self._build = build
@@ -229,7 +231,8 @@ class Shard(Generic[S]):
         if CHECKED:
             self.check_invariants()
         if self.coordinator is not None:
-            self.coordinator.loaded(self.record_count, self._clock.monotonic() - self._started)
+            self.load_seconds = self._clock.monotonic() - self._started
+            self.coordinator.loaded(self.record_count, self.load_seconds)
 
     def _replay_all(self, coordinator: S) -> Iterator[None]:
         """Replays everything; yields whenever it is a good moment to look at the clock."""

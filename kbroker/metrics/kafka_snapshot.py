@@ -1,0 +1,82 @@
+"""What a scrape under Kafka's names reports, copied on the event loop.
+
+It is `snapshot.take` with what is under Kafka's names alone: traffic by topic, the cluster's partitions, requests that
+waited, and how counters have grown lately.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbroker.metrics.kafka_sources import KafkaFigures
+from kbroker.metrics.recent import Counters, Reading
+from kbroker.metrics.snapshot import Snapshot, take
+
+if TYPE_CHECKING:
+    from kbroker._fast.base.counters import RequestStats
+    from kbroker.metrics.sources import Sources
+
+#: Keys of readings, before the API's name.
+TIMES, WAITS, MOVED = "times", "waits", "moved"
+FETCH, FETCH_CONSUMER, FETCH_FOLLOWER = "Fetch", "FetchConsumer", "FetchFollower"
+MINUTES_SECONDS = 300.0
+MINUTE_SECONDS = 60.0
+HALF_MINUTE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSnapshot:
+    """`now`, `minutes` and `minute`, `half_minute`: readings of `request_counters` and what `Sources.recent` adds: now,
+    and as of so long ago."""
+
+    base: Snapshot
+    figures: KafkaFigures
+    codes: tuple[tuple[str, int, int], ...]
+    now: Reading
+    minutes: Reading
+    minute: Reading
+    half_minute: Reading
+
+
+async def take_kafka(sources: Sources) -> KafkaSnapshot:
+    """Read everything once.  Call it on the event loop."""
+    base = await take(sources)
+    figures = await sources.kafka(sources.slices.pace())
+    now = sources.recent.now()
+    codes = tuple((sources.api_name(api), code, count) for (api, code), count in sources.requests.codes.items())
+    before = sources.recent.before
+    return KafkaSnapshot(
+        base,
+        figures,
+        codes,
+        now,
+        before(now, MINUTES_SECONDS),
+        before(now, MINUTE_SECONDS),
+        before(now, HALF_MINUTE_SECONDS),
+    )
+
+
+def request_counters(requests: RequestStats, names: dict[int, str]) -> Counters:
+    """Of each API of `names`: (TIMES, name) has count, nanoseconds and buckets; (WAITS, name) the same of what waited;
+    (MOVED, name) what to add to the buckets to have those without the wait.  Fetches also by who sent them."""
+    found: dict[tuple[str, ...], tuple[float, ...]] = {}
+    for api, count, _, _, _, sum_ns, buckets in requests.snapshot():
+        found[TIMES, names.get(api, str(api))] = (count, sum_ns, *buckets)
+    for api, count, sum_ns, buckets, moved in requests.waits_by_api():
+        found[WAITS, names.get(api, str(api))] = (count, sum_ns, *buckets)
+        found[MOVED, names.get(api, str(api))] = moved
+    (count, sum_ns, buckets), (_, waited, waited_ns, waits, moved) = requests.followers()
+    followers = {
+        TIMES: (count, sum_ns, *buckets),
+        WAITS: (waited, waited_ns, *waits),
+        MOVED: moved,
+    }
+    for kind, numbers in followers.items():
+        all_fetches = found.get((kind, FETCH))
+        if all_fetches is None:
+            continue
+        found[kind, FETCH_CONSUMER] = tuple(a - b for a, b in zip(all_fetches, numbers, strict=True))
+        if count:
+            found[kind, FETCH_FOLLOWER] = numbers
+    return found

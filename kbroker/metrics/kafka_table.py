@@ -1,0 +1,213 @@
+"""The metrics under the names of Kafka's exporters: JMX exporter as Strimzi and Confluent configure it, kafka_exporter.
+
+Rows as in `maintenance`.  The kind `both` is a counter as Strimzi names it (`_total`), and the same number as
+Confluent's stack does (`persec`, of no type); a `summary` has quantiles of about the last five minutes, and count and
+sum since the start.  A series without the label `topic` is the sum over all topics.
+"""
+
+from __future__ import annotations
+
+from kbroker.metrics.maintenance import table
+
+_TRAFFIC = """
+kafka_server_brokertopicmetrics_messagesin|both|topic|Messages appended by leaders (MessagesInPerSec).
+kafka_server_brokertopicmetrics_bytesin|both|topic|Bytes of record batches appended by leaders (BytesInPerSec).
+kafka_server_brokertopicmetrics_bytesout|both|topic|Bytes of records sent to consumers (BytesOutPerSec).
+kafka_server_brokertopicmetrics_totalproducerequests|both|topic|
+    Batches that were to be appended, each partition of a request (TotalProduceRequestsPerSec).
+kafka_server_brokertopicmetrics_failedproducerequests|both|topic|
+    Those among them that were refused, but for what Kafka expects (FailedProduceRequestsPerSec).
+kafka_server_brokertopicmetrics_totalfetchrequests|both|topic|
+    Partitions that fetches have asked for, those of followers included (TotalFetchRequestsPerSec).
+kafka_server_brokertopicmetrics_failedfetchrequests|both|topic|
+    Those among them that failed, but for what Kafka expects (FailedFetchRequestsPerSec).
+kafka_server_brokertopicmetrics_replicationbytesin|both||Bytes copied from leaders.
+kafka_server_brokertopicmetrics_replicationbytesout|both||Bytes sent to followers.
+kafka_server_brokertopicmetrics_reassignmentbytesin|both||Those of replicas that a reassignment adds here.
+kafka_server_brokertopicmetrics_reassignmentbytesout|both||Those sent to replicas that a reassignment adds.
+kafka_server_brokertopicmetrics_producemessageconversions|both||Records converted for the log, all topics.
+kafka_server_brokertopicmetrics_fetchmessageconversions|both||Records converted for consumers, all topics.
+"""
+
+_BROKER = """
+kafka_server_kafkaserver_brokerstate|gauge||1 starting, 3 running, 7 shutting down.
+kafka_server_kafkaserver_linux_disk_read_bytes|gauge||Bytes that this process has had read from disks.
+kafka_server_kafkaserver_linux_disk_write_bytes|gauge||Bytes that this process has had written to disks.
+kafka_server_replicamanager_leadercount|gauge||Partitions led here.
+kafka_server_replicamanager_partitioncount|gauge||Partitions led or followed here.
+kafka_server_replicamanager_offlinereplicacount|gauge||Replicas without a log because of a disk.
+kafka_server_replicamanager_underreplicatedpartitions|gauge||Partitions led here that lack in-sync replicas.
+kafka_server_replicamanager_underminisrpartitioncount|gauge||Those with fewer than min.insync.replicas.
+kafka_server_replicamanager_atminisrpartitioncount|gauge||Those with exactly min.insync.replicas.
+kafka_server_replicamanager_reassigningpartitions|gauge||Those whose replicas are on the move.
+kafka_server_replicamanager_isrshrinks|both||In-sync replicas that leaders here have asked to drop.
+kafka_server_replicamanager_isrexpands|both||Replicas that leaders here have asked to take into the ISR.
+kafka_server_replicamanager_failedisrupdates|both||Changes of an ISR that the controller did not grant.
+kafka_server_replicafetchermanager_maxlag|gauge|clientid|The most records that a follower here lacks.
+kafka_server_replicafetchermanager_minfetchrate|gauge|clientid|
+    Requests a second of the slowest connection to a leader, over a minute; 0 without one.
+kafka_server_replicafetchermanager_failedpartitionscount|gauge|clientid|Partitions whose last fetch failed.
+kafka_server_fetchsessioncache_numincrementalfetchsessions|gauge||Fetch sessions that are kept.
+kafka_server_fetchsessioncache_numincrementalfetchpartitionscached|gauge||Their partitions.
+kafka_server_fetchsessioncache_incrementalfetchsessionevictions|both||Sessions that gave way to others.
+kafka_server_delayedoperationpurgatory_purgatorysize|gauge|delayedoperation|Fetches that wait for records.
+kafka_controller_kafkacontroller_activecontrollercount|gauge||1 on the broker that is the controller.
+kafka_controller_kafkacontroller_offlinepartitionscount|gauge||Partitions without a leader; 0 on others.
+kafka_controller_kafkacontroller_preferredreplicaimbalancecount|gauge||
+    Partitions that another than the preferred replica leads; 0 on others.
+kafka_controller_kafkacontroller_globaltopiccount|gauge||Topics of the cluster; 0 on others.
+kafka_controller_kafkacontroller_globalpartitioncount|gauge||Partitions of the cluster; 0 on others.
+kafka_controller_controllerstats_uncleanleaderelections|both||Elections that may have lost records.
+kafka_log_logmanager_offlinelogdirectorycount|gauge||Log directories that have failed.
+kafka_log_log_size|gauge|topic,partition|Bytes of a log.
+kafka_log_log_numlogsegments|gauge|topic,partition|Its segments.
+kafka_log_log_logstartoffset|gauge|topic,partition|Its first offset.
+kafka_log_log_logendoffset|gauge|topic,partition|The offset of its next record.
+kafka_cluster_partition_replicascount|gauge|topic,partition|Replicas of a partition led here.
+kafka_cluster_partition_insyncreplicascount|gauge|topic,partition|Those in sync.
+kafka_cluster_partition_underreplicated|gauge|topic,partition|1 while it lacks in-sync replicas.
+kafka_cluster_partition_underminisr|gauge|topic,partition|1 with fewer than min.insync.replicas in sync.
+kafka_cluster_partition_atminisr|gauge|topic,partition|1 with exactly min.insync.replicas in sync.
+kafka_cluster_partition_laststableoffsetlag|gauge|topic,partition|Records that open transactions hold back.
+"""
+
+_REQUESTS = """
+kafka_network_requestmetrics_requests|both|request|Requests answered; Fetch is the sum of the two kinds of fetches.
+kafka_network_requestmetrics_errors|both|request,error|
+    Answers with an error of their own, and partitions of Produce with one; NONE: answers without.
+kafka_network_requestmetrics_totaltimems|summary|request|Milliseconds from a request's last byte to its answer.
+kafka_network_requestmetrics_localtimems|summary|request|Those of them in which it was worked on.
+kafka_network_requestmetrics_remotetimems|summary|request|
+    Those in which it waited: for records, for followers, for another broker.
+kafka_network_requestmetrics_requestqueuetimems|summary|request|
+    0: a request is served where it is read, without a queue.
+kafka_network_requestchannel_requestqueuesize|gauge||0: there is no queue.
+kafka_network_requestchannel_responsequeuesize|gauge||Connections whose answers the socket has not taken.
+kafka_network_socketserver_networkprocessoravgidle_percent|gauge||
+    Share of the last minute, 0 to 1, that the event loop's thread used no processor.
+kafka_network_socketserver_networkprocessoravgidlepercent|gauge||The same, as Confluent names it.
+kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent|gauge||The same: the loop serves requests, too.
+kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total|gauge||The same, as Confluent names it.
+kafka_network_acceptor_acceptorblockedpercent|gauge|listener|0: no thread waits to hand connections over.
+kafka_server_socket_server_metrics_connection_count|gauge|listener,networkprocessor|Open connections.
+kafka_server_socketservermetrics_connection_count|gauge|listener,network_processor|The same, as Confluent names it.
+kafka_server_socketservermetrics_connection_creation_rate|gauge|listener,network_processor|
+    Connections accepted a second, over half a minute.
+kafka_server_socketservermetrics_connection_close_rate|gauge|listener,network_processor|
+    Connections ended a second, over half a minute.
+kafka_server_socketservermetrics_connections|gauge|client_software_name,client_software_version,listener|
+    Open connections by what the client says that it is.
+"""
+
+_COORDINATORS = """
+kafka_coordinator_group_groupmetadatamanager_numgroups|gauge||Groups coordinated here.
+kafka_coordinator_group_groupmetadatamanager_numgroupsstable|gauge||Those in that state, of any protocol.
+kafka_coordinator_group_groupmetadatamanager_numgroupsempty|gauge||As above.
+kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance|gauge||As above.
+kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance|gauge||As above.
+kafka_coordinator_group_groupmetadatamanager_numgroupsdead|gauge||As above.
+kafka_server_transaction_coordinator_metrics_transactional_id_count|gauge||Transactional ids coordinated here.
+kafka_server_transaction_coordinator_metrics_transaction_timeout_count|gauge||Transactions aborted for their time.
+kafka_server_transaction_coordinator_metrics_partition_load_time_max|gauge||
+    Milliseconds that the state partitions coordinated here took to load, at most.
+kafka_server_transaction_coordinator_metrics_partition_load_time_avg|gauge||On average.
+kafka_server_produce_byte_rate|gauge|user,client_id|Bytes a second of the producers that share a quota.
+kafka_server_produce_throttle_time|gauge|user,client_id|Milliseconds by which they were throttled, on average.
+kafka_server_fetch_byte_rate|gauge|user,client_id|Bytes a second of the consumers that share a quota.
+kafka_server_fetch_throttle_time|gauge|user,client_id|As above.
+kafka_server_request_request_time|gauge|user,client_id|Percent of the loop's time of those that share a quota.
+kafka_server_request_throttle_time|gauge|user,client_id|As above.
+"""
+
+_KRAFT = """
+kafka_server_raftmetrics_current_state|gauge|current_state|1 for observer, which a broker is.
+kafka_server_raftmetrics_current_leader|gauge||The active controller; -1 where none is known.
+kafka_server_raftmetrics_current_epoch|gauge||Its epoch.
+kafka_server_raftmetrics_current_vote|gauge||-1: an observer has no vote.
+kafka_server_raftmetrics_high_watermark|gauge||Up to where the metadata log is committed.
+kafka_server_raftmetrics_log_end_offset|gauge||How far the copy of the metadata log goes.
+kafka_server_raftmetrics_append_records_rate|gauge||0: the leader alone appends.
+kafka_server_raftmetrics_fetch_records_rate|gauge||Records fetched a second, over half a minute.
+kafka_server_raftchannelmetrics_incoming_byte|counter||Bytes from the controllers.
+kafka_server_raftchannelmetrics_outgoing_byte|counter||Bytes to the controllers.
+kafka_server_raftchannelmetrics_request|counter||Requests to the controllers.
+kafka_server_raftchannelmetrics_response|counter||Their answers.
+kafka_server_brokermetadatametrics_last_applied_record_offset|gauge||The last metadata record that this broker acts by.
+kafka_server_brokermetadatametrics_last_applied_record_lag_ms|gauge||Its age in milliseconds.
+"""
+
+_EXPORTER = """
+kafka_brokers|gauge||Brokers of the cluster.
+kafka_broker_info|gauge|id,address|1 for this broker.
+kafka_exporter_build_info|gauge|version|1; the version is kbroker's.
+kafka_topic_partitions|gauge|topic|Partitions of a topic, shown by the broker that shows its first one.
+kafka_topic_partition_current_offset|gauge|topic,partition|Where consumers' records end: the high watermark.
+kafka_topic_partition_oldest_offset|gauge|topic,partition|The first offset.
+kafka_topic_partition_in_sync_replica|gauge|topic,partition|Replicas in sync.
+kafka_topic_partition_leader|gauge|topic,partition|The leader's id.
+kafka_topic_partition_leader_is_preferred|gauge|topic,partition|1 while the first replica leads.
+kafka_topic_partition_replicas|gauge|topic,partition|Replicas.
+kafka_topic_partition_under_replicated_partition|gauge|topic,partition|1 while it lacks in-sync replicas.
+kafka_consumergroup_current_offset|gauge|consumergroup,topic,partition|Offset that a group has committed.
+kafka_consumergroup_current_offset_sum|gauge|consumergroup,topic|Sum over the partitions of a topic.
+kafka_consumergroup_lag|gauge|consumergroup,topic,partition|Records between that and the current offset.
+kafka_consumergroup_lag_sum|gauge|consumergroup,topic|Sum over the partitions of a topic.
+kafka_consumergroup_members|gauge|consumergroup|Members of a group.
+"""
+
+SECTIONS = tuple(
+    (title, table(rows))
+    for title, rows in (
+        ("Topics", _TRAFFIC),
+        ("The broker, its logs and partitions, the controller", _BROKER),
+        ("Requests and connections", _REQUESTS),
+        ("Coordinators and quotas", _COORDINATORS),
+        ("A broker of a KRaft cluster", _KRAFT),
+        ("kafka_exporter", _EXPORTER),
+    )
+)
+
+#: From the families of `metrics.cluster`: shown where those are.
+SAME = {
+    "kafka_server_brokertopicmetrics_replicationbytesin": "kbroker_replication_bytes_in",
+    "kafka_server_brokertopicmetrics_replicationbytesout": "kbroker_replication_bytes_out",
+    "kafka_server_brokertopicmetrics_reassignmentbytesin": "kbroker_reassignment_bytes_in",
+    "kafka_server_brokertopicmetrics_reassignmentbytesout": "kbroker_reassignment_bytes_out",
+    "kafka_server_replicamanager_leadercount": "kbroker_replica_leaders",
+    "kafka_server_replicamanager_partitioncount": "kbroker_replicas",
+    "kafka_server_replicamanager_offlinereplicacount": "kbroker_replicas_offline",
+    "kafka_server_replicamanager_underreplicatedpartitions": "kbroker_under_replicated_partitions",
+    "kafka_server_replicamanager_underminisrpartitioncount": "kbroker_under_min_isr_partitions",
+    "kafka_server_replicamanager_atminisrpartitioncount": "kbroker_at_min_isr_partitions",
+    "kafka_server_replicamanager_reassigningpartitions": "kbroker_reassigning_partitions",
+    "kafka_server_replicamanager_isrshrinks": "kbroker_isr_shrinks",
+    "kafka_server_replicamanager_isrexpands": "kbroker_isr_expands",
+    "kafka_server_replicamanager_failedisrupdates": "kbroker_isr_updates_failed",
+    "kafka_controller_kafkacontroller_activecontrollercount": "kbroker_controller_active",
+    "kafka_controller_kafkacontroller_offlinepartitionscount": "kbroker_controller_offline_partitions",
+    "kafka_controller_kafkacontroller_preferredreplicaimbalancecount": "kbroker_controller_preferred_replica_imbalance",
+    "kafka_controller_controllerstats_uncleanleaderelections": "kbroker_controller_unclean_leader_elections",
+    "kafka_server_raftmetrics_current_leader": "kbroker_metadata_leader",
+    "kafka_server_raftmetrics_current_epoch": "kbroker_metadata_leader_epoch",
+    "kafka_server_raftmetrics_high_watermark": "kbroker_metadata_high_watermark",
+    "kafka_server_raftmetrics_log_end_offset": "kbroker_metadata_log_end_offset",
+    "kafka_server_raftchannelmetrics_incoming_byte": "kbroker_metadata_answer_bytes",
+    "kafka_server_raftchannelmetrics_outgoing_byte": "kbroker_metadata_request_bytes",
+    "kafka_server_raftchannelmetrics_request": "kbroker_metadata_requests",
+    "kafka_server_raftchannelmetrics_response": "kbroker_metadata_answers",
+    "kafka_server_brokermetadatametrics_last_applied_record_offset": "kbroker_metadata_applied_offset",
+}
+
+#: What a broker that is its own cluster has none of, for good: it has no followers, and none that could lose records.
+NONE_ALONE = frozenset(
+    {
+        "kafka_server_brokertopicmetrics_replicationbytesin",
+        "kafka_server_brokertopicmetrics_replicationbytesout",
+        "kafka_server_brokertopicmetrics_reassignmentbytesin",
+        "kafka_server_brokertopicmetrics_reassignmentbytesout",
+        "kafka_server_replicamanager_isrshrinks",
+        "kafka_server_replicamanager_isrexpands",
+        "kafka_server_replicamanager_failedisrupdates",
+        "kafka_controller_controllerstats_uncleanleaderelections",
+    }
+)

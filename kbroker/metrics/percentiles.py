@@ -1,0 +1,28 @@
+"""Percentiles of times that were counted in buckets (`_fast/base/counters.pyx`), in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kbroker._fast.base.counters import BUCKET_BOUNDS_NS
+
+#: As JMX exporter writes the percentiles that Kafka's histograms have.
+QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+BOUNDS_MS = (0.0, *(bound / 1e6 for bound in BUCKET_BOUNDS_NS))
+
+
+def percentile(buckets: Sequence[float], quantile: float) -> float:
+    """A time below which that share of the counted ones lie; within a bucket they count as evenly spread.
+
+    What lies above the last bound counts as that bound.  0 where nothing was counted.
+    """
+    wanted = quantile * sum(buckets)
+    if wanted <= 0:
+        return 0.0
+    below = 0.0
+    for index, count in enumerate(buckets[: len(BUCKET_BOUNDS_NS)]):
+        if count > 0 and below + count >= wanted:
+            low, high = BOUNDS_MS[index], BOUNDS_MS[index + 1]
+            return low + (high - low) * (wanted - below) / count
+        below += max(count, 0)
+    return BOUNDS_MS[-1]

@@ -1,0 +1,68 @@
+"""The series that dashboards and rules for Kafka ask for, and what a broker shows of them.
+
+`kafka_series.tsv` has the series that these use, with the labels by which they choose and group:
+
+    strimzi-rules, -kafka, -kraft, -exporter        Strimzi's example rules and dashboards
+    confluent-alerts, -platform, -cluster, -topics, -quotas, -transactions     Confluent's jmx-monitoring-stacks (KRaft)
+    awesome                                         awesome-prometheus-alerts, Kafka
+    exporter, -dashboard, -alerts                   kafka_exporter: its list, its dashboard, the alerts of its chart
+    prometheus                                      what every exporter shows of its process
+
+and whether a series concerns a broker: `broker`, `kraft` (one of a KRaft cluster), or why it does not.
+"""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+from typing import NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+TABLE = Path(__file__).with_name("kafka_series.tsv")
+BROKER, KRAFT = "broker", "kraft"
+
+
+class Series(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    labels: frozenset[str]
+    users: frozenset[str]
+    concerns: str
+
+
+def table() -> list[Series]:
+    """All rows."""
+    _, *lines = TABLE.read_text().splitlines()
+    rows = (line.split("\t") for line in lines)
+    return [Series(name, frozenset(labels.split()), frozenset(users.split()), why) for name, labels, users, why in rows]
+
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def scraped(metrics_url: str, path: str = "/metrics/kafka") -> Samples:
+    """Samples by name."""
+    with urllib.request.urlopen(f"{metrics_url}{path}", timeout=20) as answer:
+        text = answer.read().decode()
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def of(samples: Samples, name: str, **labels: str) -> float:
+    """The value of the one sample with exactly these labels."""
+    (value,) = (value for known, value in samples[name] if known == labels)
+    return value
+
+
+def lacking(samples: Samples, concerns: str) -> set[str]:
+    """The series of the table that a scrape does not have with its labels."""
+    return {
+        row.name
+        for row in table()
+        if row.concerns == concerns and not any(row.labels <= labels.keys() for labels, _ in samples.get(row.name, ()))
+    }

@@ -1,0 +1,235 @@
+"""The metrics under Kafka's names against what dashboards and rules for Kafka ask for.
+
+Also of `kbroker.assembly.kafka_figures`, `kbroker.metrics.kafka_exposition`, `kbroker.metrics.kafka_snapshot`,
+`kbroker.metrics.kafka_sources`, `kbroker.metrics.kafka_table`, `kbroker.metrics.kafka_values`.
+"""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
+from kbroker.replay.client.connection import Connection
+from kbroker.schemas import wire
+from tests.broker_process import BrokerProcess
+from tests.conftest import StartBroker
+from tests.metrics.kafka_series import BROKER, KRAFT, lacking, of, scraped, table
+from tests.network import raw_client as raw
+from tests.network.raw_client import RawClient
+from tests.quotas.throttled import set_quotas
+
+DOCS = Path(__file__).parents[2] / "docs" / "metrics-kafka.md"
+SHARE = 0.95
+#: What kbroker does not measure: how long an answer waits for its turn, and for the socket to take all of it.
+NOT_MEASURED = {
+    "kafka_network_requestmetrics_responsequeuetimems",
+    "kafka_network_requestmetrics_responsesendtimems",
+}
+USERS = {
+    *(f"strimzi-{each}" for each in ("rules", "kafka", "kraft", "exporter")),
+    *(f"confluent-{each}" for each in ("alerts", "platform", "cluster", "topics", "quotas", "transactions")),
+    "awesome",
+    *("exporter", "exporter-dashboard", "exporter-alerts"),
+    "prometheus",
+}
+
+
+def use(port: int) -> None:
+    """What a broker does in a day: topics, records, a consumer group with a lag, errors, and quotas for everybody."""
+    set_quotas(port, {"client-id": None}, producer_byte_rate=1e9, consumer_byte_rate=1e9, request_percentage=1e5)
+    raw.create_topic(port, "seen", 2)
+    with RawClient(port) as client:
+        for _ in range(4):
+            assert raw.produce_answer(client.ask(raw.produce("seen", 0, raw.good_batch(5))))[0] == raw.NONE
+        client.ask(raw.fetch("seen", 0, 0))
+        client.ask(raw.produce("nowhere", 0, raw.good_batch(1)))
+    consumer = Consumer({"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "readers", "enable.auto.commit": False})
+    try:
+        consumer.commit(offsets=[TopicPartition("seen", 0, 13)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+@pytest.fixture(name="used", scope="module")
+def _used(module_broker: BrokerProcess) -> Iterator[BrokerProcess]:
+    use(module_broker.port)
+    with Connection("127.0.0.1", module_broker.port, client_id="stays") as connection:
+        said = wire.ApiVersionsRequest(client_software_name="a-client", client_software_version="1.2")
+        assert connection.send(said, version=3).error_code == raw.NONE
+        yield module_broker
+
+
+def test_the_series_that_concern_a_broker_are_there(used: BrokerProcess) -> None:
+    """Dashboards and alerts of those who come from Kafka would stay empty, and silence pass for health."""
+    samples = scraped(used.metrics_url)
+    rows = [row for row in table() if row.concerns == BROKER]
+    missing = lacking(samples, BROKER)
+    assert missing == NOT_MEASURED
+    assert 1 - len(missing) / len(rows) >= SHARE
+    for user in set().union(*(row.users for row in rows)):
+        asked = [row for row in rows if user in row.users]
+        assert len(missing & {row.name for row in asked}) <= len(NOT_MEASURED), user
+    in_quorums = sum(row.concerns == KRAFT for row in table())
+    words = (
+        f"{len(rows) + in_quorums} of the {len(table())} series of that table concern a broker; "
+        f"{len(rows) + in_quorums - len(missing)} are shown"
+    )
+    assert words in " ".join(DOCS.read_text().split()), words
+
+
+def test_every_name_of_the_table_is_asked_for_by_somebody() -> None:
+    """A row twice, or of nobody, would make the share that is there say nothing."""
+    names = [row.name for row in table()]
+    assert len(names) == len(set(names))
+    assert set().union(*(row.users for row in table())) == USERS
+    assert all(row.users and row.concerns for row in table())
+
+
+def test_traffic_by_topic_is_what_clients_sent_and_got(used: BrokerProcess) -> None:
+    """The traffic of a topic would be that of another one, or would be counted twice."""
+    port, size = used.port, len(raw.good_batch(5))
+    raw.create_topic(port, "counted", 1)
+    before = scraped(used.metrics_url)
+    with RawClient(port) as client:
+        for _ in range(3):
+            assert raw.produce_answer(client.ask(raw.produce("counted", 0, raw.good_batch(5))))[0] == raw.NONE
+        assert raw.produce_answer(client.ask(raw.produce("counted", 0, b"\0" * 80)))[0] != raw.NONE
+        client.ask(raw.fetch("counted", 0, 0))
+    samples = scraped(used.metrics_url)
+    for name, wanted in (
+        ("messagesin", 15),
+        ("bytesin", 3 * size),
+        ("bytesout", 3 * size),
+        ("totalproducerequests", 3),
+        ("failedproducerequests", 0),
+        ("totalfetchrequests", 1),
+        ("failedfetchrequests", 0),
+    ):
+        one = f"kafka_server_brokertopicmetrics_{name}"
+        assert of(samples, f"{one}_total", topic="counted") == wanted, name
+        assert of(samples, f"{one}persec", topic="counted") == wanted, name
+        assert of(samples, f"{one}_total") - of(before, f"{one}_total") == wanted, name
+
+
+def test_what_a_deleted_topic_had_stays_in_the_sum(kbroker_process: StartBroker) -> None:
+    """A sum that shrinks looks like a restart: Prometheus would add all that is left to the rate."""
+    broker = kbroker_process()
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}"})
+    raw.create_topic(broker.port, "short", 1)
+    with RawClient(broker.port) as client:
+        client.ask(raw.produce("short", 0, raw.good_batch(7)))
+    name = "kafka_server_brokertopicmetrics_messagesin_total"
+    assert of(scraped(broker.metrics_url), name, topic="short") == 7
+    admin.delete_topics(["short"])["short"].result(30)
+    samples = scraped(broker.metrics_url)
+    assert of(samples, name) == 7
+    assert not any("topic" in labels and labels["topic"] == "short" for labels, _ in samples[name])
+
+
+def test_a_refused_batch_is_a_failed_request_of_its_topic(kbroker_process: StartBroker) -> None:
+    """Producers that fail would not be seen, or seen at another topic."""
+    broker = kbroker_process()
+    # A topic that is compacted takes no records without a key, which these are.
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}"})
+    admin.create_topics([NewTopic("compacted", 1, config={"cleanup.policy": "compact"})])["compacted"].result(30)
+    with RawClient(broker.port) as client:
+        assert raw.produce_answer(client.ask(raw.produce("compacted", 0, raw.good_batch(1))))[0] == raw.INVALID_RECORD
+    samples = scraped(broker.metrics_url)
+    one = "kafka_server_brokertopicmetrics_"
+    assert of(samples, f"{one}failedproducerequests_total", topic="compacted") == 1
+    assert of(samples, f"{one}totalproducerequests_total", topic="compacted") == 1
+    assert of(samples, f"{one}messagesin_total", topic="compacted") == 0
+    errors = "kafka_network_requestmetrics_errorspersec"
+    assert of(samples, errors, request="Produce", error="INVALID_RECORD") == 1
+
+
+def test_offsets_and_lags_are_what_a_client_is_told(used: BrokerProcess) -> None:
+    """kafka_exporter asks for what any client may: its users would see other lags than before."""
+    samples = scraped(used.metrics_url)
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{used.port}"})
+    place = TopicPartition("seen", 0)
+    end = admin.list_offsets({place: OffsetSpec.latest()})[place].result(30).offset
+    start = admin.list_offsets({place: OffsetSpec.earliest()})[place].result(30).offset
+    (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("readers", [place])]).values()
+    committed = asked.result(30).topic_partitions[0].offset
+    at = {"topic": "seen", "partition": "0"}
+    group = {"consumergroup": "readers"}
+    assert (start, end, committed) == (0, 20, 13)
+    assert of(samples, "kafka_topic_partition_current_offset", **at) == end
+    assert of(samples, "kafka_topic_partition_oldest_offset", **at) == start
+    assert of(samples, "kafka_consumergroup_current_offset", **group, **at) == committed
+    assert of(samples, "kafka_consumergroup_lag", **group, **at) == end - committed
+    assert of(samples, "kafka_consumergroup_lag_sum", **group, topic="seen") == end - committed
+    assert of(samples, "kafka_consumergroup_members", **group) == 0
+    described = admin.list_topics("seen", timeout=30)
+    row = described.topics["seen"].partitions[0]
+    assert of(samples, "kafka_brokers") == len(described.brokers)
+    assert of(samples, "kafka_topic_partitions", topic="seen") == len(described.topics["seen"].partitions)
+    assert of(samples, "kafka_topic_partition_leader", **at) == row.leader
+    assert of(samples, "kafka_topic_partition_replicas", **at) == len(row.replicas)
+    assert of(samples, "kafka_topic_partition_in_sync_replica", **at) == len(row.isrs)
+    assert of(samples, "kafka_topic_partition_under_replicated_partition", **at) == 0
+    assert of(samples, "kafka_topic_partition_leader_is_preferred", **at) == 1
+    (broker,) = described.brokers.values()
+    (shown, _), *others = samples["kafka_broker_info"]
+    assert shown == {"id": str(broker.id), "address": f"{broker.host}:{broker.port}"} and not others
+
+
+def test_a_fetch_that_waits_is_remote_time(used: BrokerProcess) -> None:
+    """The time that consumers wait for records would look like a slow broker."""
+    with RawClient(used.port) as client:
+        client.ask(raw.fetch("seen", 1, 0, wait_ms=300))
+    samples = scraped(used.metrics_url)
+    one = "kafka_network_requestmetrics_"
+    total = of(samples, f"{one}totaltimems_sum", request="FetchConsumer")
+    waited = of(samples, f"{one}remotetimems_sum", request="FetchConsumer")
+    assert waited >= 250
+    assert of(samples, f"{one}localtimems_sum", request="FetchConsumer") == pytest.approx(total - waited)
+    assert of(samples, f"{one}remotetimems", request="FetchConsumer", quantile="0.999") >= 250
+    assert of(samples, f"{one}remotetimems_sum", request="Produce") == 0
+
+
+def test_connections_are_shown_by_the_software_of_their_clients(used: BrokerProcess) -> None:
+    """Who still uses an old client would not be known."""
+    samples = scraped(used.metrics_url)
+    labels = {"client_software_name": "a-client", "client_software_version": "1.2", "listener": "PLAINTEXT"}
+    assert of(samples, "kafka_server_socketservermetrics_connections", **labels) == 1
+
+
+def test_a_setting_makes_kafkas_names_the_first(kbroker_process: StartBroker) -> None:
+    """Scrape settings of those who come from Kafka ask for /metrics; kbroker's own names must stay in reach."""
+    broker = kbroker_process({"kbroker.metrics.names": "kafka"})
+    url = broker.metrics_url
+    assert "kafka_brokers" in scraped(url, "/metrics") and "kbroker_build_info" not in scraped(url, "/metrics")
+    assert "kafka_brokers" in scraped(url, "/metrics/kafka")
+    assert "kbroker_build_info" in scraped(url, "/metrics/kbroker")
+
+
+def test_open_metrics_is_what_its_parser_takes(used: BrokerProcess) -> None:
+    """Prometheus asks for OpenMetrics, and drops a scrape with one line that is not."""
+    request = urllib.request.Request(
+        f"{used.metrics_url}/metrics/kafka", headers={"Accept": "application/openmetrics-text"}
+    )
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        families = {family.name for family in parse_openmetrics(answer.read().decode())}
+    assert "kafka_server_brokertopicmetrics_bytesin" in families
+
+
+def test_very_many_partitions_have_sums_alone(kbroker_process: StartBroker) -> None:
+    """A scrape of a broker with very many partitions would take seconds and megabytes."""
+    broker = kbroker_process({"kbroker.metrics.max.partitions": "2"})
+    raw.create_topic(broker.port, "two", 2)
+    place = {"topic": "two", "partition": "1"}
+    assert of(scraped(broker.metrics_url), "kafka_topic_partition_replicas", **place) == 1
+    raw.create_topic(broker.port, "more", 1)
+    samples = scraped(broker.metrics_url)
+    assert not {"kafka_topic_partition_replicas", "kafka_log_log_size", "kafka_cluster_partition_atminisr"} & {*samples}
+    assert of(samples, "kafka_topic_partitions", topic="two") == 2
+    assert of(samples, "kafka_server_replicamanager_partitioncount") == 3
+    assert of(samples, "kafka_server_brokertopicmetrics_bytesin_total", topic="two") == 0
