@@ -211,7 +211,9 @@ class Listener:
         )
 
     def handler_failed(self, ctx: RequestContext | None, error: BaseException) -> None:
-        """Log a failure that no handler expected."""
+        """Count and log a failure that no handler expected."""
+        if ctx is not None:
+            self.endpoint.stats.add_error(ctx.api_key)
         logger.error(
             "API %s version %s failed; its connection is closed",
             None if ctx is None else ctx.api_key,

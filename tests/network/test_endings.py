@@ -43,6 +43,7 @@ def test_a_late_answer_that_cannot_be_encoded_ends_its_connection() -> None:
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b""
             assert harness.listener.closed["a request failed"] == 1
+            assert [row[2] for row in harness.listener.endpoint.stats.snapshot()].count(1) == 1
             writer.close()
 
     uvloop.run(main())
