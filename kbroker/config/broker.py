@@ -17,7 +17,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from kbroker.config.image_variables import UnprotectedError, key_of, unread_variables
+from kbroker.config.images.logins import ImageError
+from kbroker.config.images.names import key_of
+from kbroker.config.images.settings import SWITCH, image_settings, obeys
+from kbroker.config.images.unread import UnprotectedError, unread_variables
 from kbroker.config.judgement import LISTENER_PREFIX, find_row, judge
 from kbroker.config.listener import (
     EVERY_HOST,
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX = "KBROKER_"
 HOME_VARIABLE = "KBROKER_HOME"
-_OTHER_VARIABLES = frozenset({HOME_VARIABLE, "KBROKER_BUILD", "KBROKER_EXT", "KBROKER_PROFILE"})
+_OTHER_VARIABLES = frozenset({HOME_VARIABLE, SWITCH, "KBROKER_BUILD", "KBROKER_EXT", "KBROKER_PROFILE"})
 WINDOWS_PATH = re.compile(r"[A-Za-z]:|\\\\")
 _OTHER_PREFIXES = ("KBROKER_TEST_", "KBROKER_BENCH_")
 
@@ -118,6 +121,7 @@ class BrokerConfig:
             self._apply(setting, texts)
         self.controller_listener: tuple[str, str] | None = None
         """Name and security protocol of the listener by which a KRaft cluster's controllers are reached."""
+        self._check_roles()
         self.listeners, self.advertised_listeners = self._read_listeners()
         self.log_dirs: list[str] = self._read_log_dirs(environ)
         self._check_together()
@@ -298,9 +302,16 @@ class BrokerConfig:
                 raise self._fail(key, f"{name} is a path of Windows, and would be a directory of that name here")
         return [str(Path(name).absolute()) for name in names]
 
-    def _check_together(self) -> None:
+    def _check_roles(self) -> None:
+        """Before listeners, as a controller has none for clients."""
         if self.get("process.roles") == ["controller"]:
-            raise self._fail("process.roles", "kbroker is no controller alone; allowed: broker; broker,controller")
+            raise self._fail(
+                "process.roles",
+                "kbroker is no controller alone; allowed: broker; broker,controller. The controllers of a KRaft quorum "
+                "are Apache Kafka's, kbroker's are its brokers (docs/cluster.md)",
+            )
+
+    def _check_together(self) -> None:
         bound, largest = self.get("queued.max.request.bytes"), self.get("socket.request.max.bytes")
         if 0 < bound < largest:
             raise self._fail("queued.max.request.bytes", f"Value must be at least socket.request.max.bytes ({largest})")
@@ -337,13 +348,20 @@ def read_settings(
     """
     warnings: list[str] = []
     settings: list[Setting] = []
+    try:
+        taken = image_settings(environ) if obeys(environ) else None
+        warnings.extend(unread_variables(environ) if taken is None else taken.warnings)
+    except (UnprotectedError, ImageError) as error:
+        raise ConfigError(str(error)) from None
+    if taken is not None:
+        path = path or taken.file
     if path is not None:
         settings.extend(_read_file(Path(path), warnings))
+    if taken is not None:
+        settings.extend(
+            Setting(key, given.text, Source.ENVIRONMENT, given.origin) for key, given in taken.settings.items()
+        )
     settings.extend(_read_environment(environ, warnings))
-    try:
-        warnings.extend(unread_variables(environ))
-    except UnprotectedError as error:
-        raise ConfigError(str(error)) from None
     settings.extend(_read_overrides(overrides))
     return settings, warnings
 

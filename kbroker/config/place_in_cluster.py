@@ -13,6 +13,10 @@ from kbroker.config.together import Get
 if TYPE_CHECKING:
     from kbroker.config.listener import Listener
 
+_NO_VOTER = (
+    "and kbroker is no voter of a KRaft quorum: it would be a cluster of its own. A broker of that quorum has "
+    "process.roles=broker, and its controllers are Apache Kafka's (docs/cluster.md)"
+)
 LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
 ADDRESSES_OF_OLD = ("port", "host.name", "advertised.host.name", "advertised.port")
 """What named a broker's address before Kafka 0.10 had listeners."""
@@ -62,9 +66,10 @@ def _wrong_quorum(get: Get, node_id: int) -> tuple[str, str] | None:
     others = sorted(ids - {str(node_id)})
     if others:
         return "controller.quorum.voters", (
-            f"it names controllers other than this node {node_id} ({', '.join(others)}), and kbroker is no voter of a "
-            "KRaft quorum: it would be a cluster of its own. A broker of that quorum has process.roles=broker"
+            f"it names controllers other than this node {node_id} ({', '.join(others)}), {_NO_VOTER}"
         )
+    if len(bootstrap) > 1:
+        return "controller.quorum.bootstrap.servers", f"it names {len(bootstrap)} controllers, {_NO_VOTER}"
     return None
 
 

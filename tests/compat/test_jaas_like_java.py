@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.security.sasl.jaas import JaasError, single_module
+from kbroker.config.jaas import JaasError, single_module
 from tests.compat.tooling import compiled, java_command
 
 pytestmark = [pytest.mark.compat]

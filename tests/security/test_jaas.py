@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.security.sasl.jaas import JaasError, LoginModule, parse_jaas, single_module
+from kbroker.config.jaas import JaasError, LoginModule, parse_jaas, single_module
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

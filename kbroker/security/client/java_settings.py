@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from kbroker.security.client.client_security import MECHANISMS, PROTOCOLS, ClientSecurity, ClientSecurityError
 from kbroker.security.client.oauth_tokens import SCHEMES, TokenEndpoint, TokenFile, TokenSource
 from kbroker.security.protocols import has_sasl, has_tls
-from kbroker.security.sasl.jaas import JaasError, single_module
+from kbroker.config.jaas import JaasError, single_module
 from kbroker.security.sasl.mechanism import Login
 from kbroker.security.sasl.oauthbearer import OAUTHBEARER
 from kbroker.security.tls.settings import TlsError, TlsSettings, tls_settings

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from kbroker.security.sasl.jaas import JaasError, LoginModule, single_module
+from kbroker.config.jaas import JaasError, LoginModule, single_module
 from kbroker.security.sasl.jwks import JwksPlan
 from kbroker.security.sasl.oauthbearer import OAUTHBEARER
 from kbroker.security.sasl.plain import PLAIN

@@ -2,26 +2,15 @@
 
 They are named at a start, in one warning.  A variable that asks for protection ends the start: otherwise a broker that
 its owner believes protected would serve everybody.
-
-    KAFKA_LOG_DIRS, KAFKA_CFG_LOG_DIRS      log.dirs; `__` stands for `_`, `___` for `-`
-    KAFKA_SERVICE_HOST, KAFKA_PORT_…        Kubernetes' words about a service that is called kafka: nobody's settings
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
+from kbroker.config.images.names import LOGIN_FILE, PREFIX, asks_for_protection, is_of_an_image, setting_of
 from kbroker.config.judgement import judge
 
-PREFIX = "KAFKA_"
-_OF_KUBERNETES = re.compile(r"KAFKA_(.*_)?(SERVICE_(HOST|PORT(_.*)?)|PORT(_[0-9]+_(TCP|UDP).*)?)")
-_ABOUT_FILES = frozenset({"KAFKA_HOME", "KAFKA_TOOL_HOME", "KAFKA_VERSION"})
-_PROTECTION = re.compile(
-    r"(CFG_)?(LISTENER_NAME_.*)?(AUTHORIZER|SASL|SSL|TLS|SUPER_USERS|DELEGATION_TOKEN|OPA_|.*_SASL_|.*_SSL_|"
-    r"ALLOW_EVERYONE|SECURITY_INTER_BROKER|.*(KEYSTORE|TRUSTSTORE|JAAS|PASSWORD|CREDENTIALS)).*"
-)
-_LOGIN = "java.security.auth.login.config"
 _PLAIN = "PLAINTEXT"
 _NAMES_OF_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -32,11 +21,7 @@ class UnprotectedError(Exception):
 
 def unread_variables(environ: Mapping[str, str]) -> Iterator[str]:
     """The warning, if there is something to warn of.  UnprotectedError."""
-    names = sorted(
-        name
-        for name in environ
-        if name.startswith(PREFIX) and name not in _ABOUT_FILES and not _OF_KUBERNETES.fullmatch(name)
-    )
+    names = sorted(name for name, value in environ.items() if is_of_an_image(name, value))
     protection = [name for name in names if _asks_for_protection(name, environ)]
     if protection:
         raise UnprotectedError(
@@ -49,16 +34,6 @@ def unread_variables(environ: Mapping[str, str]) -> Iterator[str]:
             f"environment {', '.join(names)}: variables of Kafka's container images, which kbroker does not read; "
             "KBROKER_LOG_DIRS is log.dirs, and so on (docs/configuration.md)"
         )
-
-
-def setting_of(name: str) -> str:
-    """The setting that a variable of Kafka's images stands for."""
-    return key_of(name.removeprefix(PREFIX).removeprefix("CFG_"))
-
-
-def key_of(rest: str) -> str:
-    """The setting of what stands behind a prefix: `_` is `.`, `__` is `_`, `___` is `-`."""
-    return re.sub("_+", lambda run: {1: ".", 2: "_"}.get(len(run[0]), "-"), rest.lower())
 
 
 def _asks_for_protection(name: str, environ: Mapping[str, str]) -> bool:
@@ -74,11 +49,13 @@ def _asks_for_protection(name: str, environ: Mapping[str, str]) -> bool:
     if key == "listener.security.protocol.map":
         # The default names protocols that no listener needs to use.
         return any(protocol not in (_PLAIN, listener) for listener, protocol in _protocols(value).items())
+    if key == "security.protocol":
+        return value.upper() != _PLAIN
     judged = judge(key, value)
-    protects = _PROTECTION.fullmatch(name.removeprefix(PREFIX)) is not None
+    protects = asks_for_protection(name)
     if judged.row is not None:
         return (judged.row.security or protects) and judged.value != judged.row.default
-    return _LOGIN in value or protects
+    return LOGIN_FILE in value or protects
 
 
 def _protocols(text: str) -> dict[str, str]:

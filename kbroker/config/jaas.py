@@ -3,6 +3,8 @@
 They are read as Kafka's JaasConfig reads them, by the rules of Java's StreamTokenizer: words are letters, digits, `.`,
 `-`, `_` and `$`; what begins with a digit is a number, and no value; anything else stands in single or double quotes,
 which know C's escapes; `/`, `//` and `/* */` begin comments.
+
+A login file has sections of login modules: `KafkaServer { module flag name="value" ...; };`.
 """
 
 from __future__ import annotations
@@ -35,6 +37,14 @@ class LoginModule:
         """The name of its class alone."""
         return self.name.rpartition(".")[2]
 
+    def text(self) -> str:
+        """The module as `parse_jaas` reads it."""
+        options = "".join(
+            f" {key if _word().fullmatch(key) else _in_quotes(key)}={_in_quotes(value)}"
+            for key, value in self.options.items()
+        )
+        return f"{self.name} {self.flag.lower()}{options};"
+
 
 @cache
 def _word() -> re.Pattern[str]:
@@ -61,6 +71,37 @@ def single_module(text: str) -> LoginModule:
     if len(modules) != 1:
         raise JaasError(f"JAAS config property contains {len(modules)} login modules, should be 1 module")
     return modules[0]
+
+
+def parse_login_file(text: str) -> dict[str, tuple[LoginModule, ...]]:
+    """The login modules of each section of a login file, by the section's name.  JaasError."""
+    tokens = list(_tokens(text))
+    sections: dict[str, tuple[LoginModule, ...]] = {}
+    at = 0
+    while at < len(tokens):
+        name = tokens[at].word
+        if name is None or at + 1 == len(tokens) or tokens[at + 1].sign != "{":
+            raise JaasError("a section of a login file is: a name, login modules in { }, and ;")
+        modules: list[LoginModule] = []
+        at += 2
+        while at < len(tokens) and tokens[at].sign != "}":
+            module, at = _module(tokens, at)
+            modules.append(module)
+        if at + 1 >= len(tokens) or tokens[at + 1].sign != ";":
+            raise JaasError(f"section {name} is not ended by }} and ;")
+        if not modules:
+            raise JaasError(f"section {name} has no login module")
+        if name in sections:
+            raise JaasError(f"section {name} is there twice")
+        sections[name] = tuple(modules)
+        at += 2
+    return sections
+
+
+def _in_quotes(text: str) -> str:
+    """A value in quotes, whatever is in it; a line that ends would end it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
 
 
 @dataclass(frozen=True, slots=True)
