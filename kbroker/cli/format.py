@@ -44,10 +44,6 @@ def command(
     as_json: bool,
 ) -> None:
     """Write meta.properties into the directories of log.dirs, and the first users."""
-    from kbroker.cluster.workers.worker_slot import WorkerSlotError
-    from kbroker.storage.directories.log_dirs import LogDirError, open_directories
-    from kbroker.storage.files.filesystem import FileSystem
-
     credentials = _credentials(users)
     if cluster_id is not None:
         try:
@@ -56,10 +52,30 @@ def command(
             raise click.UsageError(f"--cluster-id: {error}") from None
     try:
         config = BrokerConfig.load(properties, overrides)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from None
+    chosen, directories = format_directories(config, cluster_id, credentials, ignore_formatted=ignore_formatted)
+    _report(chosen, config, directories, as_json)
+
+
+def format_directories(
+    config: BrokerConfig,
+    cluster_id: str | None,
+    credentials: Mapping[ScramKey, ScramCredential],
+    *,
+    ignore_formatted: bool,
+) -> tuple[str, list[tuple[str, bool]]]:
+    """Bind the directories of log.dirs to a cluster, and store first users; (the cluster's id, (path, whether it was
+    formatted now) of each).  ClickException."""
+    from kbroker.cluster.workers.worker_slot import WorkerSlotError
+    from kbroker.storage.directories.log_dirs import LogDirError, open_directories
+    from kbroker.storage.files.filesystem import FileSystem
+
+    try:
         placed = _directories_by_node(config)
         directories = open_directories(FileSystem(), [path for paths in placed.values() for path in paths])
         nodes = iter([node_id for node_id, paths in placed.items() for _ in paths])
-    except (ConfigError, LogDirError, WorkerSlotError) as error:
+    except (LogDirError, WorkerSlotError) as error:
         raise click.ClickException(str(error)) from None
     try:
         known = [directory for directory in directories if directory.meta is not None]
@@ -78,7 +94,7 @@ def command(
     finally:
         for directory in directories:
             directory.release()
-    _report(chosen, config, [(each.path, each not in known) for each in directories], as_json)
+    return chosen, [(each.path, each not in known) for each in directories]
 
 
 def _credentials(users: tuple[str, ...]) -> Mapping[ScramKey, ScramCredential]:

@@ -55,6 +55,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dump-log": ("kbroker.cli.dump_log", "Print what is in segments, indexes, snapshots and checkpoints."),
 }
 
+OF_THE_IMAGE: dict[str, str] = {"container": "kbroker.cli.container", "kafka-tool": "kbroker.cli.kafka_tools"}
+"""Commands of the container image's own, which help does not list."""
+
 
 class _PipeEndedError(Exception):
     """What click would make status 1 of, without a word: a closed pipe, or a lost connection."""
@@ -81,13 +84,13 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
+        module = COMMANDS[cmd_name][0] if cmd_name in COMMANDS else OF_THE_IMAGE.get(cmd_name)
+        if module is None:
             near = did_you_mean(cmd_name, COMMANDS)
             if not near or ctx.resilient_parsing:
                 return None
             raise click.UsageError(f"No such command {cmd_name!r}{near}", ctx)
-        command = importlib.import_module(entry[0]).command
+        command = importlib.import_module(module).command
         assert isinstance(command, click.Command)
         return command
 

@@ -51,6 +51,13 @@ def parse_scram_arguments(arguments: Sequence[str]) -> dict[ScramKey, ScramCrede
     return found
 
 
+def credential_of_password(mechanism: str, password: str) -> ScramCredential:
+    """The credential of a new user of a mechanism.  ScramArgumentError.  Milliseconds of work."""
+    if mechanism not in BY_NAME:
+        raise ScramArgumentError(f"the mechanism {mechanism} is none of {', '.join(BY_NAME)}")
+    return _credential(BY_NAME[mechanism], {"password": password})
+
+
 def _pairs(text: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     at = 0

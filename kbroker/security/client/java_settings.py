@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from kbroker.config.jaas import JaasError, single_module
 from kbroker.security.client.client_security import MECHANISMS, PROTOCOLS, ClientSecurity, ClientSecurityError
 from kbroker.security.client.oauth_tokens import SCHEMES, TokenEndpoint, TokenFile, TokenSource
 from kbroker.security.protocols import has_sasl, has_tls
-from kbroker.config.jaas import JaasError, single_module
 from kbroker.security.sasl.mechanism import Login
 from kbroker.security.sasl.oauthbearer import OAUTHBEARER
 from kbroker.security.tls.settings import TlsError, TlsSettings, tls_settings
