@@ -89,8 +89,6 @@ def parse_login_file(text: str) -> dict[str, tuple[LoginModule, ...]]:
             modules.append(module)
         if at + 1 >= len(tokens) or tokens[at + 1].sign != ";":
             raise JaasError(f"section {name} is not ended by }} and ;")
-        if not modules:
-            raise JaasError(f"section {name} has no login module")
         if name in sections:
             raise JaasError(f"section {name} is there twice")
         sections[name] = tuple(modules)

@@ -87,6 +87,8 @@ def _log_in_at_zookeeper(
     connect = settings.get("zookeeper.connect")
     if connect is None or not connect.text.strip():
         return
+    if not modules:
+        return
     given = modules[0].options
     if "username" not in given or "password" not in given:
         raise ImageError(f"{options.origin}: section Client of {path} has no username and password for ZooKeeper")

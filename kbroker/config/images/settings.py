@@ -10,6 +10,7 @@ import socket
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 
 from kbroker.config.images.directories import BITNAMI_CONFIG, MOUNTED_SETTINGS, data_directory, mounts_here
 from kbroker.config.images.listeners import Given, client_listeners, complete_listeners, split
@@ -33,6 +34,20 @@ _LEVELS = {
     "FATAL": "error",
 }
 _NO = ("no", "false", "0")
+_OF_THE_IMAGE = "default of the image"
+_SERVER_PROPERTIES: Mapping[str, str] = MappingProxyType(
+    {
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.replication.factor": "1",
+    }
+)
+"""What Kafka's own server.properties has that is not the default."""
+BASE: Mapping[Image, Mapping[str, str]] = MappingProxyType(
+    {Image.BITNAMI: _SERVER_PROPERTIES, Image.WURSTMEISTER: _SERVER_PROPERTIES}
+)
+"""The images that write the variables into Kafka's server.properties; the others begin with nothing."""
 _USERS = frozenset(
     {
         "KAFKA_BROKER_PASSWORD",
@@ -88,6 +103,8 @@ def image_settings(
     }
     _take_plain(found, taken)
     if found.file is None:
+        for key, text in BASE.get(found.image, {}).items():
+            found.settings.setdefault(key, Given(text, _OF_THE_IMAGE))
         complete_listeners(found.settings, found.image, host_name)
         _place_data(found, host_name, mounts_here() if mounts is None else mounts)
     else:
@@ -128,7 +145,7 @@ def _place_data(found: ImageSettings, host_name: str, mounts: Collection[PurePos
         return
     directory = data_directory(found.image, host_name, mounts)
     if directory is not None:
-        found.settings["log.dirs"] = Given(str(directory), "default of the image")
+        found.settings["log.dirs"] = Given(str(directory), _OF_THE_IMAGE)
 
 
 def _complete_above_a_file(found: ImageSettings) -> None:
