@@ -73,4 +73,6 @@ class Console:
             knows_viewers=self._knows_viewers,
         )
         parts = Parts(self._sources, self._readiness, self._services, self._listeners, why_no_messages)
-        return ConsoleSite(SITE, parts, names_of(config))
+        policy = config.get("kbroker.console.messages")
+        for_this_machine = policy == guard.PUBLISHED and not self._knows_viewers
+        return ConsoleSite(SITE, parts, names_of(config), for_this_machine=for_this_machine)

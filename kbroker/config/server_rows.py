@@ -21,9 +21,10 @@ kbroker.metrics.names|STRING|kbroker||one of kbroker, kafka|+|
 kbroker.metrics.max.partitions|INT|2000||>=0|+|
     partitions up to which /metrics has series for each of them; beyond it sums by topic
 kbroker.console.enable|BOOLEAN|true|||+|web pages about the broker, /console/ at metrics.listener (docs/console.md)
-kbroker.console.messages|STRING|loopback||one of loopback, always, never|+|
-    where the console shows records: `loopback` only while metrics.listener is an address of this machine alone; the
-    listener knows no users, so with `always` everybody who reaches it reads every topic
+kbroker.console.messages|STRING|loopback||one of loopback, published, always, never|+|
+    where the console shows records: `loopback` only while metrics.listener is an address of this machine alone;
+    `published`, in a container, to viewers on the container's own machine, for a port that is published to 127.0.0.1
+    and nowhere else; the listener knows no users, so with `always` everybody who reaches it reads every topic
 kbroker.console.hosts|LIST|||distinct|+|
     names under which /metrics, /logs and the console are asked for, besides addresses, localhost, names without a dot
     and the hosts of listeners; others are refused

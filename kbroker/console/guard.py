@@ -12,11 +12,13 @@ must not be able to make requests as the console:
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
-from kbroker.metrics.http_guard import is_local_name
+from kbroker.metrics.http_guard import host_name, is_local_name
 from kbroker.metrics.http_messages import Request
 
+PUBLISHED = "published"
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -52,9 +54,26 @@ def why_no_messages(policy: str, listener_host: str, *, has_authorizer: bool, kn
     if policy == "loopback" and not is_loopback(listener_host):
         return (
             f"Records are not shown: {listener_host} can be reached from other machines, and the listener knows no "
-            "users. kbroker.console.messages=always shows them to everybody who reaches it."
+            "users. kbroker.console.messages=always shows them to everybody who reaches it, published, in a container "
+            "whose port is published to 127.0.0.1, to viewers on this machine."
         )
     return ""
+
+
+def why_not_to(request: Request, gateways: Collection[str]) -> str:
+    """The same for one viewer where the policy is `published`: the listener's port is published to this machine alone.
+
+    Such a viewer comes from loopback, or, in a container, from the engine's own address (`gateways`), and has dialled
+    a name or an address of loopback.  Other containers of the network have addresses of their own."""
+    peer = request.peer.removeprefix("::ffff:")
+    dialled = host_name(request.host) or ""
+    if (is_loopback(peer) or peer in gateways) and is_loopback(dialled):
+        return ""
+    return (
+        f"Records are not shown to {peer}, which dialled {dialled or 'nothing'}: kbroker.console.messages=published "
+        "shows them to viewers on the container's own machine, by http://localhost and a port that is published to "
+        "127.0.0.1."
+    )
 
 
 def is_loopback(host: str) -> bool:

@@ -60,10 +60,12 @@ class Parts:
         self.topics = SharedValue(self._gather_topics)
         self.group_lines = SharedValue(self._gather_group_lines)
 
-    def seen_by(self, viewer: Viewer | None) -> Parts:
-        """The same for one viewer: what is shared stays shared, `may` and `shown` look at the viewer's rights."""
+    def seen_by(self, viewer: Viewer | None, why_no_messages: str = "") -> Parts:
+        """The same for one viewer: what is shared stays shared, `may` and `shown` look at the viewer's rights.
+        `why_no_messages`: why this one does not read records, if nobody else is kept from that."""
         parts = copy.copy(self)
         parts._viewer = viewer
+        parts.why_no_messages = self.why_no_messages or why_no_messages
         return parts
 
     def shows_messages_of(self, topic: str) -> bool:

@@ -24,6 +24,7 @@ from kbroker.console.static_files import START, StaticFile, read_static_files
 from kbroker.console.topics import partition, topic, topics
 from kbroker.console.transactions import transactions
 from kbroker.errors import KafkaError
+from kbroker.host.container import gateways
 from kbroker.metrics.http_guard import refusal
 from kbroker.metrics.http_messages import JSON, Answer, Request
 
@@ -46,12 +47,14 @@ ENDPOINTS: Mapping[str, Endpoint] = {
 
 
 class ConsoleSite:
-    """Answers requests under `/NAME`.  `hosts`: names that lead here, besides `localhost`."""
+    """Answers requests under `/NAME`.  `hosts`: names that lead here, besides `localhost`.  `for_this_machine`: records
+    are for its viewers alone, though the listener is reached from elsewhere (`guard.why_not_to`)."""
 
-    def __init__(self, name: str, parts: Parts, hosts: Collection[str]) -> None:
+    def __init__(self, name: str, parts: Parts, hosts: Collection[str], *, for_this_machine: bool = False) -> None:
         self._root = f"/{name}"
         self._parts = parts
         self._hosts = hosts
+        self._for_this_machine = for_this_machine
         self._files: dict[str, StaticFile] | None = None
 
     async def __call__(self, request: Request) -> Answer:
@@ -85,7 +88,8 @@ class ConsoleSite:
         if not self._parts.readiness.ready:
             return _error(503, f"the broker is {self._parts.readiness.text}")
         try:
-            value = await endpoint(self._parts.seen_by(request.viewer), Parameters(request.query))
+            why = guard.why_not_to(request, gateways()) if self._for_this_machine else ""
+            value = await endpoint(self._parts.seen_by(request.viewer, why), Parameters(request.query))
             body = await asyncio.get_running_loop().run_in_executor(None, lambda: to_json(value()))
         except BadParameterError as error:
             return _error(400, str(error))

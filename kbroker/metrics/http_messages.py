@@ -75,6 +75,8 @@ class Request(NamedTuple):
     authorization: str = ""
     viewer: Viewer | None = None
     """None where the listener takes no proofs."""
+    peer: str = ""
+    """The client's address; empty where its socket has none."""
 
     def __repr__(self) -> str:
         return f"Request({self.method} {self.path})"  # `authorization` is a secret.

@@ -348,6 +348,7 @@ class _Connection(asyncio.Protocol):
                 said(b"sec-fetch-site", ""),
                 said(b"if-none-match", ""),
                 said(b"authorization", ""),
+                peer=self._host,
             )
         )
 

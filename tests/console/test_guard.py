@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbroker.console.guard import foreign, is_loopback, why_no_messages
+from kbroker.console.guard import foreign, is_loopback, why_no_messages, why_not_to
 from kbroker.metrics.http_guard import refusal
 from kbroker.metrics.http_messages import Request
 
@@ -55,3 +55,24 @@ def test_records_are_shown_where_none_else_can_reach_them() -> None:
     assert "never" in why_no_messages("never", "127.0.0.1", has_authorizer=False)
     assert "authorizer" in why_no_messages("always", "127.0.0.1", has_authorizer=True)
     assert not is_loopback("broker.example")
+
+
+@pytest.mark.parametrize(
+    ("peer", "host", "is_shown"),
+    [
+        ("172.28.0.1", "localhost:9644", True),
+        ("::ffff:172.28.0.1", "127.0.0.1:9644", True),
+        ("127.0.0.1", "localhost", True),
+        ("172.28.0.3", "localhost:9644", False),
+        ("172.28.0.1", "192.168.1.5:9644", False),
+        ("172.28.0.1", "kbroker:9644", False),
+        ("172.28.0.1", "", False),
+        ("", "localhost", False),
+    ],
+)
+def test_a_published_listener_shows_records_to_its_own_machine_alone(peer: str, host: str, is_shown: bool) -> None:
+    """Other containers, and other machines where the port is published to them, would read every topic."""
+    request = Request("GET", "/console/api/messages", "", "", False, True, host, peer=peer)
+    assert (why_not_to(request, {"172.28.0.1"}) == "") is is_shown
+    assert why_no_messages("published", "0.0.0.0", has_authorizer=False) == ""
+    assert "authorizer" in why_no_messages("published", "0.0.0.0", has_authorizer=True)

@@ -2,8 +2,8 @@
 
 `python -m tests.images.bare_root` reads a `Plan` as JSON from standard input, plays it, and prints what came of it as
 JSON.  It expects namespaces that nobody else shares (`isolated`), which end with it and take all mounts, addresses and
-processes along.  The root has the system's /usr and /etc under layers of its own, so that nothing of the machine changes;
-what the image installs by pip and apt is the tests' own environment there, and a stand-in for `nc`.
+processes along.  The root has the system's /usr and /etc under layers of its own, so that nothing of the machine
+changes; what the image installs by pip and apt is the tests' own environment there, and a stand-in for `nc`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Plan:
     """What a compose file says of one service, and what is tried with it.
 
     `volumes`: (name or file, place) as in the file; `files` are the contents, in base64, of files on the host that it
-    names.  `clients`: for the names of listeners, settings of a client that is let in; `strangers` of one that is not."""
+    names.  `clients`: for names of listeners, settings of a client that is let in; `strangers` of one that is not."""
 
     folder: str
     service: str
@@ -59,6 +59,8 @@ class Plan:
     strangers: dict[str, dict[str, str]] = field(default_factory=dict)
     tried: list[str] = field(default_factory=list)
     """The listeners that clients try; all when none is named."""
+    groups: bool = True
+    """Whether clients read as members of a group."""
     topics: dict[str, int] = field(default_factory=dict)
     """Topics that the container makes, with their partitions."""
     afterwards: list[list[str]] = field(default_factory=list)
@@ -94,6 +96,8 @@ class Container:
         self.health: list[str] = []
         self.log = Path(plan.folder) / "container.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.prefix: list[str] = []
+        """What leads into a network of its own."""
 
     # The root directory
 
@@ -112,6 +116,9 @@ class Container:
         (self.root / "tmp").mkdir()
         (self.root / "tmp").chmod(0o1777)
         (self.root / ".dockerenv").touch()
+        # The machine's own engine is in no image.
+        (self.root / "usr" / "local" / "bin" / "docker").unlink(missing_ok=True)
+        (self.root / "usr" / "bin" / "docker").unlink(missing_ok=True)
         run("mount", "--rbind", "/dev", str(self.root / "dev"))
         run("mount", "-t", "proc", "proc", str(self.root / "proc"))
         for path in {str(ROOT), sys.prefix, sys.base_prefix}:
@@ -202,7 +209,7 @@ class Container:
         }
         given = {**path, **python, **self.environment, **variables}
         words_of_env = [f"{key}={value}" for key, value in given.items()]
-        return ["chroot", f"--userspec={name}", str(self.root), "env", "-i", *words_of_env, *words]
+        return [*self.prefix, "chroot", f"--userspec={name}", str(self.root), "env", "-i", *words_of_env, *words]
 
     @property
     def hostname(self) -> str:
@@ -282,9 +289,9 @@ def advertised(container: Container) -> list[tuple[str, str, int]]:
     return [(name, host, port) for name, host, port in rows]
 
 
-def round_trip(bootstrap: str, settings: Mapping[str, str], topic: str) -> list[str]:
+def round_trip(bootstrap: str, settings: Mapping[str, str], topic: str, *, groups: bool) -> list[str]:
     """A record that a client has written and read; every value that it has read."""
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import Consumer, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic
 
     common = {"bootstrap.servers": bootstrap, "log_level": 0, **settings}
@@ -304,7 +311,10 @@ def round_trip(bootstrap: str, settings: Mapping[str, str], topic: str) -> list[
             "enable.auto.commit": False,
         }
     )
-    consumer.subscribe([topic])
+    if groups:
+        consumer.subscribe([topic])
+    else:
+        consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[str] = []
     deadline = time.monotonic() + 40
     try:
@@ -374,7 +384,7 @@ def _tried(container: Container, plan: Plan) -> dict[str, Any]:
     values = {}
     for name, host, port in listeners:
         settings = plan.clients.get(name, {})
-        values[name] = round_trip(f"{host}:{port}", settings, f"of-{name.lower()}")
+        values[name] = round_trip(f"{host}:{port}", settings, f"of-{name.lower()}", groups=plan.groups)
         if name in plan.strangers:
             assert is_refused(f"{host}:{port}", plan.strangers[name]), f"listener {name} lets in strangers"
     outputs = []
@@ -390,7 +400,7 @@ def _tried(container: Container, plan: Plan) -> dict[str, Any]:
     container.start()
     container.wait()
     name, host, port = listeners[0]
-    again = round_trip(f"{host}:{port}", plan.clients.get(name, {}), f"of-{name.lower()}")
+    again = round_trip(f"{host}:{port}", plan.clients.get(name, {}), f"of-{name.lower()}", groups=plan.groups)
     data = container.root / str(plan.files["log.dirs"]).lstrip("/")
     return {
         "values": values,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -86,19 +87,25 @@ def plan(said: Mapping[str, Any], folder: Path) -> Plan:
         clients=clients,
         strangers=strangers,
         tried=said.get("tried", []),
+        groups=said.get("groups", True),
         topics=said.get("topics", {}),
         afterwards=said.get("afterwards", []),
         ends=said.get("ends", False),
     )
 
 
-def played(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """What came of it."""
+def need_a_root() -> None:
+    """Skip where there cannot be a root directory and a network of its own."""
     if os.geteuid() != 0:
         pytest.skip("needs root, for a root directory and a network of its own")
     for tool in ("unshare", "chroot", "mount", "ip"):
         if shutil.which(tool) is None:
             missing(tool, "util-linux, coreutils and iproute2 have what stands for an engine")
+
+
+def played(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What came of it."""
+    need_a_root()
     if "zookeeper" in said:
         require_tool("java")
     done = subprocess.run(
@@ -142,3 +149,95 @@ def test_the_compose_file_comes_up(said: dict[str, Any], tmp_path: Path) -> None
     assert report["device"] or not said.get("on_volume")
     for status, output in report["afterwards"]:
         assert status == 0, output
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("said", REFUSED, ids=lambda said: said["origin"].partition(" ")[2].replace("/", "-"))
+def test_a_service_that_kbroker_cannot_be_ends_with_the_reason(said: dict[str, Any], tmp_path: Path) -> None:
+    """It would be a cluster of its own, or serve without the protection that the file asks for."""
+    report = played({**said, "ends": True}, tmp_path)
+    assert report["status"] == 1
+    assert re.search(said["says"], report["output"]), report["output"]
+
+
+def shown(folder: Path, policy: str) -> dict[str, Any]:
+    """What viewers of a published metrics listener are shown of a topic's records."""
+    need_a_root()
+    done = subprocess.run(
+        isolated(sys.executable, "-m", "tests.images.published_port", str(folder), policy),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+def test_a_listener_that_is_published_to_loopback_shows_messages_to_its_own_machine_alone(tmp_path: Path) -> None:
+    """In a container the console would have no messages, or other containers would read them."""
+    said = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]["kbroker"]
+    assert "127.0.0.1:9644:9644" in said["ports"]
+    report = shown(tmp_path, said["environment"]["KBROKER_CONSOLE_MESSAGES"])
+    status, page = report["host"]
+    assert status == 200 and "by 172.28.0.2:9092" in json.dumps(page), report
+    for viewer in ("other container", "host by another name"):
+        status, page = report[viewer]
+        assert status == 403 and "Records are not shown to" in page["error"], report
+
+
+def test_a_container_shows_no_messages_unless_it_is_told_to(tmp_path: Path) -> None:
+    """A published port would show every topic's records to a network that its owner did not think of."""
+    assert {viewer: status for viewer, (status, _) in shown(tmp_path, "").items()} == {
+        "host": 403,
+        "host by another name": 403,
+        "other container": 403,
+    }
+
+
+BITNAMI_WITH_USERS: dict[str, Any] = {
+    "service": "kafka",
+    "volumes": ["kafka_data:/bitnami/kafka"],
+    "environment": {
+        "KAFKA_CFG_NODE_ID": 1,
+        "KAFKA_KRAFT_CLUSTER_ID": "abcdefghijklmnopqrstuv==",
+        "KAFKA_CFG_PROCESS_ROLES": "controller,broker",
+        "KAFKA_CFG_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+        "KAFKA_CFG_LISTENERS": "CONTROLLER://:9093,INTERNAL://:9092",
+        "KAFKA_CFG_ADVERTISED_LISTENERS": "INTERNAL://localhost:9092",
+        "KAFKA_CFG_LISTENER_SECURITY_PROTOCOL_MAP": "INTERNAL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "KAFKA_CFG_INTER_BROKER_LISTENER_NAME": "INTERNAL",
+        "KAFKA_CFG_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_CFG_SUPER_USERS": "User:admin",
+        "KAFKA_CLIENT_USERS": "admin",
+        "KAFKA_CLIENT_PASSWORDS": "of-admin",
+        "KAFKA_CFG_SASL_MECHANISM_INTER_BROKER_PROTOCOL": "PLAIN",
+    },
+    "on_volume": True,
+}
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_bitnamis_users_log_in_from_the_first_start_on(tmp_path: Path, mechanism: str) -> None:
+    """The users of a compose file would be locked out, or a second start would end as they are there."""
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.username": "admin"}
+    said = {
+        **BITNAMI_WITH_USERS,
+        "clients": {"INTERNAL": {**login, "sasl.password": "of-admin"}},
+        "strangers": {"INTERNAL": {**login, "sasl.password": "bitnami"}},
+    }
+    report = played(said, tmp_path)
+    assert [len(values) for values in report["values"].values()] == [1] and len(report["again"]) == 2
+    assert report["log.dirs"] == "/bitnami/kafka/data" and report["device"]
+    assert "of-admin" not in report["output"]
+
+
+def test_a_container_that_runs_as_another_user_writes_to_its_volume(tmp_path: Path) -> None:
+    """`user:` of a compose file, as people have it for mounted directories, would end the container."""
+    said = next(each for each in FILES if each["origin"].startswith("jaegertracing/jaeger docker-compose/kafka/v3"))
+    report = played({**said, "user": "1000:1000"}, tmp_path)
+    assert report["device"] and len(report["again"]) == 2

@@ -17,11 +17,11 @@ import uvloop
 
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig, ConfigError
+from kbroker.config.jaas import JaasError, parse_jaas
 from kbroker.config.judgement import judge
 from kbroker.console.site import ENDPOINTS
 from kbroker.metadata.security_image import ScramKey
 from kbroker.schemas import message
-from kbroker.config.jaas import JaasError, parse_jaas
 from kbroker.security.sasl.mechanism import Login
 from kbroker.security.sasl.settings import sasl_settings
 from kbroker.security.scram import ScramMechanism, salted_password
