@@ -85,7 +85,7 @@ class ComposedBroker(BrokerProcess):
     """A broker that has nothing but its variables, as in a container."""
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "kbroker.cli", "start"]
+        return [sys.executable, "-m", "kbroker.cli", "container", "start"]
 
 
 def test_a_broker_of_the_secured_compose_file_lets_in_who_may(tmp_path: Path) -> None:
@@ -165,16 +165,6 @@ def controller(folder: Path) -> Iterator[str]:
         node.kill()
 
 
-def formatted(environ: Mapping[str, str]) -> None:
-    """What the container does before it starts a broker."""
-    command = [sys.executable, "-m", "kbroker.cli", "format", "--ignore-formatted", "--cluster-id", CLUSTER_ID]
-    path = {key: os.environ[key] for key in ("PATH", "PYTHONPATH", "HOME") if key in os.environ}
-    for _ in range(2):
-        # A second time as well: containers start anew.
-        done = subprocess.run(command, cwd=ROOT, env={**path, **environ}, capture_output=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.compat
 @pytest.mark.slow
 @pytest.mark.timeout(900)
@@ -196,7 +186,8 @@ def test_the_cluster_of_the_compose_file_comes_together(tmp_path: Path, name: st
             variables["KBROKER_LOG_DIRS"] = str(tmp_path / f"broker-{number}" / "data")
             variables["KBROKER_METRICS_LISTENER"] = f"http://127.0.0.1:{free_port()}"
             if is_kraft:
-                formatted(variables)
+                # The controller is formatted for the tests' own cluster.
+                variables["CLUSTER_ID"] = CLUSTER_ID
             port = outer[9091 + number]
             broker = ComposedBroker(tmp_path / f"broker-{number}", environ=variables, port=port)
             ended.callback(lambda broker=broker: broker.running and broker.kill())

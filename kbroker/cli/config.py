@@ -55,7 +55,8 @@ A `server.properties` written for Kafka works.  With `process.roles=broker` kbro
 that `controller.quorum.bootstrap.servers` (or `controller.quorum.voters`) names.  With `broker,controller` it is a
 cluster of its own, and listeners named in `controller.listener.names` are left out.
 
-`KAFKA_…` variables, by which Kafka's container images are set up, are not read: the start names them in one warning,
+`KAFKA_…` variables, by which Kafka's container images are set up, are settings in kbroker's image
+([containers.md](containers.md)).  Elsewhere they are not read: the start names them in one warning,
 and ends where one of them asks for protection.
 
 ## Data directories
