@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from kbroker.config.images.logins import ImageError
 from kbroker.config.images.names import key_of
-from kbroker.config.images.settings import SWITCH, image_settings, obeys
+from kbroker.config.images.settings import HOME_VARIABLE, SWITCH, image_settings, obeys
 from kbroker.config.images.unread import UnprotectedError, unread_variables
 from kbroker.config.judgement import LISTENER_PREFIX, find_row, judge
 from kbroker.config.listener import (
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     )
 
 ENVIRONMENT_PREFIX = "KBROKER_"
-HOME_VARIABLE = "KBROKER_HOME"
 _OTHER_VARIABLES = frozenset({HOME_VARIABLE, SWITCH, "KBROKER_BUILD", "KBROKER_EXT", "KBROKER_PROFILE"})
 WINDOWS_PATH = re.compile(r"[A-Za-z]:|\\\\")
 _OTHER_PREFIXES = ("KBROKER_TEST_", "KBROKER_BENCH_")

@@ -96,6 +96,8 @@ class Container:
         self.health: list[str] = []
         self.log = Path(plan.folder) / "container.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.anonymous: list[str] = []
+        """Places that get a volume by themselves."""
         self.prefix: list[str] = []
         """What leads into a network of its own."""
 
@@ -149,6 +151,8 @@ class Container:
                 assert done.returncode == 0, f"{rest}\n{done.stderr.decode()}"
             case "USER":
                 self.user = rest
+            case "VOLUME":
+                self.anonymous.append(rest)
             case "ENV":
                 self.environment |= dict(pair.split("=", 1) for pair in shlex.split(rest))
             case "ENTRYPOINT":
@@ -162,7 +166,7 @@ class Container:
         """The volumes of the compose file: a new one has what the image has in its place, as in Docker."""
         import base64
 
-        for number, (source, place) in enumerate(self.plan.volumes):
+        for number, (source, place) in enumerate([*self.plan.volumes, *(("volume", each) for each in self.anonymous)]):
             target = self.root / place.lstrip("/")
             held = Path(self.plan.folder) / f"volume-{number}"
             content = {name: text for name, text in self.plan.files.items() if name == source or _is_in(name, source)}

@@ -105,12 +105,17 @@ def need_a_root() -> None:
 
 def played(said: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """What came of it."""
-    need_a_root()
     if "zookeeper" in said:
         require_tool("java")
+    return in_a_root("tests.images.bare_root", given=json.dumps(asdict(plan(said, folder))))
+
+
+def in_a_root(*words: str, given: str = "") -> dict[str, Any]:
+    """What a module prints at its end, in namespaces of its own."""
+    need_a_root()
     done = subprocess.run(
-        isolated(sys.executable, "-m", "tests.images.bare_root"),
-        input=json.dumps(asdict(plan(said, folder))),
+        isolated(sys.executable, "-m", *words),
+        input=given,
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -162,19 +167,7 @@ def test_a_service_that_kbroker_cannot_be_ends_with_the_reason(said: dict[str, A
 
 def shown(folder: Path, policy: str) -> dict[str, Any]:
     """What viewers of a published metrics listener are shown of a topic's records."""
-    need_a_root()
-    done = subprocess.run(
-        isolated(sys.executable, "-m", "tests.images.published_port", str(folder), policy),
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-6000:]
-    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return report
+    return in_a_root("tests.images.published_port", str(folder), policy)
 
 
 def test_a_listener_that_is_published_to_loopback_shows_messages_to_its_own_machine_alone(tmp_path: Path) -> None:

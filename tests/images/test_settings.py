@@ -143,11 +143,16 @@ def test_listeners_are_completed_as_the_images_do(
         (Image.WURSTMEISTER, [], "/kafka/kafka-logs-box"),
         (Image.NONE, ["/var/lib/kafka/data"], "/var/lib/kafka/data"),
         (Image.NONE, ["/var/lib/kbroker"], None),
+        (Image.KAFKA, ["/var/lib/kbroker"], None),
+        (Image.KAFKA, ["/var/lib/kbroker", "/var/lib/kafka/data"], "/var/lib/kafka/data"),
+        (Image.KAFKA, ["/var/lib/kbroker", "/kafka"], "/kafka/kafka-logs-box"),
+        (Image.BITNAMI, ["/var/lib/kbroker"], None),
     ],
 )
 def test_data_go_to_the_volume(image: Image, mounts: list[str], directory: str | None) -> None:
     """They would be gone with the container, beside a volume that stays empty."""
-    found = data_directory(image, "box", [PurePosixPath(mount) for mount in mounts])
+    home = PurePosixPath("/var/lib/kbroker")
+    found = data_directory(image, "box", [PurePosixPath(mount) for mount in mounts], home)
     assert found == (None if directory is None else PurePosixPath(directory))
 
 

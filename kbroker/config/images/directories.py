@@ -45,13 +45,17 @@ _DEFAULT: Mapping[Image, PurePosixPath] = MappingProxyType(
 )
 
 
-def data_directory(image: Image, host_name: str, mounts: Collection[PurePosixPath]) -> PurePosixPath | None:
+def data_directory(
+    image: Image, host_name: str, mounts: Collection[PurePosixPath], home: PurePosixPath | None = None
+) -> PurePosixPath | None:
     """Where data go when no variable says so: the image's own place, unless a volume is mounted at another image's
-    place and none there.  None: the image's variables say nothing, nor does a volume."""
+    place and none there.  None: in kbroker's `home`, as the variables say nothing, or as the only volume is there."""
     default = _DEFAULT.get(image)
     chosen = default
     if default is None or not _is_mounted(default, mounts):
         mounted = [place for place in _PLACES if _is_mounted(place, mounts)]
+        if not mounted and home is not None and _is_mounted(home, mounts):
+            return None
         chosen = mounted[0] if len(mounted) == 1 else default
     if chosen == _WURSTMEISTER:
         # As its start script has it: brokers that share a volume have directories of their own.

@@ -21,6 +21,7 @@ from kbroker.config.images.stores import is_of_a_store, take_bitnamis_stores, ta
 from kbroker.config.judgement import Verdict, judge
 
 SWITCH = "KBROKER_KAFKA_VARIABLES"
+HOME_VARIABLE = "KBROKER_HOME"
 OBEY = "obey"
 _OPTIONS = "KAFKA_OPTS"
 _ROOT_LEVEL = "KAFKA_LOG4J_ROOT_LOGLEVEL"
@@ -106,7 +107,9 @@ def image_settings(
         for key, text in BASE.get(found.image, {}).items():
             found.settings.setdefault(key, Given(text, _OF_THE_IMAGE))
         complete_listeners(found.settings, found.image, host_name)
-        _place_data(found, host_name, mounts_here() if mounts is None else mounts)
+        home = environ.get(HOME_VARIABLE, "")
+        places = mounts_here() if mounts is None else mounts
+        _place_data(found, host_name, places, PurePosixPath(home) if home else None)
     else:
         _complete_above_a_file(found)
     _take_security(found, taken, root)
@@ -140,10 +143,12 @@ def _take_plain(found: ImageSettings, taken: Mapping[str, Given]) -> None:
         del found.settings["process.roles"]
 
 
-def _place_data(found: ImageSettings, host_name: str, mounts: Collection[PurePosixPath]) -> None:
+def _place_data(
+    found: ImageSettings, host_name: str, mounts: Collection[PurePosixPath], home: PurePosixPath | None
+) -> None:
     if "log.dirs" in found.settings or "log.dir" in found.settings:
         return
-    directory = data_directory(found.image, host_name, mounts)
+    directory = data_directory(found.image, host_name, mounts, home)
     if directory is not None:
         found.settings["log.dirs"] = Given(str(directory), _OF_THE_IMAGE)
 
