@@ -337,6 +337,22 @@ def test_the_environment_stands_above_a_mounted_file(tmp_path: Path) -> None:
     assert {key: given.text for key, given in found.settings.items()} == {"num.partitions": "3"}
 
 
+def test_a_mounted_files_listeners_count_for_security(tmp_path: Path) -> None:
+    """Users of a login file would be refused, as the environment has no listener, or be nobody's."""
+    mounted = tmp_path / "mnt" / "shared" / "config" / "server.properties"
+    mounted.parent.mkdir(parents=True)
+    mounted.write_text("listeners=SASL_PLAINTEXT://:7\nsasl.enabled.mechanisms=PLAIN\n")
+    (tmp_path / "jaas.conf").write_text('KafkaServer { a.PlainLoginModule required user_x="1"; };')
+    environ = {"KAFKA_OPTS": "-Djava.security.auth.login.config=/jaas.conf", "KAFKA_SASL_MECHANISM": "PLAIN"}
+    found = settings(environ, tmp_path)
+    assert found == {
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": 'a.PlainLoginModule required user_x="1";',
+        "sasl.mechanism": "PLAIN",
+    }
+    with pytest.raises(ImageError, match="OPA"):
+        taken({**environ, "KAFKA_OPA_AUTHORIZER_URL": "http://opa"}, tmp_path)
+
+
 def test_a_single_combined_node_is_alone_with_its_zookeeper_left_out() -> None:
     """It would look for a ZooKeeper that a compose file for KRaft has not got."""
     config = load(

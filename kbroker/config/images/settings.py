@@ -19,6 +19,7 @@ from kbroker.config.images.meaningless import REPORTERS, line_about, why_meaning
 from kbroker.config.images.names import Image, asks_for_protection, image_of, is_of_an_image, setting_of
 from kbroker.config.images.stores import is_of_a_store, take_bitnamis_stores, take_stores
 from kbroker.config.judgement import Verdict, judge
+from kbroker.config.properties import PropertiesError, decode_properties, parse_properties
 
 SWITCH = "KBROKER_KAFKA_VARIABLES"
 HOME_VARIABLE = "KBROKER_HOME"
@@ -103,6 +104,7 @@ def image_settings(
         name: Given(environ[name].rstrip("\r\n"), f"environment {name}") for name in names if name not in meaningless
     }
     _take_plain(found, taken)
+    below = {} if found.file is None else _below(found.file)
     if found.file is None:
         for key, text in BASE.get(found.image, {}).items():
             found.settings.setdefault(key, Given(text, _OF_THE_IMAGE))
@@ -111,13 +113,15 @@ def image_settings(
         places = mounts_here() if mounts is None else mounts
         _place_data(found, host_name, places, PurePosixPath(home) if home else None)
     else:
-        _complete_above_a_file(found)
+        # Nothing is filled in: what the environment leaves out is in the file, whose listeners count for security.
+        found.settings = {**below, **found.settings}
     _take_security(found, taken, root)
     _take_level(found, environ, meaningless)
     _without_reporters(found)
     _check_plaintext(found, environ)
     _check_unknown(found, taken)
     _check_controllers(found, taken)
+    found.settings = {key: given for key, given in found.settings.items() if below.get(key) is not given}
     if meaningless:
         found.warnings.append(line_about(meaningless))
     return found
@@ -153,10 +157,13 @@ def _place_data(
         found.settings["log.dirs"] = Given(str(directory), _OF_THE_IMAGE)
 
 
-def _complete_above_a_file(found: ImageSettings) -> None:
-    """Beside a mounted file nothing is filled in: what the environment leaves out is there."""
-    for key in ("advertised.host.name", "advertised.port", "host.name", "port"):
-        found.settings.pop(key, None)
+def _below(path: Path) -> dict[str, Given]:
+    """The settings of a mounted file; none of one that the start refuses."""
+    try:
+        properties = list(parse_properties(decode_properties(path.read_bytes())))
+    except (OSError, PropertiesError):
+        return {}
+    return {each.key: Given(each.value, f"{path} line {each.line}") for each in properties}
 
 
 def _take_security(found: ImageSettings, taken: Mapping[str, Given], root: Path) -> None:
@@ -234,8 +241,6 @@ def _check_unknown(found: ImageSettings, taken: Mapping[str, Given]) -> None:
 
     Where one has, Kafka would ignore the variable as well, and the start names it."""
     protocols = {each.protocol for each in client_listeners(found.settings)}
-    if found.file is not None:
-        return
     for name, given in sorted(taken.items()):
         key = setting_of(name)
         if found.settings.get(key) is not given or judge(key, given.text).verdict is not Verdict.UNKNOWN:
@@ -269,5 +274,6 @@ def _check_controllers(found: ImageSettings, taken: Mapping[str, Given]) -> None
             f"environment {', '.join(users)} means nothing here: there is no listener of a controller"
         )
     if "controller" in roles and found.settings.get("zookeeper.connect", Given("", "")).text.strip():
-        origin = found.settings.pop("zookeeper.connect").origin
+        origin = found.settings["zookeeper.connect"].origin
+        found.settings["zookeeper.connect"] = Given("", origin)
         found.warnings.append(f"{origin} has no effect: with process.roles there is no ZooKeeper")
