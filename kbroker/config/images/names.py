@@ -46,8 +46,10 @@ class Image(StrEnum):
     """No variable of any of them."""
 
 
-OF_BITNAMI = frozenset(
-    {"ALLOW_PLAINTEXT_LISTENER", "BITNAMI_DEBUG", "KAFKA_CLIENT_USERS", "KAFKA_ENABLE_KRAFT", "KAFKA_KRAFT_CLUSTER_ID"}
+OF_BITNAMI = re.compile(
+    r"KAFKA_CFG_.*|KAFKA_TLS_.*|KAFKA_(CLIENT|BROKER|INTER_BROKER|CONTROLLER)_(USERS?|PASSWORDS?)|KAFKA_CERTIFICATE_PASSWORD"
+    r"|KAFKA_ZOOKEEPER_(PROTOCOL|USER|PASSWORD|TLS_.*)|KAFKA_ENABLE_KRAFT|KAFKA_KRAFT_CLUSTER_ID|ALLOW_PLAINTEXT_LISTENER"
+    r"|BITNAMI_.*"
 )
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
@@ -72,7 +74,7 @@ OF_WURSTMEISTER = frozenset(
 
 def image_of(environ: Mapping[str, str]) -> Image:
     """The image for which an environment is written; where only the common variables are there, Kafka's own."""
-    if any(name.startswith(BITNAMI_PREFIX) or name in OF_BITNAMI for name in environ):
+    if any(OF_BITNAMI.fullmatch(name) for name in environ):
         return Image.BITNAMI
     if not OF_WURSTMEISTER.isdisjoint(environ):
         return Image.WURSTMEISTER

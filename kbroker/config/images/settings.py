@@ -176,35 +176,46 @@ def _take_security(found: ImageSettings, taken: Mapping[str, Given], root: Path)
         if path is None:
             mounted = (each / "kafka_jaas.conf" for each in BITNAMI_CONFIG)
             path = next((each for each in mounted if (root / each.relative_to("/")).is_file()), None)
-            options = Given("", str(path))
+            options = options or Given("", str(path))
+        _take_bitnamis_users(found, taken, has_file=path is not None)
     if path is not None and options is not None:
         take_login_file(settings, options, path, root)
-    elif found.image is Image.BITNAMI:
-        found.scram_users = take_users(settings, BitnamiUsers.read(taken))
-        if found.scram_users and settings.get("zookeeper.connect", Given("", "")).text.strip():
-            raise ImageError(
-                "environment KAFKA_CLIENT_USERS: users of SCRAM are ZooKeeper's in a cluster with ZooKeeper: make them "
-                "there with kafka-configs or kbroker users, and leave the variable out, or take PLAIN alone "
-                "(KAFKA_CFG_SASL_ENABLED_MECHANISMS=PLAIN)"
-            )
     elif options is not None and options.text.strip():
         found.warnings.append(f"variables that mean nothing here: {_OPTIONS} (there is no Java machine to set up)")
     _take_zookeeper_login(found, taken)
 
 
+def _take_bitnamis_users(found: ImageSettings, taken: Mapping[str, Given], *, has_file: bool) -> None:
+    """bitnami's users, above those of a login file.  ImageError."""
+    users = BitnamiUsers.read(taken)
+    if has_file and not users.all:
+        return
+    found.scram_users = take_users(found.settings, users)
+    if found.scram_users and found.settings.get("zookeeper.connect", Given("", "")).text.strip():
+        raise ImageError(
+            "environment KAFKA_CLIENT_USERS: users of SCRAM are ZooKeeper's in a cluster with ZooKeeper: make them "
+            "there with kafka-configs or kbroker users, and leave the variable out, or take PLAIN alone "
+            "(KAFKA_CFG_SASL_ENABLED_MECHANISMS=PLAIN)"
+        )
+
+
 def _take_zookeeper_login(found: ImageSettings, taken: Mapping[str, Given]) -> None:
     """bitnami's login at ZooKeeper."""
-    protocol = taken.get("KAFKA_ZOOKEEPER_PROTOCOL", Given("PLAINTEXT", ""))
-    if protocol.text.upper() not in ("PLAINTEXT", "SASL"):
+    protocol = taken.get("KAFKA_ZOOKEEPER_PROTOCOL", Given("PLAINTEXT", "environment KAFKA_ZOOKEEPER_PROTOCOL"))
+    tls = [f"environment {name}" for name in sorted(taken) if name.startswith("KAFKA_ZOOKEEPER_TLS_")]
+    if tls or protocol.text.upper() not in ("PLAINTEXT", "SASL"):
         raise ImageError(
-            f"{protocol.origin}: TLS to ZooKeeper is set up by KAFKA_CFG_ZOOKEEPER_SSL_CLIENT_ENABLE and the settings "
-            "zookeeper.ssl.keystore.location, …: KAFKA_ZOOKEEPER_TLS_… variables are not read"
+            f"{tls[0] if tls else protocol.origin}: TLS to ZooKeeper is set up by "
+            "KAFKA_CFG_ZOOKEEPER_SSL_CLIENT_ENABLE and zookeeper.ssl.keystore.location, …: KAFKA_ZOOKEEPER_TLS_… "
+            "variables are not read"
         )
     if protocol.text.upper() == "SASL":
         for name, key in (("KAFKA_ZOOKEEPER_USER", "username"), ("KAFKA_ZOOKEEPER_PASSWORD", "password")):
             if name not in taken:
                 raise ImageError(f"{protocol.origin} takes {name}")
             found.settings.setdefault(f"kbroker.zookeeper.sasl.{key}", taken[name])
+    elif unused := sorted({"KAFKA_ZOOKEEPER_USER", "KAFKA_ZOOKEEPER_PASSWORD"} & taken.keys()):
+        raise ImageError(f"environment {', '.join(unused)}: a login at ZooKeeper takes KAFKA_ZOOKEEPER_PROTOCOL=SASL")
 
 
 def _take_level(found: ImageSettings, environ: Mapping[str, str], meaningless: list[str]) -> None:
