@@ -18,7 +18,7 @@ import click
 
 from kbroker.config import BrokerConfig, ConfigError
 from kbroker.config.images.first_start import TOPICS, cluster_id, planned_topics, with_commands
-from kbroker.config.images.logins import ImageError
+from kbroker.config.images.logins import ImageError, User
 from kbroker.config.images.settings import image_settings, obeys
 
 if TYPE_CHECKING:
@@ -105,15 +105,13 @@ def _bind(config: BrokerConfig, cluster: str, environ: Mapping[str, str]) -> Non
     format_directories(config, known or cluster or None, credentials, ignore_formatted=True)
 
 
-def _credentials(users: Sequence[tuple[str, object]]) -> Mapping[ScramKey, ScramCredential]:
-    from kbroker.config.images.logins import User
+def _credentials(users: Sequence[tuple[str, User]]) -> Mapping[ScramKey, ScramCredential]:
     from kbroker.metadata.security_image import ScramKey
     from kbroker.security.scram import BY_NAME
     from kbroker.security.scram_arguments import ScramArgumentError, credential_of_password
 
     found = {}
     for mechanism, user in users:
-        assert isinstance(user, User)
         try:
             credential = credential_of_password(mechanism, user.password)
         except ScramArgumentError as error:
