@@ -44,7 +44,11 @@ class Stage:
     def chroot(self, *words: str, user: str = "") -> list[str]:
         """What runs a command in it."""
         # Debian's own Python lets pip install beside its packages only when told so; the base image's needs no word.
-        variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "PIP_BREAK_SYSTEM_PACKAGES": "1", **self.environment}
+        variables = {
+            "PATH": "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PIP_BREAK_SYSTEM_PACKAGES": "1",
+            **self.environment,
+        }
         home = {"HOME": "/root" if (user or self.user) == "root" else f"/var/lib/{user or self.user}"}
         given = [f"{name}={value}" for name, value in (variables | home).items()]
         return ["chroot", f"--userspec={user or self.user}", str(self.root), "env", "-i", *given, *words]
