@@ -27,6 +27,8 @@ LARGE_BYTES, WAITING_BYTES = 1 << 20, 190_000
 PRESSING, ASKING_AT_ONCE, ASKING_IN_TURN = 120, 4, 80
 PRESSED, ASKED_AT_ONCE, ASKED_IN_TURN = 3, 12, 4
 """So many requests each."""
+SHARE_IN_CLUSTER = 3
+"""Brokers of a cluster have one slow machine together, whose work for so many requests would outlast all deadlines."""
 AFTER_SECONDS = 0.3
 """When there is something to ask for."""
 
@@ -35,7 +37,7 @@ class Pressing(Producer):
     """One of many that send one large batch after the other."""
 
     def __init__(self, world: World, name: str) -> None:
-        super().__init__(world, name, PRESSED)
+        super().__init__(world, name, _requests(world, PRESSED))
         self.depth, self.several, self.slow, self.codec, self.idempotent = 1, False, False, 0, False
         self.acks = self.rng.choice((-1, 1))
         self.version = max(self.version, FIRST_PRODUCE_WITH_BATCHES)
@@ -72,13 +74,18 @@ class Flooded(Fetcher):
         super()._fetch(connection)
 
 
+def _requests(world: World, alone: int) -> int:
+    return alone if world.scale.nodes == 1 else max(1, alone // SHARE_IN_CLUSTER)
+
+
 def flood(world: World) -> Iterable[Client]:
     """All of them."""
+    at_once, in_turn = _requests(world, ASKED_AT_ONCE), _requests(world, ASKED_IN_TURN)
     yield from (Pressing(world, f"pressing-{number}") for number in range(PRESSING))
     for number in range(ASKING_AT_ONCE):
-        yield Flooded(world, f"flooded-{number}", LARGE_BYTES, ASKED_AT_ONCE, depth=ASKED_AT_ONCE)
+        yield Flooded(world, f"flooded-{number}", LARGE_BYTES, at_once, depth=at_once)
     for number in range(ASKING_AT_ONCE, ASKING_AT_ONCE + ASKING_IN_TURN):
-        yield Flooded(world, f"flooded-{number}", WAITING_BYTES, ASKED_IN_TURN, depth=1)
+        yield Flooded(world, f"flooded-{number}", WAITING_BYTES, in_turn, depth=1)
 
 
 __all__ = ["flood"]
