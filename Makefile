@@ -19,6 +19,7 @@
 #   make debug      the same tests on extensions built with every check on, in build/debug
 #   make dist-test  sdist and wheel: what they hold, and that they work outside the tree
 #   make wheel      wheels for x86-64 and arm64 that need no compiler where they are installed, into dist/; make wheel-test
+#   make fresh-machine  both commands of the README on bare Debian 12 and 13 and Ubuntu 24.04 (root, debootstrap); PYTEST="-k 12"
 #   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat, Chromium (Debian packages)
 
 PYTHON ?= python3
@@ -49,7 +50,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test spark test test-quick test-slow test-kafka test-spark test-tools soak faults check-answers histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test fresh-machine spark test test-quick test-slow test-kafka test-spark test-tools soak faults check-answers histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -153,6 +154,10 @@ $(MADE)/wheel: $(MADE)/install
 # As root, with debootstrap.
 wheel-test: wheel $(MADE)/test
 	$(BIN)/python -m pytest -m "slow" tests/package/test_bare_machine.py $(PYTEST)
+
+# As root, with debootstrap: some 15 minutes for each system.
+fresh-machine: $(MADE)/test
+	$(BIN)/python -m pytest -m "slow" tests/package/test_fresh_machine.py $(PYTEST)
 
 wheel: $(MADE)/wheel
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docker/wheel.py

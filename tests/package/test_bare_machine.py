@@ -6,7 +6,6 @@ as wheels from outside, so that pip inside has no network and nothing to compile
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
@@ -16,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.package.bare_system import Release, bare_system, run_inside
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "quickstart.md"
-RELEASE = "bookworm"
-PACKAGES = "python3,python3-venv"
+PACKAGES = ("python3", "python3-venv")
 NOT_HERE = ("systemctl",)  # No systemd runs in a chroot; tests/broker/test_service_manager.py has its part.
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -59,20 +59,15 @@ def wheel() -> Path:
     release = f"cp{sys.version_info.major}{sys.version_info.minor}"
     wheels = sorted((ROOT / "dist").glob(f"kbroker-*-{release}-*manylinux*_{platform.machine()}.whl"))
     if not wheels or release != "cp311":
-        pytest.skip(f"needs dist/*.whl for Debian {RELEASE}'s Python 3.11: make wheel")
+        pytest.skip("needs dist/*.whl for Debian 12's Python 3.11: make wheel")
     return wheels[-1]
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     """A bare Debian."""
-    if os.geteuid() != 0 or shutil.which("debootstrap") is None or shutil.which("unshare") is None:
-        pytest.skip("needs root, debootstrap and unshare")
     target = tmp_path / "machine"
-    command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", RELEASE, str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-    if done.returncode != 0:
-        pytest.skip(f"debootstrap found no Debian: {done.stdout[-300:]}")
+    bare_system(target, Release("bookworm"), PACKAGES)
     return target
 
 
@@ -88,17 +83,7 @@ def test_the_wheel_is_a_service_where_there_is_no_compiler(wheel: Path, machine:
     built = steps.index("/opt/kbroker/bin/pip install .")
     steps[built] = "/opt/kbroker/bin/pip install -q --no-index --find-links /wheels kbroker"
     script = INSIDE.format(steps="\n".join(steps), client="\n".join(block("In an environment of Python", "sh")))
-    (machine / "script.sh").write_text(script)
-    environ = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
-    isolated = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"]
-    done = subprocess.run(
-        [*isolated, "sh", "-c", 'ip link set lo up; exec chroot "$0" bash /script.sh', str(machine)],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = run_inside(machine, script, seconds=600)
     log = machine / "broker.log"
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{log.read_text() if log.exists() else ''}"
     assert "hello" in done.stdout and done.stdout.endswith("== all done\n")
