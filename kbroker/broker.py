@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.socket_part import PlainSocket
-from kbroker.assembly.console import Console
+from kbroker.assembly.console import Console, bodies_of
 from kbroker.assembly.coordinator_basis import CoordinatorBasis
 from kbroker.assembly.coordinators import Coordinators
 from kbroker.assembly.figures import BrokerFigures
@@ -65,6 +65,7 @@ from kbroker.security.listeners import STORES_INTERVAL_MS, ListenersSecurity
 from kbroker.security.openness import broker_principal, openness, warning_of_brokers, warning_of_nobody
 from kbroker.security.sasl.credentials import StoredCredentials
 from kbroker.security.sasl.listeners import Sasl
+from kbroker.security.sasl.plain_logins import PlainLogins
 from kbroker.storage.directories.kept_secret import kept_secret
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.manager.directory_problems import directory_problems
@@ -336,11 +337,8 @@ class Broker:
         self.loop_delay.start(self.loop)
         cluster_id = self.cache.image.cluster_id
         sources = self.figures.sources(self.config.node_id, cluster_id, self.stats, self.loop_delay)
-        access = http_access(
-            self.config,
-            lambda: self.cache.image.security.scram,
-            self.authorizer,
-        )
+        is_plain = PlainLogins(lambda: self.settings.config).accepts
+        access = http_access(self.config, lambda: self.cache.image.security.scram, self.authorizer, is_plain)
         console = Console(
             self.config,
             sources,
@@ -348,6 +346,7 @@ class Broker:
             lambda: self.services,
             self.listeners.all,
             self.authorizer,
+            self.listeners.inside,
             knows_viewers=access is not None,
         )
         self.metrics = await start_metrics_server(
@@ -355,11 +354,12 @@ class Broker:
             sources,
             self.readiness,
             pages={"logs": LogPages(self.log_manager, self.clock)},
-            sites=console.sites() if membership.has_console else None,
+            sites=console.sites(),
             hosts=names_of(self.config),
             access=access,
             tls=self._metrics_context,
             names=self.config.get("kbroker.metrics.names"),
+            bodies=bodies_of(self.config),
         )
 
     async def _load_logs(self, image: ClusterImage | None) -> None:

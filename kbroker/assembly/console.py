@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from kbroker.assembly.membership.settings import inter_broker_listener
 from kbroker.metrics.http_guard import names_of
 from kbroker.metrics.listener_address import parse_listener
 
@@ -18,9 +19,16 @@ if TYPE_CHECKING:
     from kbroker.metrics.readiness import Readiness
     from kbroker.metrics.sources import Sources
     from kbroker.network.listener import Listener
+    from kbroker.network.listener_security import ListenerSecurity
     from kbroker.security.authorizer import Authorizer
 
 SITE = "console"
+MOST_BODY_BYTES = 8 << 20
+
+
+def bodies_of(config: BrokerConfig) -> dict[str, int]:
+    """How many bytes a body for the console may have: none while it only reads."""
+    return {SITE: MOST_BODY_BYTES} if config.get("kbroker.console.manage") else {}
 
 
 class Console:
@@ -34,9 +42,12 @@ class Console:
         services: Callable[[], Services],
         listeners: Sequence[Listener],
         authorizer: Authorizer | None,
+        inside: Callable[[str, ListenerSecurity], Listener],
         *,
         knows_viewers: bool = False,
     ) -> None:
+        """`inside` makes a listener without a port, for what viewers do as clients."""
+        self._inside = inside
         self._config = config
         self._sources = sources
         self._readiness = readiness
@@ -60,8 +71,10 @@ class Console:
 
     def _make(self) -> ConsoleSite:
         from kbroker.console import guard
+        from kbroker.console.manage.door import Door
         from kbroker.console.parts import Parts
         from kbroker.console.site import ConsoleSite
+        from kbroker.console.viewer_client import Inside
 
         config = self._config
         address = parse_listener(config.get("metrics.listener"))
@@ -72,7 +85,12 @@ class Console:
             has_authorizer=self._authorizer is not None,
             knows_viewers=self._knows_viewers,
         )
-        parts = Parts(self._sources, self._readiness, self._services, self._listeners, why_no_messages)
+        inside = Inside(self._inside, inter_broker_listener(config))
+        parts = Parts(self._sources, self._readiness, self._services, self._listeners, why_no_messages, inside)
+        why_closed = guard.why_no_changes(
+            address[0], has_authorizer=self._authorizer is not None, knows_viewers=self._knows_viewers
+        )
+        door = Door(parts, is_open=config.get("kbroker.console.manage"), why_closed=why_closed)
         policy = config.get("kbroker.console.messages")
         for_this_machine = policy == guard.PUBLISHED and not self._knows_viewers
-        return ConsoleSite(SITE, parts, names_of(config), for_this_machine=for_this_machine)
+        return ConsoleSite(SITE, parts, names_of(config), door, for_this_machine=for_this_machine)

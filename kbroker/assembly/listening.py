@@ -50,6 +50,7 @@ class Listeners:
         security: Mapping[str, ListenerSecurity],
     ) -> None:
         self.all: list[Listener] = []
+        self._inside: list[Listener] = []
         self.pool = BufferPool(limit_bytes=max(0, config.get("queued.max.request.bytes")))
         self.cold_reads = ThreadPoolExecutor(COLD_READ_THREADS, thread_name_prefix="cold-read")
         self._config = config
@@ -86,22 +87,26 @@ class Listeners:
         )
         security = {each.name: self._security[each.name] for each in config.listeners}
         quotas.guard(self._reactor, authenticates=any(each.authenticates for each in security.values()))
+        self._make = partial(
+            Listener,
+            options=options,
+            limits=limits,
+            reactor=self._reactor,
+            routes=routes,
+            unsupported=dispatch.unsupported,
+            max_frame_bytes=config.get("socket.request.max.bytes"),
+            max_idle_ms=config.get("connections.max.idle.ms"),
+            cold_reads=self.cold_reads,
+            read_failed=logs.failures.report_read,
+            file_shrunk=partial(note_shrunk, logs),
+            slices=services.slices,
+        )
+        self._forgets = services.metadata_cache.subscribe
         for each in config.listeners:
-            listener = Listener(
+            listener = self._make(
                 each.name,
                 each.host,
                 each.port,
-                options,
-                limits,
-                reactor=self._reactor,
-                routes=routes,
-                unsupported=dispatch.unsupported,
-                max_frame_bytes=config.get("socket.request.max.bytes"),
-                max_idle_ms=config.get("connections.max.idle.ms"),
-                cold_reads=self.cold_reads,
-                read_failed=logs.failures.report_read,
-                file_shrunk=partial(note_shrunk, logs),
-                slices=services.slices,
                 admission=quotas.admit,
                 security=security[each.name],
                 max_connections=config.own_of_listener(each.name, "max.connections"),
@@ -114,6 +119,13 @@ class Listeners:
                 self._unreached.append((listener, UnreachedAddress(each.name, address)))
             services.metadata_cache.subscribe(listener.endpoint.answers.forget)
 
+    def inside(self, name: str, security: ListenerSecurity) -> Listener:
+        """A listener without a port, whose connections this process makes to itself; after `listen`."""
+        listener = self._make(name, "", 0, security=security)
+        self._inside.append(listener)
+        self._forgets(listener.endpoint.answers.forget)
+        return listener
+
     def follow(self, config: BrokerConfig) -> None:
         """Broker settings were changed at run time."""
         self._limits.change(*connection_limits(config))
@@ -121,17 +133,18 @@ class Listeners:
 
     def stop_accepting(self) -> None:
         """Take no more connections; those that are open go on."""
-        for listener in self.all:
+        for listener in (*self.all, *self._inside):
             listener.stop_accepting()
 
     async def close(self) -> None:
         """Let requests under way finish, for DRAIN_SECONDS at most, and close the connections."""
         _, busy = await asyncio.wait(
-            [self._loop.create_task(listener.drained()) for listener in self.all], timeout=DRAIN_SECONDS
+            [self._loop.create_task(listener.drained()) for listener in (*self.all, *self._inside)],
+            timeout=DRAIN_SECONDS,
         )
         for drained in busy:
             drained.cancel()
-        for listener in self.all:
+        for listener in (*self.all, *self._inside):
             listener.close_connections()
         self._reactor.close()
 

@@ -1,4 +1,4 @@
-"""Connections of `NodeClient` over TCP.
+"""Connections of `NodeClient` over TCP, and over pairs of sockets within the process.
 
 Small answers are cut out of a buffer of the connection's own; a large one gets a buffer of its size, into which the
 rest of it is received, so that the records of a fetch are copied by the kernel alone.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -155,4 +155,35 @@ class TcpTransport:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._receive_buffer_bytes > 0:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        return _TcpChannel(transport, protocol)
+
+
+class PairTransport:
+    """A connection within this process: `accept` is given the other end of a pair of sockets."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, accept: Callable[[socket.socket], Awaitable[object]]) -> None:
+        self._loop = loop
+        self._accept = accept
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        received: Callable[[Buffer], None],
+        lost: Callable[[Exception | None], None],
+        max_frame_bytes: int,
+    ) -> Channel:
+        """See `Transport`; host and port say nothing."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        try:
+            await self._accept(theirs)
+        except BaseException:
+            theirs.close()
+            ours.close()
+            raise
+        transport, protocol = await self._loop.create_connection(
+            lambda: _FrameProtocol(received, lost, max_frame_bytes), sock=ours
+        )
         return _TcpChannel(transport, protocol)

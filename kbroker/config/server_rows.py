@@ -10,9 +10,9 @@ SERVER_ROWS = """
 metrics.listener|STRING|http://127.0.0.1:9644||metrics listener|+|
     address of /metrics, /healthz, /readyz and /console/, http:// or https://; none turns it off
 kbroker.metrics.authentication|LIST|||distinct|+|
-    how those who look at metrics.listener prove who they are: basic (a user with SCRAM credentials), bearer (the token
-    below); none: not at all; unset: as none without security, and nobody may look where clients authenticate or an
-    authorizer is set
+    how those who look at metrics.listener prove who they are: basic (a user with SCRAM credentials, or of PLAIN),
+    bearer (the token below); none: not at all; unset: as none without security, and nobody may look where clients
+    authenticate or an authorizer is set
 kbroker.metrics.bearer.token|PASSWORD|null|||+|the token of a bearer at metrics.listener, such as Prometheus
 kbroker.metrics.bearer.principal|STRING|User:metrics|||+|the principal that the bearer is, for ACLs
 kbroker.metrics.names|STRING|kbroker||one of kbroker, kafka|+|
@@ -25,6 +25,11 @@ kbroker.console.messages|STRING|loopback||one of loopback, published, always, ne
     where the console shows records: `loopback` only while metrics.listener is an address of this machine alone;
     `published`, in a container, to viewers on the container's own machine, for a port that is published to 127.0.0.1
     and nowhere else; the listener knows no users, so with `always` everybody who reaches it reads every topic
+kbroker.console.manage|BOOLEAN|false|||+|
+    whether the console also changes things, as the viewer's principal (docs/console.md); to those who prove nothing
+    only while metrics.listener is an address of this machine alone and the broker has no authorizer
+kbroker.console.links|LIST|||distinct|+|
+    consoles of other clusters that this one links to, each `name=https://host:port/console/`
 kbroker.console.hosts|LIST|||distinct|+|
     names under which /metrics, /logs and the console are asked for, besides addresses, localhost, names without a dot
     and the hosts of listeners; others are refused

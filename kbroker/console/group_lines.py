@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.base.slices import Pace
 
 if TYPE_CHECKING:
+    from kbroker.coordinator.classic.group import Group
     from kbroker.coordinator.classic.messages import ListedGroup
     from kbroker.metrics.snapshot import GroupRow
 
-SHARE = "share"
+SHARE, CLASSIC = "share", "classic"
+
+
+class Standing(NamedTuple):
+    """What groups of all kinds have in common."""
+
+    state: str
+    group_type: str
+    member_count: int
+
+
+def standing_of(group: Group) -> Standing:
+    """Of one group."""
+    kind = group.kind
+    if kind is None:
+        return Standing(group.state.value, CLASSIC, len(group.members))
+    return Standing(kind.state_name, kind.group_type, kind.member_count)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group in the list.  `lag` sums over the partitions with a committed offset; None where it is not known."""
+    """A group in the list.  `lag` sums over the partitions that it reads; None where it is not known."""
 
     group_id: str
     group_type: str

@@ -9,13 +9,15 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kbroker.console.group_lines import GroupLine
+from kbroker.console.group_lag import lag_at, places_of
+from kbroker.console.group_lines import GroupLine, standing_of
 from kbroker.console.group_members import Member, members_of
 from kbroker.console.parameters import NotThereError, page_of, view_of
+from kbroker.console.partition_source import bounds_elsewhere
 from kbroker.coordinator.modern.group import ModernGroup
 from kbroker.coordinator.share.group import ShareGroup
 from kbroker.coordinator.streams.group import StreamsGroup
-from kbroker.errors import KafkaError
+from kbroker.errors import KafkaError, NotCoordinatorError
 from kbroker.handlers.share_offsets import UNKNOWN_LAG, share_position
 from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.types import TopicPartition
@@ -50,12 +52,13 @@ async def groups(parts: Parts, parameters: Parameters) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLine:
-    """What the group has committed for a partition, or, of a share group, where it stands.  `owner`: the member that
-    reads it; None where a value is not known."""
+    """What the group has committed for a partition, or, of a share group, where it stands.  `committed`: None where it
+    never committed, and `lag` counts all records then.  `owner`: the member that reads it; None where a value is not
+    known."""
 
     topic: str
     partition: int
-    committed: int
+    committed: int | None
     end: int | None
     lag: int | None
     committed_at: int | None
@@ -95,7 +98,10 @@ async def group(parts: Parts, parameters: Parameters) -> Value:
     group_id = parameters.text("id")
     start = parameters.number("start", 0, 0, 1 << 31)
     services = parts.services
-    found = services.group_coordinator.registry.find(group_id)
+    try:
+        found = services.group_coordinator.registry.find(group_id)
+    except NotCoordinatorError:
+        raise NotThereError(f"another broker coordinates the group {group_id}: look at its console") from None
     if found is None or not parts.may(Operation.DESCRIBE, ResourceKind.GROUP, group_id):
         raise NotThereError(f"there is no group {group_id}")
     members = [
@@ -112,11 +118,8 @@ async def group(parts: Parts, parameters: Parameters) -> Value:
     else:
         count, lag, lines = await _offsets(parts, found, start, owners)
     kind = found.kind
-    state, group_type, protocol, epoch, member_count = (
-        (found.state.value, "classic", found.protocol_name or "", found.generation_id, len(found.members))
-        if kind is None
-        else (kind.state_name, kind.group_type, "", _epoch(kind), kind.member_count)
-    )
+    state, group_type, member_count = standing_of(found)
+    protocol, epoch = (found.protocol_name or "", found.generation_id) if kind is None else ("", _epoch(kind))
     last: LastRebalance | None = found.last_rebalance
     return partial(
         Group,
@@ -153,38 +156,35 @@ async def _offsets(
     parts: Parts, found: AnyGroup, start: int, owners: Mapping[tuple[str, int], str]
 ) -> tuple[int, int, list[OffsetLine]]:
     """How many there are, the lag of all, and a page of them by topic and partition."""
-    ends = (await parts.logs.get()).ends
-    pace = parts.sources.slices.pace()
-    keys, lag = [], 0
-    for topic, index, committed in list(found.offsets):
-        await pace
-        if not parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, topic):
-            continue
-        end = ends.get((topic, index))
-        lag += 0 if end is None else max(0, end - committed.offset)
-        keys.append((topic, index))
-    keys.sort()
-    logs = parts.services.log_manager.logs
+    services = parts.services
+    known = await places_of(
+        found, services.metadata_cache.image.topics, await parts.bounds.get(), parts.sources.slices.pace()
+    )
+    known = [each for each in known if parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, each.topic)]
+    elsewhere = await bounds_elsewhere(parts, ((each.topic, each.partition) for each in known if each.lag is None))
+    places = [
+        each if each.lag is not None else replace(each, lag=lag_at(each.committed, elsewhere.get(each.key)))
+        for each in sorted(known, key=attrgetter("key"))
+    ]
+    logs = services.log_manager.logs
     lines = []
-    for topic, index in keys[start : start + MOST_OFFSETS]:
-        known = found.offsets.get(topic, index)
-        log = logs.get(TopicPartition(topic, index))
-        if known is None:
-            continue
-        end = None if log is None else log.high_watermark
+    for place in places[start : start + MOST_OFFSETS]:
+        committed = found.offsets.get(*place.key)
+        log = logs.get(TopicPartition(*place.key))
+        bounds = elsewhere.get(place.key) if log is None else (log.log_start_offset, log.high_watermark)
         lines.append(
             OffsetLine(
-                topic,
-                index,
-                known.offset,
-                end,
-                None if end is None else max(0, end - known.offset),
-                known.commit_timestamp if known.commit_timestamp >= 0 else None,
-                known.metadata[:200],
-                owners.get((topic, index), ""),
+                place.topic,
+                place.partition,
+                None if committed is None else committed.offset,
+                None if bounds is None else bounds[1],
+                lag_at(None if committed is None else committed.offset, bounds),
+                committed.commit_timestamp if committed is not None and committed.commit_timestamp >= 0 else None,
+                "" if committed is None else committed.metadata[:200],
+                owners.get(place.key, ""),
             )
         )
-    return len(keys), lag, lines
+    return len(places), sum(each.lag or 0 for each in places), lines
 
 
 async def _share_offsets(parts: Parts, kind: ShareGroup, start: int) -> tuple[int, int | None, list[OffsetLine]]:

@@ -60,6 +60,20 @@ def why_no_messages(policy: str, listener_host: str, *, has_authorizer: bool, kn
     return ""
 
 
+def why_no_changes(listener_host: str, *, has_authorizer: bool, knows_viewers: bool) -> str:
+    """Why viewers who prove nothing can change nothing, as a sentence; empty where they can."""
+    if knows_viewers:
+        return "Nothing can be changed by somebody who has proved nothing."
+    if has_authorizer:
+        return "Nothing can be changed here: the broker has an authorizer, and the listener knows no users."
+    if not is_loopback(listener_host):
+        return (
+            f"Nothing can be changed here: {listener_host} can be reached from other machines, and the listener knows "
+            "no users. kbroker.metrics.authentication says who they are."
+        )
+    return ""
+
+
 def why_not_to(request: Request, gateways: Collection[str]) -> str:
     """The same for one viewer where the policy is `published`: the listener's port is published to this machine alone.
 

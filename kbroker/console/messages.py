@@ -1,30 +1,28 @@
-"""Records of one partition: by offset, by time, the newest, those that hold a text.
+"""Records of one partition: by offset, by time, the newest, those that a filter lets through.
 
-A look reads at most `MOST_BYTES`; where that is not enough, the answer says where to go on.  Positions are found on the
-loop, as for a fetch; the rest is the reader's (`reader.py`).
+A look reads at most `MOST_BYTES`; where that is not enough, the answer says where to go on.  Where the
+records come from is `partition_source`'s, what they say the reader's (`reader.py`).
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError
+from kbroker.console.parameters import NotShownError, NotThereError
+from kbroker.console.partition_source import PartitionSource, bounds_of, source_of
+from kbroker.console.record_filter import filter_of
 from kbroker.console.record_rows import Found, RecordRow, Wanted
 from kbroker.errors import KafkaError
 from kbroker.security.authorizer import Operation, ResourceKind
-from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp
-from kbroker.storage.log.log_values import FetchIsolation
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Parameters
     from kbroker.console.parts import Parts, Value
     from kbroker.metadata.image import TopicImage
-    from kbroker.storage.log.unified_log import UnifiedLog
 
 STARTS = ("newest", "before", "offset", "oldest", "time")
 MOST_RECORDS = 200
@@ -33,9 +31,8 @@ READ_BYTES = 1 << 20
 MOST_BYTES = 16 << 20
 """Read for one answer."""
 LARGEST_BATCH_BYTES = 128 << 20
-MOST_PARTITIONS = 1_000
 SEARCHED_OFFSETS = 20_000
-"""How far back one look for a text goes."""
+"""How far back one look with a filter goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +55,26 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The end offsets of the first partitions, in order of their numbers; None for those that are led elsewhere."""
+    """The first offsets and the ends of the partitions, in order of their numbers; None where nobody answers
+    for one."""
 
     topic: str
     partition_count: int
+    starts: Sequence[int | None]
     ends: Sequence[int | None]
 
 
 async def ends(parts: Parts, parameters: Parameters) -> Value:
     """GET /console/api/ends?topic=&committed=: what a live tail asks, to look only where there is something new."""
-    image = _topic(parts, parameters)
+    image = readable_topic(parts, parameters)
     is_committed = parameters.choice("committed", ("no", "yes")) == "yes"
-    led = parts.services.replica_manager.topics.get(image.name, {})
-    found: list[int | None] = []
-    for index in range(min(len(image.partitions), MOST_PARTITIONS)):
-        partition = led.get(index)
-        found.append(None if partition is None else partition.log.consumer_bound(is_committed))
-    return partial(Ends, image.name, len(image.partitions), found)
+    bounds = await bounds_of(parts, image, is_committed=is_committed)
+    starts = [None if each is None else each[0] for each in bounds]
+    found = [None if each is None else each[1] for each in bounds]
+    return partial(Ends, image.name, len(image.partitions), starts, found)
 
 
-def _topic(parts: Parts, parameters: Parameters) -> TopicImage:
+def readable_topic(parts: Parts, parameters: Parameters) -> TopicImage:
     """The topic whose records are asked for, where they are shown."""
     if parts.why_no_messages:
         raise NotShownError(parts.why_no_messages)
@@ -91,37 +88,36 @@ def _topic(parts: Parts, parameters: Parameters) -> TopicImage:
 
 
 async def messages(parts: Parts, parameters: Parameters) -> Value:
-    """GET /console/api/messages?topic=&partition=&from=&value=&count=&q=&committed=&field_bytes="""
-    image = _topic(parts, parameters)
+    """GET /console/api/messages?topic=&partition=&from=&value=&count=&q=&key=&filter=&committed=&field_bytes="""
+    image = readable_topic(parts, parameters)
     topic = image.name
     index = parameters.number("partition", 0, 0, 1 << 31)
     count = parameters.number("count", 50, 1, MOST_RECORDS)
-    needle = parameters.text("q", "").lower().encode()
+    chosen = filter_of(parameters, index)
     if index >= len(image.partitions):
         raise NotThereError(f"topic {topic} has no partition {index}")
-    log = parts.services.replica_manager.partition(topic, index).log
     is_committed = parameters.choice("committed", ("no", "yes")) == "yes"
-    end = log.consumer_bound(is_committed)
-    start, stop, newest = await _range(log, parameters, end, SEARCHED_OFFSETS if needle else count)
+    source = await source_of(parts, image, index, is_committed=is_committed)
+    start, stop, newest = await range_of(source, parameters, count if chosen.is_open else SEARCHED_OFFSETS)
     wanted = Wanted(
         topic,
         start,
         stop,
         count,
         newest,
-        needle,
+        chosen,
         parameters.number("field_bytes", 2048, 16, MOST_FIELD_BYTES),
         () if is_committed else None,
     )
     with parts.reader.turn():
-        found = await _look(parts, log, wanted)
+        found = await look_through(parts, source, wanted)
     return partial(
         Messages,
         topic,
         index,
         len(image.partitions),
-        log.log_start_offset,
-        end,
+        source.log_start_offset,
+        source.end,
         start,
         found.next_offset,
         found.looked_at,
@@ -131,71 +127,56 @@ async def messages(parts: Parts, parameters: Parameters) -> Value:
     )
 
 
-async def _range(log: UnifiedLog, parameters: Parameters, end: int, window: int) -> tuple[int, int, bool]:
+async def range_of(source: PartitionSource, parameters: Parameters, window: int) -> tuple[int, int, bool]:
     """(first offset, end offset, whether the last records of the range are wanted rather than the first)."""
-    kind = parameters.choice("from", STARTS)
+    kind, first, end = parameters.choice("from", STARTS), source.log_start_offset, source.end
     if kind == "oldest":
-        return log.log_start_offset, end, False
+        return first, end, False
     if kind == "newest":
-        return max(log.log_start_offset, end - window), end, True
+        return max(first, end - window), end, True
     value = parameters.number("value")
     if kind == "before":
-        stop = max(log.log_start_offset, min(value, end))
-        return max(log.log_start_offset, stop - window), stop, True
+        stop = max(first, min(value, end))
+        return max(first, stop - window), stop, True
     if kind == "time":
-        value = await _offset_at(log, value, end)
-    return max(log.log_start_offset, min(value, end)), end, False
+        value = await source.offset_at(value)
+    return max(first, min(value, end)), end, False
 
 
-async def _offset_at(log: UnifiedLog, timestamp: int, end: int) -> int:
-    """The first offset at or after a time; the end where there is none."""
-    try:
-        found = find_by_timestamp(log, timestamp)
-        while isinstance(found, DeferredSearch):
-            deferred = found
-            found = await asyncio.get_running_loop().run_in_executor(None, deferred.search)
-            if found is None:
-                found = deferred.go_on()
-    except (OSError, ValueError) as error:
-        raise BadParameterError(f"the log cannot be searched by time: {error}") from error
-    return end if found is None else found.offset
-
-
-async def _look(parts: Parts, log: UnifiedLog, wanted: Wanted) -> Found:
+async def look_through(parts: Parts, source: PartitionSource, wanted: Wanted, most_bytes: int = MOST_BYTES) -> Found:
     """Read on until there is enough, or too much was read."""
     files = parts.services.log_manager.environment.files
-    isolation = FetchIsolation.HIGH_WATERMARK if wanted.aborted is None else FetchIsolation.TXN_COMMITTED
     rows: deque[RecordRow] = deque(maxlen=wanted.count if wanted.newest else None)
     total = Found(rows, wanted.start)
-    left = MOST_BYTES
+    left = most_bytes
     while total.next_offset < wanted.stop and left > 0:
         # The log start moves up while older records are being deleted.
-        position = max(total.next_offset, log.log_start_offset)
+        position = max(total.next_offset, source.log_start_offset)
         try:
-            data = log.read(position, min(READ_BYTES, left), isolation, True)
+            data = await source.read(position, min(READ_BYTES, left))
         except KafkaError as error:
             total.problem = str(error)
             break
-        if data.records is None or not data.size:
+        if data is None:
             total.next_offset = wanted.stop
             break
-        if data.size > LARGEST_BATCH_BYTES:
-            total.problem = f"The batch at offset {position} has {data.size} bytes, too many to show."
+        if data.size_bytes > LARGEST_BATCH_BYTES:
+            total.problem = f"The batch at offset {position} has {data.size_bytes} bytes, too many to show."
             break
-        left -= data.size
-        aborted = wanted.aborted
-        if aborted is not None:
-            aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]
+        left -= data.size_bytes
+        aborted = None if wanted.aborted is None else data.aborted
         count = wanted.count if wanted.newest else wanted.count - len(rows)
-        step = replace(wanted, start=position, count=count, aborted=aborted)
+        room = wanted.room - total.shown_bytes
+        step = replace(wanted, start=position, count=count, aborted=aborted, room=room)
         found = await parts.reader.look(files, data.records, step)
         rows.extend(found.rows)
         total.looked_at += found.looked_at
+        total.shown_bytes += found.shown_bytes
         total.problem = total.problem or found.problem
         if found.next_offset <= position and not found.rows:
             total.problem = total.problem or f"Nothing can be read at offset {position}."
             break
         total.next_offset = found.next_offset
-        if not wanted.newest and len(rows) >= wanted.count:
+        if not wanted.newest and (len(rows) >= wanted.count or found.is_full or total.shown_bytes >= wanted.room):
             break
     return total

@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.console.connection_lines import ConnectionLine, connection_lines
+from kbroker.console.group_lag import Bounds, lag_of_uncommitted
 from kbroker.console.group_lines import GroupLine, group_lines
 from kbroker.console.parameters import NotShownError, Parameters
 from kbroker.console.reader import Reader
 from kbroker.console.shared_values import SharedValue
 from kbroker.console.topic_lines import TopicLine, topic_lines
-from kbroker.metrics.snapshot import GroupRow, LagRow, LogRows, group_rows, log_rows
+from kbroker.console.viewer_client import ViewerClient
+from kbroker.metrics.snapshot import GroupRow, LogRows, group_rows, log_rows
 from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
+from kbroker.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
+    from kbroker.console.viewer_client import Inside
     from kbroker.handlers.services import Services
     from kbroker.metrics.http_messages import Viewer
     from kbroker.metrics.readiness import Readiness
@@ -30,10 +34,9 @@ Line = TypeVar("Line")
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """All groups with their lag; `lags` by partition, none where there are too many."""
+    """All groups with their lag, of partitions that they read and never committed, too."""
 
     groups: tuple[GroupRow, ...]
-    lags: tuple[LagRow, ...]
 
 
 class Parts:
@@ -46,7 +49,11 @@ class Parts:
         services: Callable[[], Services],
         listeners: Sequence[Listener],
         why_no_messages: str,
+        inside: Inside,
     ) -> None:
+        self._inside = inside
+        self._host = ""
+        self._client: ViewerClient | None = None
         self.sources = sources
         self.readiness = readiness
         self.listeners = listeners
@@ -55,18 +62,36 @@ class Parts:
         self._services = services
         self.reader = Reader()
         self.logs = SharedValue(self._gather_logs)
+        self.bounds = SharedValue(self._gather_bounds)
         self.groups = SharedValue(self._gather_groups)
         self.connections = SharedValue(self._gather_connections)
         self.topics = SharedValue(self._gather_topics)
         self.group_lines = SharedValue(self._gather_group_lines)
 
-    def seen_by(self, viewer: Viewer | None, why_no_messages: str = "") -> Parts:
-        """The same for one viewer: what is shared stays shared, `may` and `shown` look at the viewer's rights.
-        `why_no_messages`: why this one does not read records, if nobody else is kept from that."""
+    def seen_by(self, viewer: Viewer | None, host: str, why_no_messages: str = "") -> Parts:
+        """The same for one viewer, at an address: what is shared stays shared, `may` and `shown` look at the viewer's
+        rights.  `why_no_messages`: why this one does not read records, if nobody else is kept from that.  To be
+        closed."""
         parts = copy.copy(self)
         parts._viewer = viewer
+        parts._host = host or "127.0.0.1"
         parts.why_no_messages = self.why_no_messages or why_no_messages
         return parts
+
+    @property
+    def client(self) -> ViewerClient:
+        """Asks brokers, this one or others, as the viewer."""
+        if self._client is None:
+            viewer = self._viewer
+            principal = ANONYMOUS if viewer is None else Principal(*viewer.principal)
+            login = None if viewer is None else viewer.login
+            self._client = ViewerClient(self.services, self._inside, principal, self._host, login)
+        return self._client
+
+    def close(self) -> None:
+        """Hang up what was asked for the viewer."""
+        if self._client is not None:
+            self._client.close()
 
     def shows_messages_of(self, topic: str) -> bool:
         """Whether the viewer may read a topic's records here."""
@@ -103,7 +128,22 @@ class Parts:
 
     async def _gather_groups(self) -> GroupRows:
         logs = await self.logs.get()
-        return GroupRows(*await group_rows(self.sources, logs.ends, self.sources.slices.pace()))
+        pace = self.sources.slices.pace()
+        rows, _ = await group_rows(self.sources, logs.ends, pace)
+        if not rows:
+            return GroupRows(rows)
+        bounds, topics = await self.bounds.get(), self.services.metadata_cache.image.topics
+        known = self.services.group_coordinator.registry.groups
+        whole = []
+        for row in rows:
+            group = known.get(row.group_id)
+            more = 0 if group is None else await lag_of_uncommitted(group, topics, bounds, pace)
+            whole.append(row._replace(lag=row.lag + more))
+        return GroupRows(tuple(whole))
+
+    async def _gather_bounds(self) -> Bounds:
+        logs = await self.logs.get()
+        return {(row.topic, row.partition): (row.log_start_offset, row.high_watermark) for row in logs.partitions}
 
     async def _gather_topics(self) -> list[TopicLine]:
         logs = await self.logs.get()

@@ -37,12 +37,14 @@ class Reader:
         finally:
             self._looks -= 1
 
-    async def look(self, files: FileSystem, region: FileRegion, wanted: Wanted) -> Found:
-        """What a region of a segment holds.  OSError when it cannot be read."""
+    async def look(self, files: FileSystem, records: FileRegion | bytes, wanted: Wanted) -> Found:
+        """What a region of a segment holds, or bytes.  OSError when it cannot be read."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="console")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, _read, files, region, wanted)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _read, files, records, wanted)
 
 
-def _read(files: FileSystem, region: FileRegion, wanted: Wanted) -> Found:
-    return look(files.pread(region.fd, region.size, region.position), wanted)
+def _read(files: FileSystem, records: FileRegion | bytes, wanted: Wanted) -> Found:
+    if isinstance(records, bytes):
+        return look(records, wanted)
+    return look(files.pread(records.fd, records.size, records.position), wanted)

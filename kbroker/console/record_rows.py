@@ -8,11 +8,12 @@ from __future__ import annotations
 import base64
 import codecs
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kbroker._fast.records.record_batch import BatchError
+from kbroker.console.record_filter import RecordFilter, parts_of
 from kbroker.errors import KafkaError
 from kbroker.records.compression import Codec, CompressionError
 from kbroker.records.control import ControlType, parse_control_key
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kbroker.records.batch import Record
 
 MAX_HEADERS = 100
+MOST_SHOWN_BYTES = 32 << 20
+"""Of keys, values and headers in one answer."""
 UNPACKED_BYTES = 64 << 20
 """The most that a batch may hold unpacked: beyond it is not shown."""
 
@@ -69,27 +72,31 @@ class RecordRow:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Records with offsets from `start` up to but not including `stop` that contain `needle`: the first `count` of
-    them, or the last `count` with `newest`.  `aborted`: producer ids and first offsets of transactions whose records
-    are left out; None: all records are wanted, and control records too."""
+    """Records with offsets from `start` up to but not including `stop` that `chosen` holds for: the first `count` of
+    them, as far as they have `room` bytes, or the last `count` with `newest`.  `aborted`: producer ids and first
+    offsets of transactions whose records are left out; None: all records are wanted, and control records too."""
 
     topic: str
     start: int
     stop: int
     count: int
     newest: bool
-    needle: bytes
+    chosen: RecordFilter
     field_bytes: int
     aborted: Sequence[tuple[int, int]] | None
+    room: int = MOST_SHOWN_BYTES
 
 
 @dataclass(slots=True)
 class Found:
-    """`next_offset`: where the look ended.  `problem`: why a batch could not be read, which was passed over."""
+    """`next_offset`: where the look ended; `is_full`: for want of room.  `problem`: why a batch could not be read,
+    which was passed over."""
 
     rows: deque[RecordRow]
     next_offset: int
     looked_at: int = 0
+    shown_bytes: int = 0
+    is_full: bool = False
     problem: str = ""
     _open: set[int] = field(default_factory=set)
 
@@ -127,12 +134,14 @@ def _look_at(data: bytes, info: BatchInfo, wanted: Wanted, found: Found) -> bool
             if not wanted.start <= record.offset < wanted.stop:
                 continue
             found.looked_at += 1
-            if wanted.needle and not _holds(record, wanted.needle):
+            if not wanted.chosen.is_open and not wanted.chosen.holds(record):
                 continue
-            if not wanted.newest and len(found.rows) >= wanted.count:
+            found.is_full = found.shown_bytes >= wanted.room
+            if not wanted.newest and (len(found.rows) >= wanted.count or found.is_full):
                 found.next_offset = record.offset
                 return False
             found.rows.append(_row(record, info, wanted))
+            found.shown_bytes += sum(min(len(part), wanted.field_bytes) for part in parts_of(record))
     except (BatchError, CompressionError, ValueError) as error:
         found.problem = f"The batch at offset {info.base_offset} cannot be read: {error}."
     return True
@@ -144,18 +153,6 @@ def _control(data: bytes, info: BatchInfo) -> ControlType:
         return ControlType.UNKNOWN if record is None else parse_control_key(record.key)
     except (BatchError, CompressionError):
         return ControlType.UNKNOWN
-
-
-def _parts(record: Record) -> Iterator[bytes]:
-    yield from (part for part in (record.key, record.value) if part)
-    for name, value in record.headers:
-        yield name.encode("utf-8", "replace")
-        if value:
-            yield value
-
-
-def _holds(record: Record, needle: bytes) -> bool:
-    return any(needle in part.lower() for part in _parts(record))
 
 
 def _row(record: Record, info: BatchInfo, wanted: Wanted) -> RecordRow:
@@ -176,7 +173,7 @@ def _row(record: Record, info: BatchInfo, wanted: Wanted) -> RecordRow:
         field_of(record.value, most),
         [Header(name[:most], field_of(value, most)) for name, value in record.headers[:MAX_HEADERS]],
         len(record.headers),
-        sum(len(part) for part in _parts(record)),
+        sum(len(part) for part in parts_of(record)),
         control,
         _codec_name(info.compression),
         info.is_transactional,

@@ -1,32 +1,38 @@
 """The console's door: files under `/console/`, JSON under `/console/api/`.
 
-An answer in JSON is a value, or `{"error": "..."}` with a status: 400 for a parameter, 403 for what is not shown, 404
-for what is not there, 503 while the broker is not ready.
+An answer in JSON is a value, or `{"error": "..."}` with a status: 400 for a parameter, 403 for what is not shown or not
+allowed, 404 for what is not there, 409 for what has changed since it was shown, 503 while the broker is not ready.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, urlsplit
 
 from kbroker.console import guard
+from kbroker.console.brokers import brokers
 from kbroker.console.clients import clients
+from kbroker.console.download import Download, download
 from kbroker.console.groups import group, groups
+from kbroker.console.manage.door import PERFORM, PLAN, Door
 from kbroker.console.messages import ends, messages
 from kbroker.console.overview import overview
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError, Parameters
+from kbroker.console.security import acls, quotas, users
 from kbroker.console.settings import settings
 from kbroker.console.static_files import START, StaticFile, read_static_files
 from kbroker.console.topics import partition, topic, topics
 from kbroker.console.transactions import transactions
+from kbroker.console.why import why
 from kbroker.errors import KafkaError
 from kbroker.host.container import gateways
 from kbroker.metrics.http_guard import refusal
 from kbroker.metrics.http_messages import JSON, Answer, Request
+from kbroker.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from kbroker.console.parts import Endpoint, Parts
@@ -38,19 +44,53 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "partition": partition,
     "messages": messages,
     "ends": ends,
+    "download": download,
     "groups": groups,
     "group": group,
     "clients": clients,
     "transactions": transactions,
     "settings": settings,
+    "brokers": brokers,
+    "why": why,
+    "users": users,
+    "acls": acls,
+    "quotas": quotas,
 }
+
+
+ME = "me"
+OF_THE_DOOR = (ME, PLAN, PERFORM)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The console of another cluster."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Me:
+    """Who looks, at what, and whether they may change it: GET /console/api/me."""
+
+    principal: str
+    may_manage: bool
+    why_not: str
+    node_id: int
+    version: str
+    cluster_id: str
+    links: Sequence[Link]
 
 
 class ConsoleSite:
     """Answers requests under `/NAME`.  `hosts`: names that lead here, besides `localhost`.  `for_this_machine`: records
     are for its viewers alone, though the listener is reached from elsewhere (`guard.why_not_to`)."""
 
-    def __init__(self, name: str, parts: Parts, hosts: Collection[str], *, for_this_machine: bool = False) -> None:
+    def __init__(
+        self, name: str, parts: Parts, hosts: Collection[str], door: Door, *, for_this_machine: bool = False
+    ) -> None:
+        self._door = door
         self._root = f"/{name}"
         self._parts = parts
         self._hosts = hosts
@@ -68,6 +108,8 @@ class ConsoleSite:
             if guard.foreign(request):
                 return _error(403, "a page of another origin may not ask")
             return await self._api(path.removeprefix("/api/"), request)
+        if not request.is_read:
+            return _error(405, "files are read")
         return await self._file(path.removeprefix("/") or START, request.known_tag)
 
     async def _file(self, name: str, known_tag: str) -> Answer:
@@ -83,14 +125,21 @@ class ConsoleSite:
 
     async def _api(self, name: str, request: Request) -> Answer:
         endpoint = ENDPOINTS.get(name)
-        if endpoint is None:
-            return _error(404, f"the console has no {name}; there are {', '.join(ENDPOINTS)}")
+        if endpoint is None and name not in OF_THE_DOOR:
+            return _error(404, f"the console has no {name}; there are {', '.join((*ENDPOINTS, *OF_THE_DOOR))}")
         if not self._parts.readiness.ready:
             return _error(503, f"the broker is {self._parts.readiness.text}")
+        if name == ME:
+            return Answer(200, to_json(self._me(request)), JSON, guard.SECURITY_HEADERS)
+        if endpoint is None:
+            return await self._change(name, request)
+        if not request.is_read:
+            return _error(405, f"{name} is read")
+        why_not = guard.why_not_to(request, gateways()) if self._for_this_machine else ""
+        parts = self._parts.seen_by(request.viewer, request.peer, why_not)
         try:
-            why = guard.why_not_to(request, gateways()) if self._for_this_machine else ""
-            value = await endpoint(self._parts.seen_by(request.viewer, why), Parameters(request.query))
-            body = await asyncio.get_running_loop().run_in_executor(None, lambda: to_json(value()))
+            value = await endpoint(parts, Parameters(request.query))
+            return await asyncio.get_running_loop().run_in_executor(None, lambda: _answer(value()))
         except BadParameterError as error:
             return _error(400, str(error))
         except NotThereError as error:
@@ -99,7 +148,48 @@ class ConsoleSite:
             return _error(403, str(error))
         except (KafkaError, OSError) as error:
             return _error(503, f"this cannot be said just now: {error}")
-        return Answer(200, body, JSON, guard.SECURITY_HEADERS)
+        finally:
+            parts.close()
+
+    def _me(self, request: Request) -> Me:
+        kind, name = ANONYMOUS if request.viewer is None else request.viewer.principal
+        why_not = self._door.why_not(request)
+        config, services = self._parts.services.config, self._parts.services
+        links = links_of(config.get("kbroker.console.links"))
+        return Me(
+            f"{kind}:{name}",
+            not why_not,
+            why_not,
+            services.node_id,
+            self._parts.sources.version,
+            services.metadata_cache.image.cluster_id,
+            links,
+        )
+
+    async def _change(self, name: str, request: Request) -> Answer:
+        if request.method != "POST":
+            return _error(405, f"{name} takes POST")
+        status, value = await self._door.ask(name, request)
+        body = await asyncio.get_running_loop().run_in_executor(None, to_json, value)
+        return Answer(status, body, JSON, guard.SECURITY_HEADERS)
+
+
+def links_of(texts: Sequence[str]) -> list[Link]:
+    """Of `name=https://…`; an address is its own name.  What is no address of a web page is left out."""
+    found = []
+    for text in texts:
+        name, _, address = text.partition("=") if "://" in text.partition("=")[2] else (text, "", text)
+        if urlsplit(address.strip()).scheme in ("http", "https"):
+            found.append(Link(name.strip(), address.strip()))
+    return found
+
+
+def _answer(value: object) -> Answer:
+    if isinstance(value, Download):
+        name = quote(value.name, safe="")
+        headers = {**guard.SECURITY_HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+        return Answer(200, value.body, value.content_type, {**headers, "X-More": value.more})
+    return Answer(200, to_json(value), JSON, guard.SECURITY_HEADERS)
 
 
 def to_json(value: object) -> bytes:

@@ -90,6 +90,10 @@ class MetadataCache:
         """Call `callback(old, new, delta)` after every change, in the order of subscription."""
         self._subscribers.append(callback)
 
+    def unsubscribe(self, callback: Subscriber) -> None:
+        """Call it no more; not while it is being called."""
+        self._subscribers.remove(callback)
+
     def apply(self, delta: MetadataDelta) -> None:
         """Publish the image after `delta`."""
         self.publish(self._image.apply(delta), delta)

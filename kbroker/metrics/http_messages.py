@@ -22,8 +22,10 @@ REASONS = {
     403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
+    409: "Conflict",
     413: "Content Too Large",
     414: "URI Too Long",
+    415: "Unsupported Media Type",
     421: "Misdirected Request",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
@@ -40,6 +42,14 @@ _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 class Viewer(Protocol):
     """The person or program that has proved who it is."""
+
+    @property
+    def principal(self) -> tuple[str, str]:
+        """The kind of the principal and its name, as Kafka has them."""
+
+    @property
+    def login(self) -> tuple[str, str] | None:
+        """The name and the password that it has proved itself by; None where it was something else."""
 
     def may(self, operation: int, kind: int, name: str) -> bool:
         """Whether it may do that to a resource; numbers are Kafka's."""
@@ -77,6 +87,10 @@ class Request(NamedTuple):
     """None where the listener takes no proofs."""
     peer: str = ""
     """The client's address; empty where its socket has none."""
+    content_type: str = ""
+    console: str = ""
+    """X-Kbroker-Console: what no page of another origin can send without being asked first."""
+    body: bytes = b""
 
     def __repr__(self) -> str:
         return f"Request({self.method} {self.path})"  # `authorization` is a secret.

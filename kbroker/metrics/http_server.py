@@ -7,13 +7,13 @@ itself (`http_messages`); the first one is where `/` leads.
 With an `access`, all but /healthz and /readyz is shown to those alone who prove who they are; /metrics and the pages
 take that they may describe the cluster.
 
-GET and HEAD only, HTTP/1.1 with keep-alive and pipelining.  States of a connection: reading a head, answering it
-(reading is paused meanwhile, so answers keep the order of the requests), closed.
+GET and HEAD, and POST for a site that takes bodies; HTTP/1.1 with keep-alive and pipelining.  States of a connection:
+reading a head, answering it (reading is paused meanwhile, so answers keep the order of the requests), closed.
 
-Limits, so that a stray client costs nothing: a request target of 4 KiB, 16 KiB of header, no body, 128 connections,
-15 seconds for a head to arrive, for an answer to be read, and for the next request of a kept connection.  If all 128
-are taken, the longest idle one is closed once it has been idle for a second.  As many extra connections may request
-only `/healthz` and `/readyz`, within two seconds: so slow clients, however many, never block a probe.
+Limits, so that a stray client costs nothing: those of `http_requests`, 128 connections, 15 seconds for a request to
+arrive, for an answer to be read, and for the next request of a kept connection.  If all 128 are taken, the longest idle
+one is closed once it has been idle for a second.  As many extra connections may request only `/healthz` and `/readyz`,
+within two seconds: so slow clients, however many, never block a probe.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import json
 import logging
 import socket
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -47,6 +47,7 @@ from kbroker.metrics.http_messages import (
     Sites,
     unproved,
 )
+from kbroker.metrics.http_requests import Bodies, RefusedError, RequestReader
 from kbroker.metrics.listener_address import is_own
 from kbroker.metrics.readiness import Readiness
 from kbroker.metrics.sources import Sources
@@ -54,14 +55,10 @@ from kbroker.metrics.sources import Sources
 if TYPE_CHECKING:
     import ssl
 
-    import httptools
-
     from kbroker.metrics.kafka_snapshot import KafkaSnapshot
 
 log = logging.getLogger("kbroker.metrics")
 
-MAX_TARGET_BYTES = 4096
-MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 128
 MAX_EXTRA = 128
 IDLE_SECONDS = 15.0
@@ -72,17 +69,6 @@ PROBES = ("/healthz", "/readyz")
 SCRAPED: dict[str, Names | None] = {"/metrics": None, "/metrics/kafka": KAFKA, "/metrics/kbroker": KBROKER}
 """Paths with metrics, and the names that each has; None: those that the setting chooses."""
 _COMPRESS_FROM_BYTES = 4096
-_READ_HEADERS = frozenset(
-    (b"accept", b"accept-encoding", b"authorization", b"host", b"origin", b"sec-fetch-site", b"if-none-match")
-)
-
-
-class _RefusedError(Exception):
-    """A head that is answered with an error status before it is complete."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(REASONS[status])
-        self.status = status
 
 
 class MetricsServer:
@@ -98,9 +84,13 @@ class MetricsServer:
         hosts: Collection[str] = (),
         access: Access | None = None,
         names: Names = KBROKER,
+        bodies: Mapping[str, int] | None = None,
     ) -> None:
         """`hosts`: the names under which it is asked for, besides those that `http_guard` allows anyway; `access`: who
-        may look, None: everybody; `names`: those that /metrics has."""
+        may look, None: everybody; `names`: those that /metrics has; `bodies`: how many bytes a body for a site may
+        have."""
+        self.body_limits = bodies or {}
+        self.bodies = Bodies()
         self.access = access
         self.names = names
         self.sources = sources
@@ -183,6 +173,10 @@ class MetricsServer:
             self._scrapes.pop((names, accept), None)
             return await self.scrape(names, accept)
 
+    def body_limit(self, path: str) -> int:
+        """How many bytes the body of a request for a path may have."""
+        return self.body_limits.get(unquote(path).strip("/").partition("/")[0], 0)
+
     def make_room(self) -> bool:
         """Ends the connection that has kept a place for longest without asking or reading; whether there was one."""
         since, idlest = min(
@@ -229,19 +223,16 @@ def _render(snapshot: Any, accept: str) -> tuple[bytes, str]:
 
 
 class _Connection(asyncio.Protocol):
-    """One HTTP connection; httptools calls the `on_*` methods while it parses."""
+    """One HTTP connection."""
 
     def __init__(self, server: MetricsServer, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._parser: httptools.HttpRequestParser | None = None
+        self._reader: RequestReader | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[Request] = deque()
-        self._target = b""
-        self._head_bytes = 0
-        self._headers: dict[bytes, str] = {}
         self._is_unread = False
         self.since = self._loop.time()
         self.idle_since: float | None = self.since
@@ -250,8 +241,6 @@ class _Connection(asyncio.Protocol):
         """Whether it may ask for probes alone."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        import httptools
-
         self._transport = cast(asyncio.Transport, transport)
         if not self._server.is_guarded and not is_own(self._transport.get_extra_info("socket")):
             self._transport.abort()
@@ -263,13 +252,13 @@ class _Connection(asyncio.Protocol):
             self.is_extra = True
             server.make_extra_room()
         server.connections.add(self)
-        self._parser = httptools.HttpRequestParser(self)
+        self._reader = RequestReader(self._take, server.body_limit, server.bodies)
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
         self._disarm()
-        self._parser = None
+        self._end_reading()
         self._transport = None
         if self._task is not None:
             self._task.cancel()
@@ -292,65 +281,26 @@ class _Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """It has read all of it."""
         self._is_unread = False
-        if self._task is None and self._parser is not None:
+        if self._task is None and self._reader is not None:
             self._listen_again()
 
     def data_received(self, data: bytes) -> None:
-        if self._parser is None:
+        if self._reader is None:
             return
-        self._head_bytes += len(data)
         try:
-            self._parser.feed_data(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                raise _RefusedError(431)
-        except Exception as error:  # the parser wraps what its callbacks raise
-            cause = error if isinstance(error, _RefusedError) else error.__context__
-            self._refuse(cause.status if isinstance(cause, _RefusedError) else 400)
+            self._reader.feed(data)
+        except RefusedError as error:
+            self._refuse(error.status)
             return
         self._answer_next()
 
-    def on_message_begin(self) -> None:
-        self._target = b""
-        self._headers = {}
+    def _end_reading(self) -> None:
+        if self._reader is not None:
+            self._reader.drop()
+            self._reader = None
 
-    def on_url(self, url: bytes) -> None:
-        self._target += url
-        if len(self._target) > MAX_TARGET_BYTES:
-            raise _RefusedError(414)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        lowered = name.lower()
-        if lowered in _READ_HEADERS:
-            self._headers[lowered] = value.decode("latin-1").strip()
-        elif lowered == b"content-length" and value.strip() != b"0":
-            raise _RefusedError(413)
-
-    def on_body(self, _body: bytes) -> None:
-        raise _RefusedError(413)
-
-    def on_message_complete(self) -> None:
-        if self._parser is None:
-            return
-        self._head_bytes = 0
-        method = self._parser.get_method().decode("latin-1")
-        path, _, query = self._target.decode("latin-1").partition("?")
-        said = self._headers.get
-        self._waiting.append(
-            Request(
-                method,
-                path,
-                query,
-                said(b"accept", ""),
-                "gzip" in said(b"accept-encoding", ""),
-                bool(self._parser.should_keep_alive()),
-                said(b"host", ""),
-                said(b"origin", ""),
-                said(b"sec-fetch-site", ""),
-                said(b"if-none-match", ""),
-                said(b"authorization", ""),
-                peer=self._host,
-            )
-        )
+    def _take(self, request: Request) -> None:
+        self._waiting.append(request)
 
     def _answer_next(self) -> None:
         """Take the next complete request, when none is being answered."""
@@ -392,7 +342,7 @@ class _Connection(asyncio.Protocol):
                 body = answer.gzipped
             headers["Content-Encoding"] = "gzip"
         if answer.status == 405:
-            headers["Allow"] = "GET, HEAD"
+            headers["Allow"] = "GET, HEAD, POST" if self._server.body_limit(request.path) else "GET, HEAD"
         answer = answer._replace(body=body, headers=headers)
         self._write(answer, keep_alive=request.keep_alive and not self.is_extra, head=request.method == "HEAD")
 
@@ -414,10 +364,12 @@ class _Connection(asyncio.Protocol):
         if page is None and site is None and request.path not in (*SCRAPED, *PROBES):
             known = [*SCRAPED, "/healthz", *(f"/{each}" for each in (*server.pages, *server.sites)), "/readyz"]
             return Answer(404, f"not found; there are {', '.join(known[:-1])} and {known[-1]}\n".encode())
-        if not request.is_read:
+        if not request.is_read and not (request.method == "POST" and server.body_limits.get(name)):
             return Answer(405, b"GET or HEAD only\n")
-        if server.access is not None and request.path not in PROBES and server.is_guarded:
-            viewer = await server.access.viewer(request.authorization, self._host)
+        # By a Unix socket a supervisor asks, which says where its own client is.
+        request = request._replace(peer=self._host if server.is_guarded else request.peer)
+        if server.access is not None and request.path not in PROBES and (server.is_guarded or site is not None):
+            viewer = await server.access.viewer(request.authorization, request.peer)
             if viewer is None:
                 return unproved(server.access)
             if site is None and not viewer.may(*DESCRIBE_CLUSTER):
@@ -469,7 +421,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self, status: int) -> None:
-        self._parser = None
+        self._end_reading()
         self._waiting.clear()
         self._write(Answer(status, f"{REASONS[status]}\n".encode()), keep_alive=False)
 
@@ -484,7 +436,7 @@ class _Connection(asyncio.Protocol):
             self._deadline = None
 
     def _expire(self) -> None:
-        if self.is_extra and self._parser is not None:
+        if self.is_extra and self._reader is not None:
             self._refuse(503)
         else:
             self.drop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from kbroker.metrics.http_messages import KBROKER
@@ -32,6 +32,7 @@ async def start_metrics_server(
     access: Access | None = None,
     tls: Callable[[], ssl.SSLContext] | None = None,
     names: Names = KBROKER,
+    bodies: Mapping[str, int] | None = None,
 ) -> MetricsServer | None:
     """Serve on `listener`, with the context that `tls` makes where it asks for one; `names`: those of /metrics.
 
@@ -40,7 +41,7 @@ async def start_metrics_server(
     address = parse_listener(listener)
     if address is None:
         return None
-    server = MetricsServer(sources, readiness, executor, pages, sites, hosts, access, names)
+    server = MetricsServer(sources, readiness, executor, pages, sites, hosts, access, names, bodies)
     try:
         await server.listen(*address, tls() if tls is not None and is_encrypted(listener) else None)
     except OSError as error:

@@ -109,7 +109,11 @@ class Listener:
         self._crowd = CrowdAcceptor(self._loop, sock, self._connect, self._limits)
 
     async def _connect(self, sock: socket.socket) -> object:
-        return await self._loop.connect_accepted_socket(self._socket_part, sock)
+        return await self.connect(sock, self._socket_part)
+
+    async def connect(self, sock: socket.socket, make_socket: Callable[[], SocketPart]) -> object:
+        """Serve a connection that is there."""
+        return await self._loop.connect_accepted_socket(make_socket, sock)
 
     def _socket_part(self) -> SocketPart:
         """A new connection's face to the loop."""

@@ -1,6 +1,6 @@
 """Who may look at what the metrics listener shows (`kbroker.metrics.authentication`).
 
-    basic    name and password of a user with SCRAM credentials in the cluster's metadata
+    basic    name and password of a user with SCRAM credentials in the cluster's metadata, or of a listener with PLAIN
     bearer   the token of `kbroker.metrics.bearer.token`; it speaks for `kbroker.metrics.bearer.principal`
     none     everybody may look, as on a broker without security
 
@@ -41,12 +41,15 @@ _KEY = secrets.token_bytes(32)
 
 
 class Viewer:
-    """A principal at an address, and what the authorizer lets it do."""
+    """A principal at an address, and what the authorizer lets it do.  `login`: see `metrics.http_messages.Viewer`."""
 
-    __slots__ = ("_authorizer", "_host", "principal")
+    __slots__ = ("_authorizer", "_host", "login", "principal")
 
-    def __init__(self, principal: Principal, host: str, authorizer: Authorizer | None) -> None:
+    def __init__(
+        self, principal: Principal, host: str, authorizer: Authorizer | None, login: tuple[str, str] | None = None
+    ) -> None:
         self.principal = principal
+        self.login = login
         self._host = host
         self._authorizer = authorizer
 
@@ -67,7 +70,10 @@ class HttpAccess:
         bearer_principal: Principal,
         credentials: Callable[[], Mapping[ScramKey, ScramCredential]],
         authorizer: Authorizer | None,
+        is_plain: Callable[[str, str], bool] = lambda name, password: False,
     ) -> None:
+        """`is_plain`: whether a password is that of a user of PLAIN."""
+        self._is_plain = is_plain
         self._token = None if bearer_token is None or BEARER not in methods else _digest(bearer_token.encode())
         self._bearer = bearer_principal
         self._has_basic = BASIC in methods
@@ -91,18 +97,20 @@ class HttpAccess:
         """The viewer that is proved; None where none is, a second later where something was wrong."""
         scheme, _, proof = authorization.partition(" ")
         principal: Principal | None = None
+        login = None
         if scheme.lower() == BEARER and self._token is not None:
             if hmac.compare_digest(_digest(proof.strip().encode()), self._token):
                 principal = self._bearer
         elif scheme.lower() == BASIC and self._has_basic:
             name = await self._user_of(proof.strip())
-            principal = None if name is None else Principal("User", name)
+            if name is not None:
+                principal, login = Principal("User", name), _parts_of(proof.strip())
         elif not authorization:
             return None
         if principal is None:
             await asyncio.sleep(WRONG_SECONDS)
             return None
-        return Viewer(principal, host, self._authorizer)
+        return Viewer(principal, host, self._authorizer, login)
 
     async def _user_of(self, proof: str) -> str | None:
         digest = _digest(proof.encode())
@@ -112,10 +120,12 @@ class HttpAccess:
             if self._credentials().get(key) == credential:
                 return name
             del self._remembered[digest]
-        try:
-            name, colon, password = base64.b64decode(proof, validate=True).decode().partition(":")
-        except (binascii.Error, ValueError):
+        parts = _parts_of(proof)
+        if parts is None:
             return None
+        name, password = parts
+        if password and self._is_plain(name, password):
+            return name
         key = next(
             (each for mechanism in ScramMechanism if (each := ScramKey(name, mechanism)) in self._credentials()),
             ScramKey(name, ScramMechanism.SCRAM_SHA_256),
@@ -125,7 +135,7 @@ class HttpAccess:
             is_right = await asyncio.get_running_loop().run_in_executor(
                 None, _is_password, ScramMechanism(key.mechanism), password, credential
             )
-        if not (colon and is_right):
+        if not is_right:
             return None
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.clear()
@@ -133,18 +143,28 @@ class HttpAccess:
         return name
 
 
+def _parts_of(proof: str) -> tuple[str, str] | None:
+    """The name and the password of a proof by Basic; None where it is none."""
+    try:
+        name, colon, password = base64.b64decode(proof, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return None
+    return (name, password) if colon else None
+
+
 def http_access(
     config: BrokerConfig,
     credentials: Callable[[], Mapping[ScramKey, ScramCredential]],
     authorizer: Authorizer | None,
+    is_plain: Callable[[str, str], bool] = lambda name, password: False,
 ) -> HttpAccess | None:
-    """By the settings; None where everybody may look."""
+    """By the settings; None where everybody may look.  `is_plain`: see `HttpAccess`."""
     methods = frozenset(config.get("kbroker.metrics.authentication"))
     if NONE in methods or (not methods and not _is_secured(config)):
         return None
     kind, _, name = config.get("kbroker.metrics.bearer.principal").partition(":")
     token = config.get("kbroker.metrics.bearer.token")
-    return HttpAccess(methods, token, Principal(kind, name), credentials, authorizer)
+    return HttpAccess(methods, token, Principal(kind, name), credentials, authorizer, is_plain)
 
 
 def _is_secured(config: BrokerConfig) -> bool:

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kbroker import __version__, log_output
+from kbroker.assembly.console import bodies_of
 from kbroker.cluster.workers.messages import Gone, encode
 from kbroker.cluster.workers.worker_slot import WorkerSlot, shifted, worker_settings
 from kbroker.host.service_manager import EXTENSION_US, service_manager
@@ -98,6 +99,8 @@ class Supervisor:
             http_access(self._config, dict, None),
             self._metrics_context,
             self._config.get("kbroker.metrics.names"),
+            bodies_of(self._config),
+            has_console=self._config.get("kbroker.console.enable"),
         )
         for number, slot in self._slots.items():
             self._notify[number] = self._listen_to(number, slot)

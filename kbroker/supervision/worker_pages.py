@@ -3,7 +3,7 @@
 - /metrics: the samples of all workers, and how the supervisor sees them.
 - /readyz: 200 when all workers are ready, with the problems of each.
 - /logs: the pages of all in one; of a partition that of the first worker that has it.
-- /console/: says that there is none, and what tells the same.
+- /console/: the consoles of the workers (`worker_consoles`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from kbroker.metrics.http_messages import DESCRIBE_CLUSTER, KBROKER, VIEWER, Access, Answer, Names, Request
+from kbroker.metrics.http_messages import DESCRIBE_CLUSTER, KBROKER, VIEWER, Access, Names
 from kbroker.metrics.http_server import MetricsServer
 from kbroker.metrics.listener_address import is_encrypted, parse_listener
 from kbroker.supervision.metrics_text import END, merged
+from kbroker.supervision.worker_consoles import WorkerConsoles
+from kbroker.supervision.worker_http import Fetched, fetch
 from kbroker.supervision.worker_life import WorkerLife, WorkerState
 
 if TYPE_CHECKING:
@@ -30,44 +31,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.supervisor")
 
-FETCH_SECONDS = 5.0
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Fetched(NamedTuple):
-    """An answer over HTTP."""
-
-    status: int
-    content_type: str
-    body: bytes
-
-
-async def fetch(address: str, path: str, accept: str = "", authorization: str = "") -> Fetched:
-    """One GET over an abstract Unix socket.  OSError, TimeoutError, ValueError."""
-    proof = f"Authorization: {authorization}\r\n" if authorization else ""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.setblocking(False)
-    try:
-        sock.connect("\0" + address.removeprefix("@"))
-        reader, writer = await asyncio.open_unix_connection(sock=sock)
-    except OSError:
-        sock.close()
-        raise
-    try:
-        async with asyncio.timeout(FETCH_SECONDS):
-            writer.write(
-                f"GET {path} HTTP/1.1\r\nHost: worker\r\nAccept: {accept}\r\n{proof}Connection: close\r\n\r\n".encode()
-            )
-            head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
-    finally:
-        writer.close()
-    first, *fields = head.decode("latin-1").split("\r\n")
-    named = dict(field.split(": ", 1) for field in fields)
-    return Fetched(int(first.split()[1]), named.get("Content-Type", ""), body)
 
 
 class ClusterViewer:
     """A viewer of the whole host, as a worker judges it: all that is asked here is DESCRIBE on the cluster."""
+
+    principal = ("", "")
+    login = None
 
     def __init__(self, *, is_allowed: bool) -> None:
         self._is_allowed = is_allowed
@@ -99,18 +70,6 @@ class WorkersAccess:
         return None
 
 
-NO_CONSOLE = """The console is about one broker, and this host serves with several workers, so there is none here.
-
-What it shows is at /metrics, /readyz and /logs of this address, and in the output of commands that ask all workers:
-kbroker top, kbroker cluster status, kbroker topics, kbroker groups, kbroker consume.  docs/workers.md
-"""
-
-
-async def no_console(_request: Request) -> Answer:
-    """Everything under `/console/`."""
-    return Answer(404, NO_CONSOLE.encode())
-
-
 class WorkerPages(MetricsServer):
     """`lives` and `slots` are those of the workers, by number."""
 
@@ -122,16 +81,20 @@ class WorkerPages(MetricsServer):
         hosts: Collection[str] = (),
         access: Access | None = None,
         names: Names = KBROKER,
+        bodies: Mapping[str, int] | None = None,
+        *,
+        has_console: bool = True,
     ) -> None:
         workers = None if access is None else WorkersAccess(access, self._ready_sockets)
         super().__init__(
             None,
             readiness,
             pages={"logs": self._logs},
-            sites={"console": no_console},
+            names=names,
+            sites={"console": WorkerConsoles(slots, lives)} if has_console else None,
             hosts=hosts,
             access=workers,
-            names=names,
+            bodies=bodies,
         )
         self._slots = slots
         self._lives = lives
@@ -239,12 +202,15 @@ async def start_pages(
     access: Access | None = None,
     tls: Callable[[], ssl.SSLContext] | None = None,
     names: Names = KBROKER,
+    bodies: Mapping[str, int] | None = None,
+    *,
+    has_console: bool = True,
 ) -> WorkerPages | None:
     """Serve on `metrics.listener`; None where it is `none` or cannot be had."""
     address = parse_listener(listener)
     if address is None:
         return None
-    server = WorkerPages(slots, lives, readiness, hosts, access, names)
+    server = WorkerPages(slots, lives, readiness, hosts, access, names, bodies, has_console=has_console)
     try:
         await server.listen(*address, tls() if tls is not None and is_encrypted(listener) else None)
     except OSError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,18 @@ OPTIONS = (
     "--disable-dev-shm-usage",
 )
 DESKTOP, PHONE = (1280, 900), (390, 844)
+
+
+@contextmanager
+def opened_window(address: str, profile: Path) -> Iterator[Window]:
+    """A browser at desktop size, looking at the console at `address`."""
+    driver = open_browser(profile)
+    try:
+        window = Window(driver, address)
+        window.size(*DESKTOP)
+        yield window
+    finally:
+        driver.quit()
 
 
 def open_browser(profile: Path) -> Chrome:

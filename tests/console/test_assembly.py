@@ -23,7 +23,7 @@ def console(**settings: str) -> Console:
     overrides = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
     config = BrokerConfig.load(None, overrides, {})
     absent: Any = None
-    return Console(config, sources(), Readiness(), lambda: absent, [], None)
+    return Console(config, sources(), Readiness(), lambda: absent, [], None, absent)
 
 
 def test_the_console_can_be_turned_off() -> None:

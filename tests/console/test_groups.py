@@ -1,18 +1,20 @@
 """Groups, clients, transactions and settings over HTTP.
 
-Also of `kbroker.console.group_lines`, `kbroker.console.group_members`, `kbroker.console.groups`.
+Also of `kbroker.console.group_lag`, `kbroker.console.group_lines`, `kbroker.console.group_members`,
+`kbroker.console.groups`.
 """
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaException, Producer
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from kbroker import __version__
 from kbroker.handlers.client_software import software_in
 from kbroker.schemas import wire
 from tests.broker_process import BrokerProcess
-from tests.console.conftest import STRANGE, Viewer
 from tests.console.group_pages import joined
+from tests.console.viewer import STRANGE, Viewer
 
 
 def test_groups_of_both_protocols_say_who_has_what_and_why(console_broker: BrokerProcess, viewer: Viewer) -> None:
@@ -29,13 +31,52 @@ def test_groups_of_both_protocols_say_who_has_what_and_why(console_broker: Broke
         (member,) = told["members"]
         assert member["client_id"] == f"of {protocol}" and member["subscribed"] == [topic]
         assert member["assigned"] == [{"topic": topic, "partitions": [0, 1]}]
-        (line,) = told["offsets"]
+        line, never = told["offsets"]
         assert (line["committed"], line["end"], line["lag"], line["owner"]) == (2, 5, 3, f"of {protocol}")
+        assert (never["partition"], never["committed"], never["lag"]) == (1, None, 0)
         assert told["last_rebalance"]["reason"] and told["last_rebalance"]["at_ms"] <= told["now_ms"]
         page = viewer.wait("groups", lambda page: page["rows"], q=f"readers {protocol}")
         assert [(row["group_type"], row["protocol_type"]) for row in page["rows"]] == [(protocol, "consumer")]
         consumer.close()
     assert viewer.refused("group", id="none") == (404, "there is no group none")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_partitions_that_were_never_committed_count_as_lag(
+    console_broker: BrokerProcess, viewer: Viewer, protocol: str
+) -> None:
+    """A group whose consumer of one partition never gets anywhere would look as if it had read everything."""
+    topic = console_broker.create_topic(f"uncommitted-{protocol}", 3)
+    producer = Producer({"bootstrap.servers": console_broker.bootstrap})
+    for index in range(7):
+        producer.produce(topic, b"x", partition=0 if index < 3 else 2)
+    assert producer.flush(30) == 0
+    consumer = joined(console_broker, f"stuck {protocol}", topic, protocol)
+    told = viewer.wait("group", lambda told: told["lag"] == 5, id=f"stuck {protocol}")
+    assert [(row["committed"], row["lag"]) for row in told["offsets"]] == [(2, 1), (None, 0), (None, 4)]
+    page = viewer.wait("groups", lambda page: page["rows"] and page["rows"][0]["lag"] == 5, q=f"stuck {protocol}")
+    assert page["matching"] == 1
+    seen = viewer.wait("topic", lambda seen: seen["consumers"] and seen["consumers"][0]["lag"] == 5, name=topic)
+    (line,) = seen["consumers"]
+    assert (line["group_id"], line["member_count"], line["partition_count"]) == (f"stuck {protocol}", 1, 3)
+    assert seen["appended"] == 7
+    consumer.close()
+
+
+def test_partitions_that_a_program_assigns_to_itself_are_the_only_ones_that_count(
+    console_broker: BrokerProcess, viewer: Viewer
+) -> None:
+    """A program that reads one partition of many would seem to be behind on all others."""
+    topic = console_broker.create_topic("assigned", 2)
+    producer = Producer({"bootstrap.servers": console_broker.bootstrap})
+    for index in range(4):
+        producer.produce(topic, b"x", partition=index % 2)
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": console_broker.bootstrap, "group.id": "simple"})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    told = viewer.wait("group", lambda told: told["lag"] == 1, id="simple")
+    assert [row["partition"] for row in told["offsets"]] == [0]
+    consumer.close()
 
 
 def test_clients_are_known_by_their_software_and_what_they_ask(console_broker: BrokerProcess, viewer: Viewer) -> None:

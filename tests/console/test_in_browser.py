@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.broker_process import BrokerProcess
-from tests.console.browser import DESKTOP, PHONE, Window, open_browser
-from tests.console.conftest import STRANGE
+from tests.console.browser import DESKTOP, PHONE, Window, opened_window
 from tests.console.group_pages import joined
+from tests.console.viewer import STRANGE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -31,6 +31,11 @@ PAGES = (
     "#/clients",
     "#/transactions",
     "#/settings",
+    "#/why",
+    "#/brokers",
+    "#/users",
+    "#/acls",
+    "#/quotas",
 )
 
 
@@ -52,13 +57,8 @@ def shop(console_broker: BrokerProcess) -> Iterator[Producer]:
 @pytest.fixture(scope="module")
 def window(console_broker: BrokerProcess, shop: Producer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Window]:
     """A browser at desktop size."""
-    driver = open_browser(tmp_path_factory.mktemp("profile"))
-    try:
-        window = Window(driver, console_broker.metrics_url)
-        window.size(*DESKTOP)
+    with opened_window(console_broker.metrics_url, tmp_path_factory.mktemp("profile")) as window:
         yield window
-    finally:
-        driver.quit()
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])

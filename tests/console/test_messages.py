@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.broker_process import BrokerProcess
-from tests.console.conftest import STRANGE, Viewer
+from tests.console.viewer import STRANGE, Viewer
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,12 @@ def test_committed_readers_do_not_see_what_was_taken_back(viewer: Viewer, topic:
 
 def test_a_tail_learns_where_partitions_end(viewer: Viewer, topic: str) -> None:
     """A live tail would ask every partition for records each second, or miss some."""
-    assert viewer.ask("ends", topic=topic) == {"topic": topic, "partition_count": 1, "ends": [304]}
+    assert viewer.ask("ends", topic=topic) == {
+        "topic": topic,
+        "partition_count": 1,
+        "starts": [0],
+        "ends": [304],
+    }
     assert len(viewer.ask("ends", topic="plain", committed="yes")["ends"]) == 12
     assert viewer.refused("ends", topic="none")[0] == 404
 

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbroker.console.record_filter import RecordFilter
 from kbroker.console.record_rows import Found, Wanted, field_of, look
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.compression import Codec
 from kbroker.records.control import ControlType, build_end_transaction
 
-EVERYTHING = Wanted("topic", 0, 1 << 60, 100, False, b"", 1024, None)
+EVERYTHING = Wanted("topic", 0, 1 << 60, 100, False, RecordFilter(), 1024, None)
 
 
 def batch(offset: int, *values: bytes, codec: Codec = Codec.NONE, producer_id: int = -1) -> bytes:
@@ -46,10 +47,10 @@ def test_records_of_every_codec_are_shown(codec: Codec) -> None:
 def test_only_the_range_that_is_asked_for_is_shown() -> None:
     """Pages of records would overlap, or leave some out."""
     data = batch(0, b"a", b"b", b"c") + batch(3, b"d", b"e")
-    assert offsets(look(data, Wanted("t", 1, 4, 100, False, b"", 64, None))) == [1, 2, 3]
-    first = look(data, Wanted("t", 1, 100, 2, False, b"", 64, None))
+    assert offsets(look(data, Wanted("t", 1, 4, 100, False, RecordFilter(), 64, None))) == [1, 2, 3]
+    first = look(data, Wanted("t", 1, 100, 2, False, RecordFilter(), 64, None))
     assert (offsets(first), first.next_offset) == ([1, 2], 3)
-    newest = look(data, Wanted("t", 0, 100, 2, True, b"", 64, None))
+    newest = look(data, Wanted("t", 0, 100, 2, True, RecordFilter(), 64, None))
     assert (offsets(newest), newest.next_offset) == ([3, 4], 5)
     assert look(data[:-1], EVERYTHING).next_offset == 3
 
@@ -57,10 +58,10 @@ def test_only_the_range_that_is_asked_for_is_shown() -> None:
 def test_a_text_is_found_in_keys_values_and_headers() -> None:
     """A person who looks for an order would be told that there is none."""
     data = batch(0, b"Apple", b"pear") + batch(2, b"APPLE pie", codec=Codec.GZIP)
-    found = look(data, Wanted("t", 0, 100, 10, False, b"apple", 64, None))
+    found = look(data, Wanted("t", 0, 100, 10, False, RecordFilter(b"apple"), 64, None))
     assert (offsets(found), found.looked_at) == ([0, 2], 3)
-    assert len(look(data, Wanted("t", 0, 100, 10, False, b"name", 64, None)).rows) == 3
-    assert not look(data, Wanted("t", 0, 100, 10, False, b"cherry", 64, None)).rows
+    assert len(look(data, Wanted("t", 0, 100, 10, False, RecordFilter(b"name"), 64, None)).rows) == 3
+    assert not look(data, Wanted("t", 0, 100, 10, False, RecordFilter(b"cherry"), 64, None)).rows
 
 
 def test_records_of_aborted_transactions_are_left_out_for_committed_readers() -> None:
@@ -72,7 +73,7 @@ def test_records_of_aborted_transactions_are_left_out_for_committed_readers() ->
         + batch(3, b"again", producer_id=7)
         + marker(4, 7, ControlType.COMMIT)
     )
-    committed = look(data, Wanted("t", 0, 100, 10, False, b"", 64, [(7, 0)]))
+    committed = look(data, Wanted("t", 0, 100, 10, False, RecordFilter(), 64, [(7, 0)]))
     assert (offsets(committed), committed.next_offset) == ([1, 3], 5)
     everything = look(data, EVERYTHING)
     assert [(row.offset, row.control) for row in everything.rows] == [

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import kbroker.console
-from kbroker.console.site import ENDPOINTS, to_json
-from tests.console.conftest import Viewer
+from kbroker.console.site import ENDPOINTS, Link, links_of, to_json
+from tests.console.viewer import Viewer
 
 STATIC = Path(kbroker.console.__file__).parent / "static"
 
@@ -79,6 +79,15 @@ def test_unknown_endpoints_and_bad_parameters_are_told(viewer: Viewer) -> None:
     assert viewer.refused("topic", name="../../etc")[0] == 404
     assert viewer.refused("partition", name="plain", partition=12) == (404, "topic plain has no partition 12")
     assert viewer.refused("partition", name="plain", partition=1 << 70)[0] == 400
+
+
+def test_links_lead_to_the_consoles_of_other_clusters() -> None:
+    """Somebody who may change a setting could have a link run a script in the browsers of others."""
+    texts = ["Berlin=https://b.example/console/?a=b", "http://10.0.0.1:9644/console/", "x=javascript:alert(1)", "y"]
+    assert links_of(texts) == [
+        Link("Berlin", "https://b.example/console/?a=b"),
+        Link("http://10.0.0.1:9644/console/", "http://10.0.0.1:9644/console/"),
+    ]
 
 
 def test_values_become_json() -> None:

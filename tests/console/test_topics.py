@@ -8,7 +8,7 @@ from __future__ import annotations
 from confluent_kafka import Producer
 
 from tests.broker_process import BrokerProcess
-from tests.console.conftest import Viewer
+from tests.console.viewer import Viewer
 
 
 def test_the_overview_adds_up(console_broker: BrokerProcess, viewer: Viewer) -> None:

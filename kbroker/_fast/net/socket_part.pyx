@@ -175,3 +175,12 @@ cdef class PlainSocket(SocketPart):
 
     cdef ssize_t write_region(self, FileRegion region, off_t position, size_t size) except? -3:
         return send_file(self.fd, region, position, size)
+
+
+cdef class PairedSocket(PlainSocket):
+    """One end of a pair of sockets within the process, whose client is at the address `peer`, a host and a port."""
+
+    def __init__(self, ConnectionInterface connection not None, tuple peer not None):
+        PlainSocket.__init__(self, connection)
+        self.peer = peer
+        self.local = ("127.0.0.1", 0)

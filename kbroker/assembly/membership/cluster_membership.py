@@ -173,11 +173,6 @@ class ClusterMembership(ABC):
         """The address that serves metrics instead of `metrics.listener`; None: `metrics.listener` does."""
         return None
 
-    @property
-    def has_console(self) -> bool:
-        """Whether the metrics' listener has the console's pages too."""
-        return True
-
     async def leave(self) -> None:
         """Move leadership of this broker's partitions to other brokers, before it stops serving."""
         return

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 class WorkersMembership(ReplicatedMembership):
     """See `ClusterMembership`.  Only worker 1 has a metadata store."""
 
-    has_console = False
-    """A console is about one broker."""
-
     def __init__(self, broker: BrokerParts, worker: Worker) -> None:
         super().__init__(broker, worker)
         self._worker = worker

@@ -3,17 +3,21 @@
 import { ask, Refused } from "./api.js";
 import { forgetCharts } from "./chart.js";
 import { draw, h } from "./dom.js";
+import { brokers } from "./brokers.js";
 import { clients } from "./clients.js";
 import { group, groups } from "./groups.js";
+import { whoAmI } from "./manage.js";
 import { messages } from "./messages.js";
 import { overview } from "./overview.js";
 import { place, to } from "./place.js";
+import { acls, quotas, users } from "./security.js";
 import { settings } from "./settings.js";
 import { partition, topic, topics } from "./topics.js";
 import { transactions } from "./transactions.js";
+import { why } from "./why.js";
 
-const PAGES = { overview, topics, topic, partition, messages, groups, group, clients, transactions, settings };
-const MENU = [["overview", "o"], ["topics", "t"], ["groups", "g"], ["clients", "c"], ["transactions", "x"], ["settings", "s"]];
+const PAGES = { overview, topics, topic, partition, messages, groups, group, clients, transactions, settings, why, brokers, users, acls, quotas };
+const MENU = [["overview", "o"], ["topics", "t"], ["groups", "g"], ["why", "w"], ["brokers", "b"], ["clients", "c"], ["transactions", "x"], ["settings", "s"], ["users", "u"], ["acls", "a"], ["quotas", "q"]];
 
 const byId = (id) => document.getElementById(id);
 let looking = null;
@@ -25,8 +29,11 @@ function menu(current) {
 
 async function about() {
   try {
-    const told = await ask("overview");
-    draw(byId("about"), h("span", null, `broker ${told.node_id}`), h("span", { class: "extra" }, `kbroker ${told.version}`), h("span", { class: "extra mono" }, told.cluster_id), h("span", { class: "extra" }, h("kbd", null, "?"), " keys"));
+    const me = await whoAmI();
+    draw(byId("about"), h("span", null, `broker ${me.node_id}`), h("span", { class: "extra" }, `kbroker ${me.version}`), h("span", { class: "extra mono" }, me.cluster_id),
+      me.principal !== "User:ANONYMOUS" && h("span", null, me.principal),
+      me.links.length > 0 && h("nav", { class: "links", "aria-label": "Other clusters" }, me.links.map((link) => h("a", { href: link.address }, link.name))),
+      h("span", { class: "extra" }, h("kbd", null, "?"), " keys"));
   } catch {
     // The page says it.
   }
@@ -103,7 +110,7 @@ function pause(milliseconds, signal) {
 // Keys
 
 const KEYS = [
-  ["g then o, t, g, c, x, s", "overview, topics, groups, clients, transactions, settings"],
+  ["g then o, t, g, w, b, c, x, s, u, a, q", "overview, topics, groups, why, brokers, clients, transactions, settings, users, ACLs, quotas"],
   ["/", "search"],
   ["n, p", "next and previous page of a table"],
   ["r", "look now"],
@@ -141,5 +148,5 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   byId("main").focus();
 });
 addEventListener("hashchange", go);
-about();
-go();
+// What may be changed decides about the buttons of the first page.
+about().then(go);

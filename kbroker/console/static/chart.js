@@ -1,6 +1,7 @@
 // Lines over time, drawn by uPlot in the colours of the page.
 
 import { h } from "./dom.js";
+import { zone } from "./format.js";
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -49,7 +50,7 @@ class Chart {
 
   tell(plot) {
     const at = plot.cursor.idx;
-    const told = at === null || at === undefined || !plot.data[0].length ? "" : [clock(plot.data[0][at]), ...this.series.map(([label], index) => `${label} ${this.format(plot.data[index + 1][at])}`)].join("  ");
+    const told = at === null || at === undefined || !plot.data[0].length ? "" : [`${clock(plot.data[0][at])} ${zone(new Date(plot.data[0][at] * 1000))}`, ...this.series.map(([label], index) => `${label} ${this.format(plot.data[index + 1][at])}`)].join("  ");
     this.node.title = told;
   }
 

@@ -47,7 +47,15 @@ export function time(milliseconds, withDate = true) {
   const clock = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
   if (!withDate) return clock;
   const date = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
-  return `${date} ${clock}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+  return `${date} ${clock}.${String(at.getMilliseconds()).padStart(3, "0")} ${zone(at)}`;
+}
+
+// The browser's zone at that time: UTC, or how far it is from it.
+export function zone(at) {
+  const minutes = -at.getTimezoneOffset();
+  if (minutes === 0) return "UTC";
+  const size = Math.abs(minutes);
+  return `${minutes < 0 ? "-" : "+"}${two(Math.floor(size / 60))}:${two(size % 60)}`;
 }
 
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;

@@ -1,10 +1,12 @@
 // Groups of all kinds.
 
 import { ask } from "./api.js";
+import { deleteGroup, forgetTopic, resetGroup } from "./changes.js";
 import { chart } from "./chart.js";
 import { h } from "./dom.js";
 import { count, seconds, short, time } from "./format.js";
 import { history } from "./history.js";
+import { actionButton, actions } from "./manage.js";
 import { to } from "./place.js";
 import { facts, pagedTable, pager, table } from "./table.js";
 
@@ -40,7 +42,7 @@ export const group = {
     const past = kept.get(told.group_id);
     if (told.lag !== null) past.add(told.now_ms / 1000, { lag: told.lag });
     return [
-      h("div", { class: "head" }, h("nav", { class: "crumbs", "aria-label": "Path" }, h("a", { href: to("groups") }, "Groups")), h("h1", null, told.group_id || "(empty id)"), stateTag(told.state)),
+      h("div", { class: "head" }, h("nav", { class: "crumbs", "aria-label": "Path" }, h("a", { href: to("groups") }, "Groups")), h("h1", null, told.group_id || "(empty id)"), stateTag(told.state), doing(told)),
       h("section", { class: "panel" }, facts([
         ["Kind", told.group_type],
         told.protocol && ["Assignor", told.protocol],
@@ -51,10 +53,18 @@ export const group = {
       ]), h("p", null, h("strong", null, "Last rebalance: "), told.last_rebalance ? `${seconds((told.now_ms - told.last_rebalance.at_ms) / 1000)} ago (${time(told.last_rebalance.at_ms)}): ${told.last_rebalance.reason}.` : told.group_type === "share" ? "share groups do not rebalance in steps; a member takes its partitions with its next heartbeat." : "none since the broker's start.")),
       told.lag !== null && h("section", { class: "panel chart-panel" }, h("h2", null, "Lag"), chart(`lag ${told.group_id}`, [["lag", "--series-1"]], [past.times(), past.values((_, now) => now.lag)], short, `Lag: ${count(told.lag)} records`, "chart tall")),
       h("section", { class: "panel" }, h("div", { class: "row" }, h("h2", null, "Members"), told.members.length < told.member_count && h("span", { class: "quiet" }, `the first ${told.members.length}`)), members(told.members)),
-      h("section", { class: "panel" }, h("div", { class: "row" }, h("h2", null, told.group_type === "share" ? "Where it stands" : "Committed offsets"), told.matching > told.offsets.length && pager({ start: told.start, rows: told.offsets, matching: told.matching })), offsets(told.offsets)),
+      h("section", { class: "panel" }, h("div", { class: "row" }, h("h2", null, told.group_type === "share" ? "Where it stands" : "Offsets"), told.matching > told.offsets.length && pager({ start: told.start, rows: told.offsets, matching: told.matching })), offsets(told.offsets)),
     ];
   },
 };
+
+function doing(told) {
+  const topics = [...new Set(told.offsets.map((row) => row.topic))];
+  return actions(
+    actionButton("Reset offsets", () => resetGroup(told.group_id, topics, told.group_type === "share")),
+    topics.length > 0 && actionButton("Forget a topic", () => forgetTopic(told.group_id, topics, told.group_type === "share")),
+    actionButton("Delete", () => deleteGroup(told.group_id), "danger"));
+}
 
 function members(rows) {
   if (!rows.length) return h("p", { class: "quiet" }, "It has no members: the application does not run, or its members were removed.");
@@ -79,11 +89,11 @@ export function ranges(numbers) {
 }
 
 function offsets(rows) {
-  if (!rows.length) return h("p", { class: "quiet" }, "Nothing was committed.");
+  if (!rows.length) return h("p", { class: "quiet" }, "It reads nothing, and nothing was committed.");
   return table({ label: "Offsets", rows, keyOf: (row) => `${row.topic}-${row.partition}`, columns: [
     { label: "Topic", className: "name", cell: (row) => h("a", { href: to("topic", { name: row.topic }) }, row.topic) },
     { label: "Partition", num: true, cell: (row) => row.partition },
-    { label: "Committed", num: true, wide: true, cell: (row) => count(row.committed) },
+    { label: "Committed", num: true, wide: true, cell: (row) => (row.committed === null ? h("span", { class: "quiet" }, "never") : count(row.committed)) },
     { label: "End", num: true, wide: true, cell: (row) => count(row.end) },
     { label: "Lag", num: true, cell: (row) => count(row.lag) },
     { label: "Member", wide: true, cell: (row) => row.owner || "–" },

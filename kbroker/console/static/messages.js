@@ -1,14 +1,16 @@
 // Records: by offset and time, the newest, those with a text, and as they come.
 
-import { ask } from "./api.js";
+import { ask, address } from "./api.js";
 import { draw, h } from "./dom.js";
-import { bytes, count, plural, time } from "./format.js";
+import { bytes, count, plural, time, zone } from "./format.js";
+import { actionButton, actions } from "./manage.js";
+import { GROUP, grouped, merge, newer, older, readCursor, writeCursor } from "./merging.js";
 import { change, to } from "./place.js";
+import { produce } from "./produce.js";
 import { hexLines, prettyJson, prettyValue } from "./pretty.js";
 
 const COUNT = 50;
 const TAIL_COUNT = 200;
-const MOST_MERGED = 24;
 const TAIL_EVERY = 1000;
 
 // What a live tail has got so far; it lives as long as its address.
@@ -32,43 +34,56 @@ export const messages = {
   draw: (told, fields, signal) => page(told, fields, signal),
 };
 
-const shared = (fields) => ({ topic: fields.get("topic"), q: fields.get("q"), committed: fields.get("committed"), count: COUNT });
+const FILTERS = ["q", "key", "filter"];
+const isFiltered = (fields) => FILTERS.some((name) => fields.get(name));
+const shared = (fields) => ({ topic: fields.get("topic"), committed: fields.get("committed"), count: COUNT, ...Object.fromEntries(FILTERS.map((name) => [name, fields.get(name)])) });
 
-// One partition, or all of them merged by time.
-async function look(fields, signal) {
+// Where a look begins, as the broker is asked.
+function start(fields) {
   const from = fields.get("from") ?? "newest";
-  const value = from === "time" ? Date.parse(fields.get("value") ?? "") || 0 : fields.get("value");
-  const asked = { ...shared(fields), from, value };
-  const chosen = fields.get("partition");
-  if (chosen !== null) return one(await ask("messages", { ...asked, partition: chosen }, signal));
-  const told = await ask("ends", { topic: asked.topic }, signal);
-  const here = told.ends.map((end, partition) => (end === null ? null : partition)).filter((partition) => partition !== null);
-  const answers = await Promise.all(here.slice(0, MOST_MERGED).map((partition) => ask("messages", { ...asked, partition }, signal)));
-  return answers.length ? merged(answers, from === "newest" || from === "before") : { answers, records: [], partitionCount: told.partition_count, isElsewhere: true };
+  return { from, value: from === "time" ? Date.parse(fields.get("value") ?? "") || 0 : fields.get("value") };
 }
+
+// One partition, or all that have records, a group of them at a time, merged by time.
+async function look(fields, signal) {
+  const asked = { ...shared(fields), ...start(fields) };
+  const chosen = fields.get("partition");
+  if (chosen !== null) {
+    const answer = await ask("messages", { ...asked, partition: chosen }, signal);
+    return { answers: [answer], records: named(answer).reverse(), partitionCount: answer.partition_count };
+  }
+  const told = await ask("ends", { topic: asked.topic, committed: asked.committed }, signal);
+  const isElsewhere = told.ends.every((end) => end === null);
+  const first = Number(fields.get("group")) || 0;
+  // A filter that lets none of these through goes on with the next ones, unless the viewer chose them.
+  for (let at = first; ; at += 1) {
+    const { partitions, groups, group } = grouped(told, at);
+    const answers = await lookAt(partitions, asked, readCursor(fields.get("at")), signal);
+    const backward = asked.from === "newest" || asked.from === "before";
+    const found = { ...merge(answers, backward), answers, backward, groups, group, isElsewhere, partitionCount: told.partition_count };
+    if (found.records.length || !isFiltered(fields) || fields.has("group") || fields.has("at") || group + 1 >= groups) return found;
+  }
+}
+
+const lookAt = (partitions, asked, cursor, signal) => Promise.all(partitions.map(async (partition) => {
+  const value = cursor.get(partition) ?? asked.value;
+  const answer = await ask("messages", { ...asked, partition, value }, signal);
+  return { ...answer, stop: asked.from === "before" ? Number(value) : answer.end_offset };
+}));
 
 const named = (answer) => answer.records.map((record) => ({ ...record, partition: answer.partition }));
 
-function one(answer) {
-  return { answers: [answer], records: named(answer).reverse(), partitionCount: answer.partition_count };
-}
-
-function merged(answers, newest) {
-  const order = (left, right) => right.timestamp - left.timestamp || right.offset - left.offset;
-  const records = answers.flatMap(named).sort(order);
-  return { answers, records: newest ? records.slice(0, COUNT) : records.slice(-COUNT), partitionCount: answers[0].partition_count };
-}
-
-// The broker is asked where the partitions end, and for records only of those that have moved.
+// The follow of a live tail: the broker is asked where the partitions end, and for records only of those that have moved.
 async function follow(fields, signal) {
   const asked = { ...shared(fields), count: TAIL_COUNT };
   const chosen = fields.get("partition");
   if (tail?.paused) return { ...tail, live: true };
   const told = await ask("ends", { topic: asked.topic, committed: asked.committed }, signal);
-  const isFollowed = (partition) => (chosen === null ? partition < MOST_MERGED : partition === Number(chosen));
+  const isFollowed = (partition) => chosen === null || partition === Number(chosen);
   const ends = told.ends.map((end, partition) => [partition, end]).filter(([partition, end]) => end !== null && isFollowed(partition));
   if (!tail) tail = { next: new Map(ends), records: [], seen: 0, paused: false, answers: [], partitionCount: told.partition_count };
-  const moved = ends.filter(([partition, end]) => end > (tail.next.get(partition) ?? 0));
+  // Those for which there is no room in this look have still moved in the next.
+  const moved = ends.filter(([partition, end]) => end > (tail.next.get(partition) ?? 0)).slice(0, GROUP);
   const answers = await Promise.all(moved.map(([partition]) => ask("messages", { ...asked, partition, from: "offset", value: tail.next.get(partition) ?? 0 }, signal)));
   const fresh = answers.flatMap(named).sort((left, right) => right.timestamp - left.timestamp || right.offset - left.offset);
   for (const answer of answers) tail.next.set(answer.partition, answer.next_offset);
@@ -84,7 +99,7 @@ function page(told, fields, signal) {
   return [
     h("div", { class: "head" },
       h("nav", { class: "crumbs", "aria-label": "Path" }, h("a", { href: to("topics") }, "Topics"), " / ", h("a", { href: to("topic", { name: topic }) }, topic)),
-      h("h1", null, "Messages")),
+      h("h1", null, "Messages"), actions(actionButton("Produce", () => produce(topic, fields.get("partition"))))),
     h("section", { class: "panel" }, form(told, fields)),
     told.answers.some((answer) => answer.problem) && h("div", { class: "notice here" }, told.answers.filter((answer) => answer.problem).map((answer) => h("p", null, `Partition ${answer.partition}: ${answer.problem}`))),
     h("section", { class: "panel" }, h("h2", { class: "visually-hidden" }, "Records"), h("div", { class: "row" }, h("span", { class: "quiet", role: "status" }, summary(told, fields)), steps(told, fields)), list(told, topic, fields, signal)),
@@ -94,25 +109,32 @@ function page(told, fields, signal) {
 function form(told, fields) {
   const from = fields.get("from") ?? "newest";
   const partition = fields.get("partition") ?? "";
-  const all = told.partitionCount > MOST_MERGED ? `the first ${MOST_MERGED}` : "all";
-  const set = (name) => (event) => change({ [name]: event.target.value || null }, true);
+  const set = (name) => (event) => change({ [name]: event.target.value || null, at: null, group: null }, true);
   const live = fields.has("tail");
   return [
     h("form", { class: "form", onsubmit: (event) => event.preventDefault() },
-      h("label", null, "Partition", h("select", { value: partition, onchange: set("partition") }, h("option", { value: "" }, all), Array.from({ length: Math.min(told.partitionCount, 2000) }, (_, index) => h("option", { value: String(index) }, index)))),
-      !live && h("label", null, "From", h("select", { value: from === "before" ? "newest" : from, onchange: (event) => change({ from: event.target.value, value: event.target.value === "time" ? local(Date.now() - 3600_000) : event.target.value === "offset" ? "0" : null }, true) },
+      h("label", null, "Partition", h("select", { value: partition, onchange: set("partition") }, h("option", { value: "" }, "all"), Array.from({ length: Math.min(told.partitionCount, 2000) }, (_, index) => h("option", { value: String(index) }, index)))),
+      !live && h("label", null, "From", h("select", { value: from === "before" ? "newest" : from, onchange: (event) => change({ from: event.target.value, at: null, group: null, value: event.target.value === "time" ? local(Date.now() - 3600_000) : event.target.value === "offset" ? "0" : null }, true) },
         h("option", { value: "newest" }, "the newest"), h("option", { value: "oldest" }, "the oldest"), h("option", { value: "offset" }, "an offset"), h("option", { value: "time" }, "a time"))),
       !live && from === "offset" && h("label", null, "Offset", h("input", { type: "number", min: 0, max: Number.MAX_SAFE_INTEGER, value: fields.get("value") ?? "0", onchange: set("value") })),
-      !live && from === "time" && h("label", null, "Time", h("input", { type: "datetime-local", step: 1, value: fields.get("value") ?? "", onchange: set("value") })),
+      !live && from === "time" && h("label", null, `Time (${zone(new Date())})`, h("input", { type: "datetime-local", step: 1, value: fields.get("value") ?? "", onchange: set("value") })),
       h("label", null, "Holding the text", h("input", { type: "search", id: "search", value: fields.get("q") ?? "", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: "in keys, values, headers", onchange: set("q") })),
+      h("label", null, "Key", h("input", { type: "text", id: "key", value: fields.get("key") ?? "", maxlength: 900, autocomplete: "off", spellcheck: "false", placeholder: "the whole key", onchange: set("key") })),
+      h("label", { class: "long" }, "Filter", h("input", { type: "text", id: "filter", value: fields.get("filter") ?? "", maxlength: 900, autocomplete: "off", spellcheck: "false", placeholder: 'value.total > 100 and header.kind = "new"', onchange: set("filter") })),
       h("label", { class: "check" }, committedBox(fields), "committed only"),
       live && h("button", { class: "button", type: "button", id: "tail", "aria-pressed": String(tail?.paused ?? false), onclick: pause }, tail?.paused ? "Go on" : "Pause"),
-      h("button", { class: "button", type: "button", "aria-pressed": String(live), onclick: () => change({ tail: live ? null : "1", from: null, value: null }) }, "Live")),
+      h("button", { class: "button", type: "button", "aria-pressed": String(live), onclick: () => change({ tail: live ? null : "1", from: null, value: null, at: null, group: null }) }, "Live")),
+    !live && h("details", null, h("summary", null, "Download, and how filters are written"),
+      h("p", { class: "tools" }, [["jsonl", "JSON lines"], ["csv", "CSV"]].map(([format, label]) => h("a", { class: "button", download: true, href: address("download", { ...shared(fields), count: null, ...fileStart(fields), partition, format }) }, label)), h("span", { class: "quiet" }, "from where you look, up to 10,000 records")),
+      h("p", { class: "quiet" }, "Fields: ", h("code", null, "key value header.NAME offset partition timestamp size"), ", with a path into JSON: ", h("code", null, "value.lines[0].sku"), ". Between them ", h("code", null, "= != < <= > >= contains starts ends matches"), ", then ", h("code", null, "and or not ( )"), ". ", h("code", null, "matches"), " takes a regular expression, ", h("code", null, "timestamp"), " a time: ", h("code", null, 'timestamp > "2026-11-26T10:00:00Z"'), ".")),
   ];
 }
 
+// "The newest" of a file are as many as it holds.
+const fileStart = (fields) => (fields.get("at") ? { from: "newest" } : start(fields));
+
 function committedBox(fields) {
-  const box = h("input", { type: "checkbox", onchange: (event) => change({ committed: event.target.checked ? "yes" : null }, true) });
+  const box = h("input", { type: "checkbox", onchange: (event) => change({ committed: event.target.checked ? "yes" : null, at: null }, true) });
   box.checked = fields.get("committed") === "yes";
   return box;
 }
@@ -133,8 +155,8 @@ function summary(told, fields) {
   if (told.answers.length === 1) {
     const [answer] = told.answers;
     parts.push(`offsets ${count(answer.log_start_offset)} to ${count(answer.end_offset)} are there`);
-    if (fields.get("q")) parts.push(`${count(answer.looked_at)} looked at, from ${count(answer.first_offset)} to ${count(answer.next_offset)}`);
-  } else if (fields.get("q")) {
+    if (isFiltered(fields)) parts.push(`${count(answer.looked_at)} looked at, from ${count(answer.first_offset)} to ${count(answer.next_offset)}`);
+  } else if (isFiltered(fields)) {
     parts.push(`${count(told.answers.reduce((sum, answer) => sum + answer.looked_at, 0))} looked at`);
   }
   return parts.join("; ");
@@ -142,16 +164,31 @@ function summary(told, fields) {
 
 function steps(told) {
   if (told.live || !told.answers.length) return null;
-  if (told.answers.length > 1) return h("span", { class: "quiet" }, "Choose a partition to go further.");
+  if (told.groups) return stepsOfAll(told);
   const [answer] = told.answers;
-  return h("div", { class: "pager" },
-    h("button", { class: "button", type: "button", id: "next", disabled: answer.first_offset <= answer.log_start_offset, onclick: () => change({ from: "before", value: answer.first_offset, partition: answer.partition }) }, "Older"),
-    h("button", { class: "button", type: "button", id: "previous", disabled: answer.next_offset >= answer.end_offset, onclick: () => change({ from: "offset", value: answer.next_offset, partition: answer.partition }) }, "Newer"));
+  return pager(
+    answer.first_offset > answer.log_start_offset && { from: "before", value: answer.first_offset, partition: answer.partition },
+    answer.next_offset < answer.end_offset && { from: "offset", value: answer.next_offset, partition: answer.partition });
 }
 
+function stepsOfAll(told) {
+  const go = (cursors, from) => cursors && { from, value: null, at: writeCursor(cursors) };
+  return [
+    told.groups > 1 && h("div", { class: "pager" },
+      h("span", { class: "quiet" }, `partitions ${told.answers[0].partition}–${told.answers.at(-1).partition}, part ${told.group + 1} of ${told.groups}`),
+      h("button", { class: "button", type: "button", id: "previous-group", disabled: told.group === 0, onclick: () => change({ group: told.group - 1 || null, at: null, from: null, value: null }) }, "Previous partitions"),
+      h("button", { class: "button", type: "button", id: "next-group", disabled: told.group + 1 >= told.groups, onclick: () => change({ group: told.group + 1, at: null, from: null, value: null }) }, "Next partitions")),
+    pager(go(older(told), "before"), go(newer(told), "offset")),
+  ];
+}
+
+const pager = (back, forth) => h("div", { class: "pager" },
+  h("button", { class: "button", type: "button", id: "next", disabled: !back, onclick: () => change(back) }, "Older"),
+  h("button", { class: "button", type: "button", id: "previous", disabled: !forth, onclick: () => change(forth) }, "Newer"));
+
 function list(told, topic, fields, signal) {
-  if (told.isElsewhere) return h("p", { class: "empty" }, "Other brokers lead the partitions of this topic: look at their consoles.");
-  if (!told.records.length) return h("p", { class: "empty" }, told.live ? "Waiting for records…" : fields.get("q") ? "No record there holds the text." : "No records there.");
+  if (told.isElsewhere) return h("p", { class: "empty" }, "No broker answers for the partitions of this topic.");
+  if (!told.records.length) return h("p", { class: "empty" }, told.live ? "Waiting for records…" : isFiltered(fields) ? "No record there is let through." : "No records there.");
   const again = () => draw(document.getElementById("page"), page(told, fields, signal));
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Records" },
     h("table", null,

@@ -1,16 +1,18 @@
 // Settings of the broker.
 
 import { ask } from "./api.js";
+import { configureBroker } from "./changes.js";
 import { h } from "./dom.js";
+import { actionButton, actions, whoAmI } from "./manage.js";
 import { change } from "./place.js";
 import { pagedTable } from "./table.js";
 
 export const settings = {
   title: "Settings",
   every: 10000,
-  load: (fields, signal) => ask("settings", { q: fields.get("q"), show: fields.get("show"), sort: fields.get("sort"), start: fields.get("start") }, signal),
+  load: async (fields, signal) => ({ ...(await ask("settings", { q: fields.get("q"), show: fields.get("show"), sort: fields.get("sort"), start: fields.get("start") }, signal)), node_id: (await whoAmI()).node_id }),
   draw: (page, fields) => [
-    h("div", { class: "head" }, h("h1", null, "Settings")),
+    h("div", { class: "head" }, h("h1", null, "Settings"), actions(actionButton("Change a setting", () => configureBroker(page.node_id, page.rows.filter((row) => !row.is_read_only).map((row) => row.name))))),
     h("section", { class: "panel" },
       h("div", { class: "tools" }, ["all", "changed"].map((show) => h("button", { class: "button", type: "button", "aria-pressed": String((fields.get("show") ?? "all") === show), onclick: () => change({ show: show === "all" ? null : show, start: null }) }, show === "all" ? "All" : "Changed"))),
       pagedTable({

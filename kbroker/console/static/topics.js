@@ -1,8 +1,14 @@
 // Topics, one topic, one partition.
 
 import { ask } from "./api.js";
+import { addPartitions, callOffMoves, configureTopic, createTopic, deleteRecords, deleteTopic, electPreferred, moveReplicas } from "./changes.js";
+import { chart } from "./chart.js";
 import { h } from "./dom.js";
-import { bytes, count, plural, time } from "./format.js";
+import { bytes, count, plural, short, time } from "./format.js";
+import { stateTag } from "./groups.js";
+import { history } from "./history.js";
+import { actionButton, actions } from "./manage.js";
+import { produce } from "./produce.js";
 import { facts, pagedTable, pager, table } from "./table.js";
 import { to } from "./place.js";
 
@@ -11,7 +17,7 @@ export const topics = {
   every: 5000,
   load: (fields, signal) => ask("topics", { q: fields.get("q"), sort: fields.get("sort"), start: fields.get("start") }, signal),
   draw: (page, fields) => [
-    h("div", { class: "head" }, h("h1", null, "Topics")),
+    h("div", { class: "head" }, h("h1", null, "Topics"), actions(actionButton("Create a topic", () => createTopic()))),
     h("section", { class: "panel" }, pagedTable({
       page, label: "Topics", search: { value: fields.get("q"), label: "Search topics" }, empty: "There are no topics yet.", keyOf: (row) => row.topic, columns: [
         { key: "topic", label: "Topic", sorts: true, className: "name", cell: (row) => [h("a", { href: to("topic", { name: row.topic }) }, row.topic), " ", row.is_internal && h("span", { class: "tag" }, "internal")] },
@@ -27,6 +33,31 @@ export const topics = {
 
 const crumbs = (...parts) => h("nav", { class: "crumbs", "aria-label": "Path" }, parts.map((part, index) => [index > 0 && " / ", part]));
 
+const kept = new Map();
+
+function rates(told) {
+  if (!kept.has(told.topic_id)) kept.set(told.topic_id, history(`topic ${told.topic_id}`));
+  const past = kept.get(told.topic_id);
+  past.add(told.now_ms / 1000, { appended: told.appended });
+  const line = past.values(past.rate("appended"));
+  const last = line.at(-1) ?? null;
+  return h("section", { class: "panel chart-panel" }, h("h2", null, "Records in"),
+    h("div", { class: "figure" }, h("span", null, short(last), h("small", null, " per second, here"))),
+    chart(`topic ${told.topic_id}`, [["records", "--series-1"]], [past.times(), line], short, `Records in: ${short(last)} per second`));
+}
+
+function consumers(told) {
+  return h("section", { class: "panel" },
+    h("div", { class: "row" }, h("h2", null, "Consumers"), told.consumers.length < told.consumer_count && h("span", { class: "quiet" }, `the ${told.consumers.length} furthest behind of ${count(told.consumer_count)}`)),
+    told.consumers.length ? table({ label: "Consumers", rows: told.consumers, keyOf: (row) => row.group_id, columns: [
+      { label: "Group", className: "name", cell: (row) => h("a", { href: to("group", { id: row.group_id }) }, row.group_id || "(empty id)") },
+      { label: "State", cell: (row) => stateTag(row.state) },
+      { label: "Kind", wide: true, cell: (row) => row.group_type },
+      { label: "Members", num: true, wide: true, cell: (row) => count(row.member_count) },
+      { label: "Lag here", num: true, cell: (row) => count(row.lag) },
+    ] }) : h("p", { class: "quiet" }, "No group that this broker coordinates reads it."));
+}
+
 export const topic = {
   title: (fields) => fields.get("name"),
   within: "topics",
@@ -34,7 +65,17 @@ export const topic = {
   load: (fields, signal) => ask("topic", { name: fields.get("name"), start: fields.get("start") }, signal),
   draw: (told) => [
     h("div", { class: "head" }, crumbs(h("a", { href: to("topics") }, "Topics")), h("h1", null, told.topic),
-      told.messages_are_shown && h("a", { class: "button", href: to("messages", { topic: told.topic }) }, "Messages")),
+      told.messages_are_shown && h("a", { class: "button", href: to("messages", { topic: told.topic }) }, "Messages"),
+      actions(
+        actionButton("Produce", () => produce(told.topic)),
+        actionButton("Change a setting", () => configureTopic(told.topic, told.settings.map((each) => each.name))),
+        actionButton("Add partitions", () => addPartitions(told.topic, told.partition_count)),
+        actionButton("Delete records", () => deleteRecords(told.topic)),
+        actionButton("Create one like it", () => createTopic(likeness(told))),
+        told.broker_count > 1 && actionButton("Move replicas", () => moveReplicas(told.topic, brokersOf(told))),
+        told.partitions.some((row) => row.is_moving) && actionButton("Call off the moves", () => callOffMoves(told.topic)),
+        told.partitions.some((row) => row.leader !== row.replicas[0]) && actionButton("Elect preferred leaders", () => electPreferred(told.topic)),
+        actionButton("Delete", () => deleteTopic(told.topic), "danger"))),
     h("section", { class: "panel" }, facts([
       ["Partitions", count(told.partition_count)],
       ["Replicas", count(told.replication_factor)],
@@ -46,19 +87,24 @@ export const topic = {
     h("section", { class: "panel" },
       h("div", { class: "row" }, h("h2", null, "Partitions"), told.partition_count > told.partitions.length && pager({ start: told.start, rows: told.partitions, matching: told.partition_count })),
       table({ label: "Partitions", rows: told.partitions, keyOf: (row) => row.partition, columns: partitionColumns(told) })),
+    h("div", { class: "pair" }, consumers(told), rates(told)),
     settings(told.settings),
   ],
 };
 
+const likeness = (told) => ({ partitions: told.partition_count, replicas: told.replication_factor, settings: told.settings.filter((each) => each.is_set).map((each) => `${each.name}=${each.value}`).join("\n") });
+
+const brokersOf = (told) => [...new Set(told.partitions.flatMap((row) => row.replicas))].sort((left, right) => left - right);
+
 const partitionColumns = (told) => [
   { label: "Partition", cell: (row) => h("a", { href: to("partition", { name: told.topic, partition: row.partition }) }, `${row.partition}`) },
-  { label: "First", num: true, wide: true, cell: (row) => count(row.log?.log_start_offset) },
-  { label: "End", num: true, cell: (row) => count(row.log?.high_watermark) },
+  { label: "First", num: true, wide: true, cell: (row) => count(row.first) },
+  { label: "End", num: true, cell: (row) => count(row.end) },
   { label: "Size", num: true, cell: (row) => bytes(row.log?.size_bytes) },
   { label: "Segments", num: true, wide: true, cell: (row) => count(row.log?.segment_count) },
   { label: "Dirty", num: true, wide: true, cell: (row) => (row.log?.dirty_ratio === null || row.log?.dirty_ratio === undefined ? "–" : `${Math.round(100 * row.log.dirty_ratio)} %`) },
   { label: "Leader", num: true, wide: true, cell: (row) => row.leader },
-  { label: "In sync", wide: true, cell: (row) => `${row.isr.join(", ")} of ${row.replicas.join(", ")}` },
+  { label: "In sync", wide: true, cell: (row) => [`${row.isr.join(", ")} of ${row.replicas.join(", ")}`, row.is_moving && h("div", { class: "warn" }, "being moved")] },
   { label: "State", cell: (row) => state(row.log?.state ?? "not on this broker") },
 ];
 
@@ -86,7 +132,8 @@ export const partition = {
     h("div", { class: "head" },
       crumbs(h("a", { href: to("topics") }, "Topics"), h("a", { href: to("topic", { name: told.topic }) }, told.topic)),
       h("h1", null, `Partition ${told.partition}`),
-      told.messages_are_shown && h("a", { class: "button", href: to("messages", { topic: told.topic, partition: told.partition }) }, "Messages")),
+      told.messages_are_shown && h("a", { class: "button", href: to("messages", { topic: told.topic, partition: told.partition }) }, "Messages"),
+      actions(actionButton("Produce", () => produce(told.topic, told.partition)), actionButton("Delete records", () => deleteRecords(told.topic, told.partition)))),
     told.log ? ofLog(told, told.log) : h("p", { class: "empty" }, `This broker has no replica of it; its leader is broker ${told.leader}.`),
   ],
 };

@@ -1,9 +1,11 @@
 // Transactional ids, and what readers of committed records wait for.
 
 import { ask } from "./api.js";
+import { abortTransaction } from "./changes.js";
 import { h } from "./dom.js";
 import { count, seconds, time } from "./format.js";
 import { ranges } from "./groups.js";
+import { actionButton, mayManage } from "./manage.js";
 import { to } from "./place.js";
 import { facts, pagedTable, table } from "./table.js";
 
@@ -33,6 +35,7 @@ export const transactions = {
         { key: "started_ms", label: "Began", sorts: true, cell: (row) => (OPEN.has(row.state) ? `${seconds((told.now_ms - row.started_ms) / 1000)} ago` : time(row.started_ms)) },
         { key: "timeout_ms", label: "Time-out", num: true, wide: true, cell: (row) => seconds(row.timeout_ms / 1000) },
         { key: "partition_count", label: "Partitions", sorts: true, wide: true, className: "wide-text", cell: (row) => row.partitions.map((each) => h("div", null, `${each.topic}: ${ranges(each.partitions)}`)) },
+        ...(mayManage() ? [{ label: h("span", { class: "visually-hidden" }, "Changes"), cell: (row) => row.state === "Ongoing" && actionButton("Abort", () => abortTransaction(row.transactional_id), "danger") }] : []),
       ],
     })),
   ],

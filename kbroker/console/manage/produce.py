@@ -1,0 +1,168 @@
+"""Records, written as a producer with acks=all does."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kbroker.console.manage.context import TIMEOUT_MS, plural
+from kbroker.console.manage.key_partition import partition_of
+from kbroker.console.manage.plan import Action, Done, Plan, Table
+from kbroker.console.parameters import BadParameterError
+from kbroker.console.viewer_client import patiently, refuse
+from kbroker.errors import KafkaError
+from kbroker.records.batch import RecordBatchBuilder
+from kbroker.records.compression import Codec
+from kbroker.schemas import wire
+from kbroker.security.authorizer import Operation, ResourceKind
+from kbroker.types import uuid_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kbroker.console.manage.context import Context
+    from kbroker.console.manage.fields import Fields
+    from kbroker.metadata.image import TopicImage
+
+MOST_RECORDS = 5_000
+MOST_HEADERS = 1_000
+ALL_IN_SYNC = -1
+CODECS = tuple(codec.name.lower() for codec in Codec)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A record; `timestamp` is None where it is the time of writing."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    timestamp: int | None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.key or b"") + len(self.value or b"") + sum(len(n) + len(v or b"") for n, v in self.headers)
+
+
+def _records(fields: Fields, topic: TopicImage) -> list[_Wanted]:
+    rows = fields.rows("records")
+    if not 0 < len(rows) <= MOST_RECORDS:
+        raise BadParameterError(f"records must be a list of 1 to {MOST_RECORDS} objects")
+    count = len(topic.partitions)
+    # As producers do: records without a key stay together.
+    together = random.randrange(count)
+    found = []
+    for row in rows:
+        key = row.data("key")
+        partition = row.number("partition", -1, 0, 1 << 31)
+        if partition >= count:
+            raise BadParameterError(f"{topic.name} has no partition {partition}")
+        if partition < 0:
+            partition = together if key is None else partition_of(key, count)
+        headers = row.rows("headers")
+        if len(headers) > MOST_HEADERS:
+            raise BadParameterError(f"a record may have {MOST_HEADERS} headers here")
+        timestamp = row.number("timestamp", -1, 0)
+        found.append(
+            _Wanted(
+                partition,
+                key,
+                row.data("value"),
+                [(each.text("name", ""), each.data("value")) for each in headers],
+                None if timestamp < 0 else timestamp,
+            )
+        )
+    return found
+
+
+async def plan_writing(context: Context, fields: Fields) -> Plan:
+    """Where each record goes, by its key as Kafka's own producers choose."""
+    topic = context.topic(fields.text("topic"))
+    context.require(Operation.WRITE, ResourceKind.TOPIC, topic.name)
+    compression = fields.choice("compression", CODECS)
+    records = _records(fields, topic)
+    by_partition: dict[int, list[_Wanted]] = {}
+    for record in records:
+        by_partition.setdefault(record.partition, []).append(record)
+    warnings = []
+    if topic.is_internal:
+        warnings.append("It is an internal topic: what is no record of the broker's own there can break it.")
+    if "compact" in topic.configs.get("cleanup.policy", "") and any(each.key is None for each in records):
+        warnings.append("The topic is compacted, and takes no records without a key.")
+    empty = sum(each.value is None for each in records)
+    if empty:
+        warnings.append(
+            f"{plural(empty, 'record has', 'records have')} no value: on a compacted topic they delete keys."
+        )
+    rows = [
+        (index, len(each), sum(record.size_bytes for record in each)) for index, each in sorted(by_partition.items())
+    ]
+    resolved = [
+        {**row.values, "partition": record.partition}
+        for row, record in zip(fields.rows("records"), records, strict=True)
+    ]
+    return Plan(
+        f"Produce to {topic.name}",
+        [
+            f"{plural(len(records), 'record is', 'records are')} written to {topic.name}, "
+            f"{'as they are' if compression == 'none' else f'compressed by {compression}'}, and acknowledged by all "
+            "replicas that are in sync.",
+            "Consumers get them at once; no record can be taken back.",
+        ],
+        {"topic": topic.name, "compression": compression, "records": resolved},
+        [uuid_to_text(topic.topic_id), len(topic.partitions)],
+        warnings,
+        Table(("Partition", "Records", "Bytes"), rows),
+        button="Produce",
+    )
+
+
+async def write(context: Context, fields: Fields, plan: Plan) -> Done:
+    """One batch for each partition."""
+    topic = context.topic(fields.text("topic"))
+    codec = Codec[fields.choice("compression", CODECS).upper()]
+    now_ms = int(time.time() * 1000)
+    batches: dict[int, RecordBatchBuilder] = {}
+    for each in _records(fields, topic):
+        batch = batches.setdefault(each.partition, RecordBatchBuilder(compression=codec))
+        batch.append(each.key, each.value, now_ms if each.timestamp is None else each.timestamp, each.headers)
+    rows, failures = [], []
+    for index, batch in sorted(batches.items()):
+        try:
+            first = await patiently(partial(_write_batch, context, topic, index, bytes(batch.build())))
+        except KafkaError as error:
+            failures.append(f"Partition {index}: {error.code.name}: {error}")
+        else:
+            rows.append((index, batch.count, first))
+    written = sum(row[1] for row in rows)
+    return Done(
+        [f"{plural(written, 'record is', 'records are')} written."] if rows else [],
+        Table(("Partition", "Records", "First offset"), rows),
+        failures,
+    )
+
+
+async def _write_batch(context: Context, topic: TopicImage, index: int, records: bytes) -> int:
+    """The first offset.  KafkaError."""
+    request = wire.ProduceRequest
+    data = request.PartitionProduceData(index=index, records=memoryview(records))
+    answer = await context.client.ask(
+        wire.ProduceResponse,
+        request(
+            transactional_id=None,
+            acks=ALL_IN_SYNC,
+            timeout_ms=TIMEOUT_MS,
+            topic_data=[request.TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])],
+        ),
+        context.client.leader_of(topic.name, index),
+    )
+    row = answer.responses[0].partition_responses[0]
+    refuse(row.error_code, row.error_message)
+    return row.base_offset
+
+
+ACTIONS = {"produce": Action(plan_writing, write)}

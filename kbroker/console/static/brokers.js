@@ -1,0 +1,42 @@
+// The brokers of the cluster.
+
+import { ask } from "./api.js";
+import { configureBroker } from "./changes.js";
+import { h } from "./dom.js";
+import { count, plural } from "./format.js";
+import { actionButton } from "./manage.js";
+import { pagedTable } from "./table.js";
+
+// Among workers each has a console under its number; node ids and numbers go up together.
+const worker = /\/console\/(\d+)\//.exec(location.pathname);
+
+export const brokers = {
+  title: "Brokers",
+  every: 5000,
+  load: (fields, signal) => ask("brokers", { q: fields.get("q"), sort: fields.get("sort"), start: fields.get("start") }, signal),
+  draw: (told, fields) => {
+    const here = told.page.rows.find((row) => row.is_here);
+    return [
+      h("div", { class: "head" }, h("h1", null, "Brokers"), h("span", { class: "quiet" }, "cluster ", h("code", null, told.cluster_id))),
+      told.leaderless_count > 0 && h("div", { class: "notice here is-bad" }, `${plural(told.leaderless_count, "partition has", "partitions have")} no leader: nobody can read or write there.`),
+      h("section", { class: "panel" }, pagedTable({
+        page: told.page, label: "Brokers", search: { value: fields.get("q"), label: "Search brokers" }, empty: "No broker is known.", keyOf: (row) => row.node_id, columns: [
+          { key: "node_id", label: "Broker", num: true, sorts: true, cell: (row) => [name(row, here), row.is_here && h("div", { class: "quiet" }, "this one"), row.is_controller && h("div", { class: "quiet" }, "controller")] },
+          { key: "state", label: "State", sorts: true, cell: (row) => h("span", { class: `tag ${row.state === "alive" ? "good" : row.state === "not there" ? "bad" : "warn"}` }, row.state) },
+          { key: "endpoints", label: "Listeners", className: "name mono", cell: (row) => row.endpoints.map((each) => h("div", null, each)) },
+          { key: "rack", label: "Rack", sorts: true, wide: true, cell: (row) => row.rack || "–" },
+          { key: "leader_count", label: "Leads", num: true, sorts: true, cell: (row) => count(row.leader_count) },
+          { key: "replica_count", label: "Replicas", num: true, sorts: true, wide: true, cell: (row) => count(row.replica_count) },
+          { key: "missing_count", label: "Not in sync", num: true, sorts: true, cell: (row) => h("span", { class: row.missing_count ? "warn" : "" }, count(row.missing_count)) },
+          { label: h("span", { class: "visually-hidden" }, "Changes"), wide: true, cell: (row) => row.state === "alive" && actionButton("Change a setting", () => configureBroker(row.node_id)) },
+        ],
+      })),
+      told.controllers.length > 0 && h("section", { class: "panel" }, h("h2", null, "Controllers"), h("ul", { class: "sentences" }, told.controllers.map((each) => h("li", null, `${each.node_id}: `, h("code", null, each.endpoints.join(", ")), each.is_active && " (active)")))),
+    ];
+  },
+};
+
+function name(row, here) {
+  if (!worker || !here || row.state !== "alive") return row.node_id;
+  return h("a", { href: `../${Number(worker[1]) + row.node_id - here.node_id}/#/brokers` }, row.node_id);
+}

@@ -1,0 +1,300 @@
+"""Makes requests of Kafka's protocol as a viewer: to this broker by a connection inside the process, whose session is
+the viewer's, to others by TCP, where the viewer logs in with the name and the password that it has proved itself by.
+
+So an action goes the way of a client's request: its gate, ACLs, quotas, and the audit log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from kbroker._fast.net.connection import Connection
+from kbroker._fast.net.socket_part import PairedSocket
+from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
+from kbroker.cluster.client_tcp import PairTransport
+from kbroker.cluster.outbound import Outbound
+from kbroker.cluster.workers.member import WORKERS_LISTENER
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.metadata.image import Endpoint
+from kbroker.metadata.security_image import ScramKey
+from kbroker.schemas import wire
+from kbroker.security.principal import AuthenticationState, Principal, Session
+from kbroker.security.sasl.plain import PLAIN
+from kbroker.security.scram import ScramMechanism
+
+if TYPE_CHECKING:
+    from kbroker._fast.net.socket_part import SocketPart
+    from kbroker.config import BrokerConfig
+    from kbroker.handlers.services import Services
+    from kbroker.metadata.image import BrokerImage
+    from kbroker.network.listener import Listener
+    from kbroker.network.listener_security import ListenerSecurity
+    from kbroker.protocol.messages import Message
+    from kbroker.security.client.client_security import ClientSecurity
+
+A = TypeVar("A")
+
+CLIENT_ID = "kbroker-console"
+SECONDS = 30.0
+PATIENCE_SECONDS, PAUSE_SECONDS = 10.0, 0.1
+_PASSING = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+GROUP, TRANSACTION = 0, 1
+LATEST, EARLIEST = -1, -2
+"""Times that stand for an end of a log, as ListOffsets has them."""
+_PORT = 1
+"""Of a viewer's address, whose port says nothing."""
+
+
+class InsideSecurity:
+    """See `ListenerSecurity`: a connection comes with its session."""
+
+    authenticates = False
+    first_frame_bytes = None
+
+    def __init__(self) -> None:
+        self.sessions: dict[Connection, Session] = {}
+
+    def make_socket(self, connection: Connection) -> SocketPart:
+        """Nobody else connects."""
+        raise RuntimeError("the console's listener has no port")
+
+    def first_session(self, connection: Connection) -> Session | None:
+        """The one that the connection was made with."""
+        return self.sessions.pop(connection, None)
+
+
+class Inside:
+    """Makes connections inside the process; its listener with the first one.
+
+    `name`: of a listener that all brokers have: answers that name a broker give its endpoint there.
+    """
+
+    def __init__(self, make_listener: Callable[[str, ListenerSecurity], Listener], name: str) -> None:
+        self._make_listener = make_listener
+        self._name = name
+        self._security = InsideSecurity()
+        self._listener: Listener | None = None
+
+    def transport(self, loop: asyncio.AbstractEventLoop, principal: Principal, host: str) -> PairTransport:
+        """Connections whose client is a principal at an address."""
+        return PairTransport(loop, partial(self._accept, principal, host))
+
+    async def _accept(self, principal: Principal, host: str, sock: socket.socket) -> object:
+        if self._listener is None:
+            self._listener = self._make_listener(self._name, self._security)
+        listener, sessions = self._listener, self._security.sessions
+
+        def make() -> SocketPart:
+            connection = Connection(listener.endpoint)
+            sessions[connection] = Session(principal, host, listener.name, AuthenticationState.AUTHENTICATED)
+            return PairedSocket(connection, (host, _PORT))
+
+        return await listener.connect(sock, make)
+
+
+class ViewerClient:
+    """The cluster as a viewer's client sees it.  All that asks raises KafkaError."""
+
+    def __init__(
+        self, services: Services, inside: Inside, principal: Principal, host: str, login: tuple[str, str] | None
+    ) -> None:
+        self._services = services
+        self._inside = inside
+        self.principal = principal
+        self._host = host
+        self._login = login
+        self._loop = asyncio.get_running_loop()
+        self._clients: dict[int, NodeClient] = {}
+
+    async def ask(self, kind: type[A], request: Message, node_id: int | None = None) -> A:
+        """The answer of a broker, of its `kind`; this one unless it is said."""
+        client = self._client(self._services.node_id if node_id is None else node_id)
+        assert request.api_key is not None
+        try:
+            await client.connect()
+            version = client.version_of(request.api_key, int(type(request).max_version))
+            answer = await client.send(request, version)
+        except UnsupportedVersionError as error:
+            raise KafkaError.of(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
+        except NodeError as error:
+            raise KafkaError.of(ErrorCode.NETWORK_EXCEPTION, f"there is no answer: {error}") from None
+        except ValueError as error:
+            raise KafkaError.of(ErrorCode.INVALID_REQUEST, str(error)) from None
+        assert isinstance(answer, kind)
+        return answer
+
+    async def ask_controller(self, kind: type[A], request: Message) -> A:
+        """The answer to what the controller alone serves; workers and KRaft's brokers pass it on themselves."""
+        is_member = self._services.controller_requests is not None
+        return await self.ask(kind, request, self._services.metadata_cache.image.controller_id if is_member else None)
+
+    async def offsets(self, topic: str, partitions: Sequence[int], at: int, isolation: int = 0) -> dict[int, int]:
+        """First offsets at or after a time, LATEST or EARLIEST, of each partition, -1 where there is none."""
+        return await patiently(partial(self._offsets, topic, partitions, at, isolation))
+
+    async def _offsets(self, topic: str, partitions: Sequence[int], at: int, isolation: int) -> dict[int, int]:
+        request = wire.ListOffsetsRequest
+        by_leader: dict[int, list[int]] = {}
+        for partition in partitions:
+            by_leader.setdefault(self.leader_of(topic, partition), []).append(partition)
+        found: dict[int, int] = {}
+        for leader, led in by_leader.items():
+            asked = [request.ListOffsetsPartition(partition_index=each, timestamp=at) for each in led]
+            topics = [request.ListOffsetsTopic(name=topic, partitions=asked)]
+            answer = await self.ask(
+                wire.ListOffsetsResponse, request(replica_id=-1, isolation_level=isolation, topics=topics), leader
+            )
+            for row in answer.topics[0].partitions:
+                refuse(row.error_code, f"{topic}-{row.partition_index}: {ErrorCode(row.error_code).name}")
+                found[row.partition_index] = row.offset
+        return found
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """The broker that leads a partition."""
+        image = self._services.metadata_cache.topic(topic)
+        if image is None or not 0 <= partition < len(image.partitions):
+            raise KafkaError.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of {topic}")
+        leader = image.partitions[partition].leader
+        if leader < 0:
+            raise KafkaError.of(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads partition {partition} of {topic}")
+        return leader
+
+    async def coordinator_of(self, key: str, kind: int = GROUP) -> int:
+        """The broker that coordinates a group or a transactional id."""
+        request = wire.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+
+        async def find() -> int:
+            (row,) = (await self.ask(wire.FindCoordinatorResponse, request)).coordinators
+            refuse(row.error_code, row.error_message)
+            return row.node_id
+
+        return await patiently(find)
+
+    def close(self) -> None:
+        """Hang up."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def _client(self, node_id: int) -> NodeClient:
+        known = self._clients.get(node_id)
+        if known is not None:
+            return known
+        settings = ClientSettings(CLIENT_ID, negotiates=True, request_seconds=SECONDS)
+        if node_id == self._services.node_id:
+            transport = self._inside.transport(self._loop, self.principal, self._host)
+            made = NodeClient(self._loop, transport, lambda: Endpoint("", 0), settings)
+        else:
+            endpoint, security = self._elsewhere(node_id)
+            outbound = Outbound(self._loop, lambda: security)
+            made = NodeClient(self._loop, outbound.transport(), lambda: endpoint, settings)
+        self._clients[node_id] = made
+        return made
+
+    def _elsewhere(self, node_id: int) -> tuple[Endpoint, ClientSecurity | None]:
+        broker = self._services.metadata_cache.image.brokers.get(node_id)
+        if broker is None:
+            raise KafkaError.of(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not there")
+        scram = self._services.metadata_cache.image.security.scram
+        known = [each.sasl_name for each in ScramMechanism if ScramKey(self.principal.name, each) in scram]
+        return way_to(self._services.config, broker, self._login, (*known, PLAIN))
+
+
+def way_to(
+    config: BrokerConfig, broker: BrokerImage, login: tuple[str, str] | None, mechanisms: Sequence[str]
+) -> tuple[Endpoint, ClientSecurity | None]:
+    """Where another broker is reached by a viewer, and with what security.  KafkaError where it is not.
+
+    `mechanisms`: those that the viewer can log in with, best first.
+    """
+    for listener in config.listeners:
+        endpoint = _endpoint_on(broker, listener.name)
+        if endpoint is None:
+            continue
+        security = _security_of(config, listener.name, listener.protocol, login, mechanisms)
+        if security is not None:
+            return endpoint, None if security.is_plain else security
+    raise KafkaError.of(
+        ErrorCode.ILLEGAL_SASL_STATE,
+        f"broker {broker.node_id} has to be asked, where "
+        + (
+            "no listener takes the viewer's name and password: SCRAM or PLAIN"
+            if login is not None
+            else "only users with a name and a password can log in: use the console of that broker, or basic in "
+            "kbroker.metrics.authentication"
+        ),
+    )
+
+
+def _endpoint_on(broker: BrokerImage, listener: str) -> Endpoint | None:
+    endpoint, near = broker.endpoints.get(listener), broker.endpoints.get(WORKERS_LISTENER)
+    if endpoint is not None and near is not None and not broker.advertised:
+        return Endpoint(near.host, endpoint.port)
+    return endpoint
+
+
+def _security_of(
+    config: BrokerConfig, listener: str, protocol: str, login: tuple[str, str] | None, mechanisms: Sequence[str]
+) -> ClientSecurity | None:
+    """None where a viewer cannot be a client of the listener under its own name."""
+    from kbroker.security.client.client_security import ClientSecurity, ClientSecurityError
+    from kbroker.security.client.java_settings import security_of
+    from kbroker.security.protocols import has_sasl, has_tls
+    from kbroker.security.sasl.mechanism import Login
+
+    if has_sasl(protocol) != (login is not None):
+        return None
+    if login is None and has_tls(protocol) and config.for_listener(listener, "ssl.client.auth") != "none":
+        return None  # It would have the broker's own certificate, and its rights.
+    carrier = "SSL" if has_tls(protocol) else "PLAINTEXT"
+
+    def get(name: str) -> str | None:
+        value = config.for_listener(listener, name)
+        return None if value is None else ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    try:
+        found = security_of(get, carrier, "") if carrier == "SSL" else ClientSecurity()
+    except ClientSecurityError:
+        return None
+    if login is None:
+        return found
+    enabled = config.for_listener(listener, "sasl.enabled.mechanisms")
+    offered = [str(name).upper() for name in enabled] if isinstance(enabled, list) else []
+    mechanism = next((each for each in mechanisms if each in offered), None)
+    if mechanism is None:
+        return None
+    return replace(found, protocol=protocol, mechanism=mechanism, login=Login(*login))
+
+
+async def patiently(step: Callable[[], Awaitable[A]]) -> A:
+    """What a step gives, repeated while leaders and coordinators change, as a client does: nothing was done then."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await step()
+        except KafkaError as error:
+            if error.code not in _PASSING or loop.time() > until:
+                raise
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+def refuse(code: int, message: str | None = None) -> None:
+    """KafkaError where an answer has a code."""
+    if code:
+        known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+        raise KafkaError.of(known, message or known.name)
