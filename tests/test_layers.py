@@ -29,7 +29,7 @@ ONE_THING_LINES = {
     "kbroker/storage/directories/future_log.py": 550,
     "kbroker/storage/recovery/log_loader.py": 600,
     "kbroker/storage/log/log_segment.py": 600,
-    "kbroker/storage/manager/log_manager.py": 550,
+    "kbroker/storage/manager/log_manager.py": 600,
     "kbroker/storage/log/unified_log.py": 600,
 }
 

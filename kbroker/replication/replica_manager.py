@@ -391,10 +391,10 @@ class ReplicaManager:
                 self._pending_roles.pop(TopicPartition(topic.name, index), None)
         partitions = self.topics.pop(topic.name, {})
         self.names.pop(topic.topic_id, None)
-        if self._failed:
-            for index in range(len(topic.partitions)):
-                self._without_room.forget(TopicPartition(topic.name, index))
-            self._failed = {failed for failed in self._failed if failed.topic != topic.name}
+        for failed in [each for each in self._failed if each.topic == topic.name]:
+            self._without_room.forget(failed)
+            self._failed.discard(failed)
+            self._dying[failed] = None  # Its log may have been made in part.
         led = list(partitions.values())
         if self.followed:
             names = (TopicPartition(topic.name, index) for index in range(len(topic.partitions)))

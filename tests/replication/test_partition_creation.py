@@ -261,3 +261,23 @@ def test_a_log_that_found_no_room_is_made_once_there_is_some(tmp_path: Path, mon
         parts.stop()
 
     uvloop.run(main())
+
+
+def test_a_topic_that_found_no_room_leaves_nothing_when_it_is_deleted(tmp_path: Path) -> None:
+    """Its directories would stay, and the next topic of that name be made in them."""
+
+    async def main() -> None:
+        files = NoRoom()
+        parts = Parts(tmp_path, files)
+        topic_id = parts.create(2)
+        await until(lambda: parts.replicas.offline_count == 2)
+        assert list(tmp_path.glob("t-*"))
+        finished(parts.controller.delete_topics([topic_id]))
+        await until(lambda: not [*tmp_path.glob("t-0"), *tmp_path.glob("t-1")])
+        files.is_full = False
+        parts.create(2)
+        assert parts.replicas.partition("t", 1).log.log_end_offset == 0
+        parts.replicas.close()
+        parts.stop()
+
+    uvloop.run(main())

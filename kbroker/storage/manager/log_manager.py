@@ -411,8 +411,10 @@ class LogManager:
             self._unopened.pop(topic_partition, None)
             if topic_id != ZERO_UUID:
                 log.assign_topic_id(topic_id)
-        except OSError as error:
+        except (OSError, KafkaStorageError) as error:
             self._unopened[topic_partition] = request  # The next attempt must use the same directory.
+            if isinstance(error, KafkaStorageError):
+                raise
             raise storage_error("creating log", topic_partition, path, error, self.failures) from error
         self.logs[topic_partition] = log
         self.flusher.expect(config.flush_ms)
@@ -426,12 +428,27 @@ class LogManager:
     def delete_log(self, topic_partition: TopicPartition) -> None:
         """Takes a partition away at once and off the disk after `file.delete.delay.ms`."""
         log = self.logs.get(topic_partition)
+        unopened = self._unopened.pop(topic_partition, None)
         if log is None:
+            if unopened is not None:
+                self._delete_unopened(unopened)
             return
         delay_ms = log.config.file_delete_delay_ms
         self.plans.cancel(topic_partition)
         path = self._move_away(topic_partition, DELETE_SUFFIX)
         self.deletions.later(delay_ms, partial(self._files.remove_tree, path))
+
+    def _delete_unopened(self, request: LoadRequest) -> None:
+        """What there is of a log that could not be made, or not be opened."""
+        name, parent = request.topic_partition, request.directory.rpartition("/")[0]
+        path = f"{parent}/{marked_directory(*name, DELETE_SUFFIX)}"
+        try:
+            self._files.rename(request.directory, path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_error("renaming", name, request.directory, error, self.failures) from error
+        self.deletions.later(request.config.file_delete_delay_ms, partial(self._files.remove_tree, path))
 
     def _move_away(self, topic_partition: TopicPartition, suffix: str) -> str:
         log = self.logs.pop(topic_partition)
