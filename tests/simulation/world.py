@@ -69,8 +69,7 @@ class World:
         """Nodes that have lost their power, and perhaps what they had not synced."""
         self.topics: dict[str, Topic] = {}
         self.connections: list[ModelConnection] = []
-        self.is_crowd = self.rng.random() < 0.4
-        """Whether all producers press for the same few partitions, without a pause."""
+        self.is_crowd = self.rng.random() < 0.4  # All producers press for the same few partitions, without a pause.
         self.pauses: tuple[float, ...] = (0.0, 0.0001, 0.001, 0.02)
         """Seconds that clients let pass at times."""
         self.may_lead_twice = False
@@ -112,7 +111,7 @@ class World:
         self._settings: dict[int, dict[str, str]] = {}
         self.crashes: dict[int, int] = {}
         self.stopped_at = -math.inf
-        """When a broker has stopped in order last."""
+        """What was sent until then may be forgotten but for each producer's last batch: by a stop, or two crashes."""
         self.away_at: dict[int, float] = {}
         """When its controller took a broker for gone last, which learns later that it led nothing."""
         self.crashed_at: dict[int, float] = {}
@@ -266,6 +265,7 @@ class World:
         rng, disk = self.rng, self.loop.disk
         before = self._directory(node)
         self.crashes[node] = self.crashes.get(node, 0) + 1
+        self.stopped_at = max(self.stopped_at, min(self.crashed_at.get(node, -math.inf), self.loop.time()))
         self.crashed_at[node] = self.loop.time()
         if has_power:
             disk.after_kill(before, self._directory(node), rng)
