@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,25 @@ from tests.tools import missing, require_tool
 
 FILES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "compose_files.yaml").read_text())
 REFUSED: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "refused_files.yaml").read_text())
+
+
+QUICK = (
+    "apache/kafka docker/examples/docker-compose-files/single-node/plaintext/docker-compose.yml",
+    "confluentinc/cp-all-in-one cp-all-in-one-kraft/docker-compose.yml",
+    "bitnami/containers bitnami/kafka/3.7/debian-12/docker-compose.yml",
+    "wurstmeister/kafka-docker docker-compose-single-broker.yml",
+)
+"""One of each image; the others take minutes together."""
+
+
+def name_of(said: dict[str, Any]) -> str:
+    """A test's."""
+    return str(said["origin"]).replace("/", "-").replace(" ", "_")
+
+
+def played(said: dict[str, Any]) -> Sequence[pytest.MarkDecorator]:
+    """When a file is played."""
+    return () if said["origin"] in QUICK else (pytest.mark.slow,)
 
 
 class Secrets:
@@ -142,7 +161,7 @@ def test_there_are_twenty_public_files_of_every_image() -> None:
 
 @pytest.mark.timeout(400)
 @pytest.mark.compat
-@pytest.mark.parametrize("said", FILES, ids=lambda said: said["origin"].replace("/", "-").replace(" ", "_"))
+@pytest.mark.parametrize("said", [pytest.param(each, marks=played(each)) for each in FILES], ids=name_of)
 def test_the_compose_file_comes_up(said: dict[str, Any], tmp_path: Path) -> None:
     """Whoever changes the image's name would have a container that ends, is never healthy, or that nobody reaches."""
     report = played(said, tmp_path)
