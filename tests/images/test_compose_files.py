@@ -44,7 +44,7 @@ def name_of(said: dict[str, Any]) -> str:
     return str(said["origin"]).replace("/", "-").replace(" ", "_")
 
 
-def played(said: dict[str, Any]) -> Sequence[pytest.MarkDecorator]:
+def marks_of(said: dict[str, Any]) -> Sequence[pytest.MarkDecorator]:
     """When a file is played."""
     return () if said["origin"] in QUICK else (pytest.mark.slow,)
 
@@ -161,7 +161,7 @@ def test_there_are_twenty_public_files_of_every_image() -> None:
 
 @pytest.mark.timeout(400)
 @pytest.mark.compat
-@pytest.mark.parametrize("said", [pytest.param(each, marks=played(each)) for each in FILES], ids=name_of)
+@pytest.mark.parametrize("said", [pytest.param(each, marks=marks_of(each)) for each in FILES], ids=name_of)
 def test_the_compose_file_comes_up(said: dict[str, Any], tmp_path: Path) -> None:
     """Whoever changes the image's name would have a container that ends, is never healthy, or that nobody reaches."""
     report = played(said, tmp_path)
