@@ -54,6 +54,7 @@ from kbroker.network.limits import beside_the_loop, raise_descriptor_limit
 from kbroker.periodic import PeriodicTasks
 from kbroker.protocol.api import ApiKey
 from kbroker.quotas.host_names import HostNames
+from kbroker.registry.configured import schema_ids_of
 from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.log_dir_failure_handler import LogDirFailureHandler
@@ -267,6 +268,7 @@ class Broker:
             telemetry=TelemetryClients(ClientMetricsOverrides(cache), self.clock.monotonic),
             authorizer=self.authorizer,
             forwarding=membership.forwarding,
+            schema_ids=schema_ids_of(config, self.clock),
         )
         self.quotas = QuotaEnforcement(settings.config, self.clock, cache, self.hosts, self.authorizer)
         self.figures.quotas = self.quotas
@@ -405,6 +407,8 @@ class Broker:
         self.coordinators.stop()
         self.replicas.purgatory.expire_all()
         await self.listeners.close()
+        if self.services.schema_ids is not None:
+            self.services.schema_ids.close()
         self.security.close()
         await self.membership.close()
         self.replicas.close()

@@ -39,6 +39,7 @@ RECORDS = FOUNDATION | {"records"}
 PROTOCOL = FOUNDATION | {"protocol"}
 SCHEMAS = PROTOCOL | {"schemas"}
 HOST = FOUNDATION | {"host"}
+REGISTRY = FOUNDATION | {"registry"}
 STORAGE = RECORDS | HOST | {"storage"}
 METADATA = SCHEMAS | {"metadata"}
 TELEMETRY = RECORDS | {"telemetry"}
@@ -49,13 +50,13 @@ GATE = QUOTAS | SECURITY | {"gate"}
 CLUSTER = QUOTAS | SECURITY | STORAGE | {"cluster"}
 REPLICATION = STORAGE | CLUSTER | NETWORK | {"replication"}
 COORDINATOR = REPLICATION | {"coordinator"}
-HANDLERS = COORDINATOR | GATE | TELEMETRY | {"handlers"}
+HANDLERS = COORDINATOR | GATE | TELEMETRY | REGISTRY | {"handlers"}
 CONSOLE = HANDLERS | {"console"}
 STARTUP = STORAGE | METADATA | {"startup"}
 ASSEMBLY = CONSOLE | STARTUP | {"assembly"}
 BROKER = ASSEMBLY | {"broker"}
 MIGRATION = REPLICATION | STARTUP | {"migration"}
-REPLAY = STORAGE | SECURITY | {"replay"}
+REPLAY = STORAGE | SECURITY | REGISTRY | {"replay"}
 
 PACKAGES: dict[str, set[str]] = {
     "__init__": set(),
@@ -75,6 +76,7 @@ PACKAGES: dict[str, set[str]] = {
     "records": RECORDS,
     "protocol": PROTOCOL,
     "schemas": SCHEMAS,
+    "registry": REGISTRY,
     "storage": STORAGE,
     "startup": STARTUP,
     "metadata": METADATA,

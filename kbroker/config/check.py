@@ -10,6 +10,8 @@
     metrics listener   `none` or http://host:port                        address counts  a list of address:number
     workers            `auto` or 1 to 256
     authorizer class   one that kbroker has, or none   principals    principalType:principalName between semicolons
+    urls               a list of http:// or https:// URLs without user and password
+    schema files       a list of topic/key=file or topic/value=file
     message format     a Kafka release: 0.9.0, 0.10.2-IV0, 2.8.1, 3.0-IV1
 
 Reasons are Kafka's words where Kafka has the check.
@@ -31,6 +33,8 @@ _MESSAGE_FORMAT = (
     r"|(1\.[01]|2\.[0-8]|3\.[0-9]|4\.[0-3])(-IV[0-9])?"
 )
 _WORKERS = r"auto|[1-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
+_URL = r"https?://(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]?#]+)(:[0-9]{1,5})?(/[^\s?#]*)?"
+_SCHEMA_FILE = r"[^\s/=]+/(key|value)=.*[^/]\.(avsc|proto|json)"
 _METRICS_LISTENER = r"none|http://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?"
 _WHOLE: Mapping[str, tuple[str, str]] = {
     "metrics listener": (_METRICS_LISTENER, "Value must be none or http://host:port"),
@@ -112,7 +116,19 @@ def _check_shape(key: str, check: str, value: Any) -> None:
         _check_list(key, check, value)
 
 
+_ITEMS: Mapping[str, tuple[str, str]] = {
+    "urls": (_URL, "Value must be http:// or https:// URLs without user and password"),
+    "schema files": (_SCHEMA_FILE, "Value must be topic/key=file or topic/value=file, of .avsc, .proto or .json files"),
+}
+
+
 def _check_list(key: str, check: str, value: list[str]) -> None:
+    if check in _ITEMS:
+        pattern, reason = _ITEMS[check]
+        for item in value:
+            if re.fullmatch(pattern, item) is None:
+                raise InvalidValueError(key, item, reason)
+        return
     options = check[8:].split(", ") if check.startswith(("each of ", "some of ")) else None
     for item in value:
         if not item:
@@ -146,6 +162,8 @@ def describe_check(check: str) -> str:
         "message format": "a Kafka release, such as 0.9.0 or 0.10.2",
         "metrics listener": "none or http://host:port",
         "workers": "auto, 1 to 256",
+        "urls": "http:// or https:// URLs",
+        "schema files": "topic/key=file or topic/value=file",
         "authorizer class": f"nothing, {', '.join(CLASSES)}",
         "principals": "principalType:principalName;…",
     }

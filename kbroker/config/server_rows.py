@@ -33,6 +33,18 @@ kbroker.console.links|LIST|||distinct|+|
 kbroker.console.hosts|LIST|||distinct|+|
     names under which /metrics, /logs and the console are asked for, besides addresses, localhost, names without a dot
     and the hosts of listeners; others are refused
+kbroker.schema.registry.url|LIST|||urls|+|
+    the schema registry by which the console decodes records: its http:// or https:// URL, or several of the same one;
+    unset: confluent.schema.registry.url
+kbroker.schema.registry.user.info|PASSWORD|null|||+|user:password for the registry
+kbroker.schema.registry.ca.file|STRING|null|||+|
+    PEM file of the authorities that sign the registry's certificate; unset: those of the system
+kbroker.schema.files|LIST|||schema files|+|
+    schemas by which the console decodes records without a registry: topic/key=file or topic/value=file, the file ending
+    in .avsc, .proto or .json (docs/schemas.md)
+confluent.schema.registry.url|LIST|||urls|+|
+    the schema registry that topics with confluent.key.schema.validation or confluent.value.schema.validation ask:
+    its URL, or several of the same one
 socket.busy.poll.us|INT|50||0..1000|+|
     how long the loop looks for the next request before it sleeps, while requests follow each other so closely; 0: not
 socket.tcp.congestion|STRING|null|||+|

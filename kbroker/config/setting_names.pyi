@@ -287,6 +287,7 @@ IntSetting = Literal[
 
 ListSetting = Literal[
     "config.providers",
+    "confluent.schema.registry.url",
     "controller.listener.names",
     "controller.quorum.bootstrap.servers",
     "controller.quorum.voters",
@@ -299,6 +300,8 @@ ListSetting = Literal[
     "kbroker.console.hosts",
     "kbroker.console.links",
     "kbroker.metrics.authentication",
+    "kbroker.schema.files",
+    "kbroker.schema.registry.url",
     "listeners",
     "log.cleanup.policy",
     "metric.reporters",
@@ -341,6 +344,8 @@ OptionalStrSetting = Literal[
     "delegation.token.secret.key",
     "inter.broker.listener.name",
     "kbroker.metrics.bearer.token",
+    "kbroker.schema.registry.ca.file",
+    "kbroker.schema.registry.user.info",
     "kbroker.zookeeper.sasl.password",
     "kbroker.zookeeper.sasl.username",
     "metadata.log.dir",

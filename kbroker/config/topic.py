@@ -68,6 +68,8 @@ class LogConfig:
     remote_log_delete_on_disable: bool = False
     message_format_version: str = "3.0-IV1"
     message_downconversion_enable: bool = True
+    confluent_key_schema_validation: bool = False
+    confluent_value_schema_validation: bool = False
     internal_segment_bytes: int | None = None
 
     @property

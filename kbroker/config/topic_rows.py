@@ -58,5 +58,9 @@ message.format.version|STRING|3.0-IV1|log.message.format.version|message format|
     Kafka release whose message format records are stored in: before 0.10 magic 0, before 0.11 magic 1, else batches
 message.downconversion.enable|BOOLEAN|true|log.message.downconversion.enable||+i|
     whether consumers that know older formats only are given records in these; else they get UNSUPPORTED_VERSION
+confluent.key.schema.validation|BOOLEAN|false|||+i|
+    whether each key that is not null has to name a schema that the registry has (docs/schemas.md)
+confluent.value.schema.validation|BOOLEAN|false|||+i|
+    whether each value that is not null has to name a schema that the registry has (docs/schemas.md)
 internal.segment.bytes|INT|null|||+i|test-only tiny segments
 """

@@ -9,7 +9,9 @@ from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.gate.access import require_topic
 from kbroker.handlers.delayed_produce import Unacknowledged
+from kbroker.handlers.schema_validation import UnaskedError, Unknown, names_schemas, next_to_ask, unknown_in
 from kbroker.metadata.topic_names import is_internal
+from kbroker.registry.errors import RegistryAwayError
 from kbroker.schemas import schema, wire
 from kbroker.security.authorizer import Operation
 from kbroker.storage.log.log_validator import (
@@ -26,6 +28,8 @@ from kbroker.storage.log.message_set_validator import (
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
 
@@ -64,11 +68,24 @@ class PartitionAppend:
     Its state is one of: open; `appended`, the first and last offset, set by the fast path; `refusal`, set by the
     verification of its transaction or by a thread; `analyzed`, set by a thread.  `guard`: the verification guard that
     the append of a transactional batch must bring.  `unacknowledged`: the commit that its answer has to wait for.
+    `_names_known`: the registry has all schemas that its records have to name.
 
     Changed by the handler of its request alone, which asks for the answer once.
     """
 
-    __slots__ = ("_ctx", "acks", "analyzed", "appended", "guard", "refusal", "row", "topic", "unacknowledged")
+    __slots__ = (
+        "_ctx",
+        "_names_known",
+        "_unknown",
+        "acks",
+        "analyzed",
+        "appended",
+        "guard",
+        "refusal",
+        "row",
+        "topic",
+        "unacknowledged",
+    )
 
     def __init__(
         self, ctx: RequestContext, acks: int, topic: Topic, row: Row, appended: tuple[int, int] | None
@@ -82,6 +99,8 @@ class PartitionAppend:
         self.analyzed: AnalyzedBatch | None = None
         self.guard: VerificationGuard | None = None
         self.unacknowledged: Unacknowledged | None = None
+        self._names_known = False
+        self._unknown: list[Unknown] = []
 
     @property
     def is_open(self) -> bool:
@@ -102,7 +121,7 @@ class PartitionAppend:
 
     def answer(self) -> PartitionProduceResponse | None:
         """Appends the batch unless the fast path has; returns its answer, or None if a thread has to validate the
-        records first."""
+        records, or the registry of schemas be asked, first."""
         try:
             partition = self.partition()
             if not are_valid(self.acks):
@@ -115,16 +134,21 @@ class PartitionAppend:
             return self._refused(error)
 
     async def answer_by_thread(self) -> PartitionProduceResponse:
-        """As `answer`, after a thread has validated the records."""
-        try:
-            await self._validate_by_thread(self.partition())
-        except KafkaError as error:
-            # The traceback's frames hold the batch and, by `self`, the error: only the garbage collector would free
-            # such a cycle.
-            self.refusal = error.with_traceback(None)
-        answer = self.answer()
+        """As `answer`, after a thread has validated the records, and the registry has said which schemas there are."""
+        answer = None
+        while answer is None:  # A topic may come to ask for schemas while a thread validates.
+            try:
+                partition = self.partition()
+                if self.analyzed is None:
+                    await self._validate_by_thread(partition)
+                if self.analyzed is not None and names_schemas(partition.log.config):
+                    await self._ask_registry(partition, self.analyzed)
+            except KafkaError as error:
+                # The traceback's frames hold the batch and, by `self`, the error: only the garbage collector would free
+                # such a cycle.
+                self.refusal = error.with_traceback(None)
+            answer = self.answer()
         self._discard()
-        assert answer is not None
         return answer
 
     def refuse(self, code: int) -> PartitionProduceResponse:
@@ -145,19 +169,49 @@ class PartitionAppend:
                 await self._validate_in_turn(partition)
 
     async def _validate_in_turn(self, partition: Partition) -> None:
-        under_way = self._ctx.services.replica_manager.judging
-        validating = asyncio.get_running_loop().run_in_executor(None, self._prepare, partition)
-        # A stopping broker cancels this coroutine but not the thread: the future then stays in `under_way`.
-        under_way.add(validating)
         try:
-            self.analyzed = await validating
+            self.analyzed = await self._on_thread(lambda: self._prepare(partition))
             if self.analyzed is None:
                 self.appended = NO_RECORDS
         except KafkaError as error:
             self.refusal = error.with_traceback(None)
         except OSError as error:
             self.refusal = partition.log.storage_error("writing a large batch", error)
-        under_way.discard(validating)
+
+    async def _on_thread(self, work: Callable[[], AnalyzedBatch | None]) -> AnalyzedBatch | None:
+        under_way = self._ctx.services.replica_manager.judging
+        working = asyncio.get_running_loop().run_in_executor(None, work)
+        # A stopping broker cancels this coroutine but not the thread: the future then stays in `under_way`.
+        under_way.add(working)
+        try:
+            return await working
+        finally:
+            if working.done():
+                under_way.discard(working)
+
+    async def _ask_registry(self, partition: Partition, analyzed: AnalyzedBatch) -> None:
+        """Goes on when the registry has all schemas that the records name.  RecordValidationError.
+
+        One id after the other, up to the first that is not there: a batch may name as many as it has records.
+        """
+        ids, config = self._ctx.services.schema_ids, partition.log.config
+
+        def look() -> None:
+            self._unknown = unknown_in(analyzed, config, known)
+
+        while True:
+            known = set() if ids is None else set(ids.fresh())
+            await self._on_thread(look)
+            asked = next_to_ask(self._unknown, ids, partition)
+            if asked is None or ids is None:
+                break
+            try:
+                await ids.ask(asked)
+            except RegistryAwayError as error:
+                raise UnaskedError(
+                    f"schema {asked} of the append to {partition} cannot be looked up: {error}"
+                ) from None
+        self._names_known = True
 
     def _prepare(self, partition: Partition) -> AnalyzedBatch | None:
         """What a thread does for a long batch: validates it, and writes a large one to a file of its own."""
@@ -214,6 +268,8 @@ class PartitionAppend:
         analyzed = self._validate(partition, on_loop=True) if self.analyzed is None else self.analyzed
         if analyzed is None:
             return PartitionProduceResponse(index=self.row.index, base_offset=-1)
+        if names_schemas(partition.log.config) and not self._names_known:
+            self._look_for_schemas(partition, analyzed)
         if analyzed.info.is_transactional and self.guard is None:
             # It was not verified: the request names no transactional id.
             raise KafkaError.of(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -230,6 +286,14 @@ class PartitionAppend:
             log_start_offset=result.log_start_offset,
         )
         return self._acknowledge(partition, result.last_offset, answer)
+
+    def _look_for_schemas(self, partition: Partition, analyzed: AnalyzedBatch) -> None:
+        """LongRecordsError where the registry has to be asked, RecordValidationError where a schema is not there."""
+        ids = self._ctx.services.schema_ids
+        unknown = unknown_in(analyzed, partition.log.config, set() if ids is None else ids.fresh())
+        if next_to_ask(unknown, ids, partition) is not None:
+            self.analyzed = analyzed
+            raise LongRecordsError
 
     def _acknowledge(
         self, partition: Partition, last_offset: int, answer: PartitionProduceResponse

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.group_configs import GroupConfigs
     from kbroker.metadata.producer_id_manager import ProducerIdManager
     from kbroker.protocol.api import ApiRange
+    from kbroker.registry.known_ids import KnownIds
     from kbroker.replication.alter_log_dirs import DirectoryMoves
     from kbroker.replication.fetch_session import FetchSessionCache
     from kbroker.replication.leader_and_isr import ControllerRequests
@@ -91,6 +92,7 @@ class Services:
     telemetry: TelemetryClients = _ABSENT
     authorizer: Authorizer | None = None
     forwarding: Forwarding | None = None
+    schema_ids: KnownIds | None = None
 
     @property
     def config(self) -> BrokerConfig:

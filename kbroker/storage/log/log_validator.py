@@ -209,8 +209,11 @@ def assign_offsets(analyzed: AnalyzedBatch, base_offset: int, leader_epoch: int)
 
 
 def append_rules(config: LogConfig) -> AppendRules | None:
-    """What `_fast.log.fast_append` asks of a batch; None where it takes none, as the broker changes what it stores."""
+    """What `_fast.log.fast_append` asks of a batch; None where it takes none, as the broker changes what it stores,
+    or looks into the records."""
     keeps = config.compression_type in KEEPS_UNCOMPRESSED and config.message_timestamp_type == CREATE_TIME
+    if config.confluent_key_schema_validation or config.confluent_value_schema_validation:
+        return None  # Its records are read, and the registry may have to be asked.
     if not keeps or config.message_magic < MAGIC_V2:
         return None
     return AppendRules(

@@ -1,0 +1,39 @@
+"""The registry and the schema files that a broker's settings name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker.registry.client import Registry, RegistryPlace
+from kbroker.registry.display import Display
+from kbroker.registry.known_ids import KnownIds
+from kbroker.registry.schema_files import parse_files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kbroker.clock import Clock
+    from kbroker.config import BrokerConfig
+
+
+def schema_ids_of(config: BrokerConfig, clock: Clock) -> KnownIds | None:
+    """What topics with `confluent.…schema.validation` ask; None where the settings name no registry for that."""
+    place = _validating(config)
+    return None if place is None else KnownIds(Registry(place).has, clock)
+
+
+def display_of(config: BrokerConfig) -> Display | None:
+    """What decodes records for viewers; None where the settings name neither a registry nor files."""
+    files = parse_files(config.get("kbroker.schema.files"))
+    place = _place(config, config.get("kbroker.schema.registry.url")) or _validating(config)
+    return Display(place, files) if place is not None or files else None
+
+
+def _validating(config: BrokerConfig) -> RegistryPlace | None:
+    return _place(config, config.get("confluent.schema.registry.url"))
+
+
+def _place(config: BrokerConfig, urls: Sequence[str]) -> RegistryPlace | None:
+    user_info = config.get("kbroker.schema.registry.user.info") or ""
+    ca_file = config.get("kbroker.schema.registry.ca.file") or ""
+    return RegistryPlace(tuple(urls), user_info, ca_file) if urls else None

@@ -1,0 +1,111 @@
+"""Which schema ids a registry has: asked on threads of its own, remembered for a while, so that the loop never waits.
+
+An id that is there is believed for KNOWN_SECONDS, one that is not for UNKNOWN_SECONDS, after which a schema that was
+registered meanwhile is found.  While the registry does not answer it is asked once in AWAY_SECONDS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from kbroker.registry.errors import RegistryAwayError, SchemaError
+
+if TYPE_CHECKING:
+    from kbroker.clock import Clock
+
+KNOWN_SECONDS = 300.0
+UNKNOWN_SECONDS = 5.0
+AWAY_SECONDS = 1.0
+MOST_IDS = 10_000
+"""Remembered of either kind."""
+THREADS = 2
+
+
+class KnownIds:
+    """Used on the loop; the set of `fresh` changes there alone."""
+
+    def __init__(self, has: Callable[[int], bool], clock: Clock) -> None:
+        """`has` waits; it raises SchemaError where the registry does not say."""
+        self._has = has
+        self._clock = clock
+        self._known: set[int] = set()
+        self._known_until: OrderedDict[int, float] = OrderedDict()
+        self._unknown_until: OrderedDict[int, float] = OrderedDict()
+        self._away: tuple[float, str] | None = None
+        self._asked: dict[int, asyncio.Future[bool]] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self.asked_count = 0
+
+    def fresh(self) -> set[int]:
+        """The ids that are known to be there."""
+        now = self._clock.monotonic()
+        while self._known_until:
+            schema_id, until = next(iter(self._known_until.items()))
+            if now < until and len(self._known_until) <= MOST_IDS:
+                break
+            del self._known_until[schema_id]
+            self._known.discard(schema_id)
+        return self._known
+
+    def lacks(self, schema_id: int) -> bool:
+        """Whether the registry said lately that there is no such schema."""
+        return self._clock.monotonic() < self._unknown_until.get(schema_id, 0.0)
+
+    async def ask(self, schema_id: int) -> bool:
+        """Whether there is a schema of that id, after the registry was asked.  RegistryAwayError."""
+        if self._away is not None:
+            until, text = self._away
+            if self._clock.monotonic() < until:
+                raise RegistryAwayError(text)
+            self._away = None
+        asked = self._asked.get(schema_id)
+        if asked is None:
+            asked = self._asked[schema_id] = asyncio.get_running_loop().create_future()
+            asked.add_done_callback(_look_at_failure)
+            asking = asyncio.get_running_loop().run_in_executor(self._executor(), self._has, schema_id)
+            asking.add_done_callback(lambda done: self._note(schema_id, done))
+        # Who waits may go; others wait for the same answer.
+        return await asyncio.shield(asked)
+
+    def _executor(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="registry")
+        return self._threads
+
+    def _note(self, schema_id: int, done: asyncio.Future[bool]) -> None:
+        asked = self._asked.pop(schema_id)
+        self.asked_count += 1
+        if done.cancelled():
+            asked.cancel()
+            return
+        error, now = done.exception(), self._clock.monotonic()
+        if error is not None:
+            text = str(error) if isinstance(error, SchemaError) else f"{type(error).__name__}: {error}"
+            self._away = now + AWAY_SECONDS, text
+            asked.set_exception(RegistryAwayError(text))
+            return
+        if done.result():
+            self._known.add(schema_id)
+            self._known_until[schema_id] = now + KNOWN_SECONDS
+            self._known_until.move_to_end(schema_id)
+        else:
+            self._unknown_until[schema_id] = now + UNKNOWN_SECONDS
+            self._unknown_until.move_to_end(schema_id)
+            if len(self._unknown_until) > MOST_IDS:
+                self._unknown_until.popitem(last=False)
+        asked.set_result(done.result())
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _look_at_failure(asked: asyncio.Future[bool]) -> None:
+    """asyncio would complain of an error for which nobody is left to wait."""
+    if not asked.cancelled():
+        asked.exception()
