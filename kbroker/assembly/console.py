@@ -75,6 +75,7 @@ class Console:
         from kbroker.console.parts import Parts
         from kbroker.console.site import ConsoleSite
         from kbroker.console.viewer_client import Inside
+        from kbroker.registry.configured import display_of
 
         config = self._config
         address = parse_listener(config.get("metrics.listener"))
@@ -87,6 +88,7 @@ class Console:
         )
         inside = Inside(self._inside, inter_broker_listener(config))
         parts = Parts(self._sources, self._readiness, self._services, self._listeners, why_no_messages, inside)
+        parts.display = display_of(config)
         why_closed = guard.why_no_changes(
             address[0], has_authorizer=self._authorizer is not None, knows_viewers=self._knows_viewers
         )

@@ -3,11 +3,12 @@
 With `--group` the partitions are shared with the group's other members and what was written is committed; without,
 every partition is read and nothing is committed.  `--format` is a template: %s value, %k key, %h headers, %t topic,
 %p partition, %o offset, %T timestamp, %% a percent sign, \\n and \\t; a null key or value is written as nothing.
+With a schema registry or schema files keys and values are written as JSON on one line; what cannot be decoded is
+written as it came, and stderr says why.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import sys
@@ -20,9 +21,13 @@ import click
 from kbroker.cli import completion
 from kbroker.cli.connection import UNKNOWN_TOPIC, Cluster, client_error, cluster_options, describe_error
 from kbroker.cli.output import json_option
+from kbroker.cli.schema_options import Complaints, ReadMessage, schema_options
+from kbroker.registry.plain import bytes_as_json
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, TopicPartition
+
+    from kbroker.registry.display import Display, Shown
 
 POLL_SECONDS = 0.5
 BATCH = 500
@@ -45,6 +50,7 @@ Render = Callable[[Any], bytes]
 @click.option("-f", "--format", "template", metavar="TEMPLATE", help="What to write for each record, e.g. '%k: %s\\n'.")
 @click.option("--isolation", type=click.Choice(["read_committed", "read_uncommitted"]), default="read_committed")
 @json_option
+@schema_options
 @cluster_options
 def command(
     cluster: Cluster,
@@ -60,13 +66,14 @@ def command(
     template: str | None,
     isolation: str,
     as_json: bool,
+    display: Display | None,
 ) -> None:
     """Write the records of TOPICS to standard output."""
     if group is not None and (partition is not None or offset is not None):
         raise click.UsageError("--partition and --offset do not go with --group")
     if from_beginning and offset is not None:
         raise click.UsageError("give --from-beginning or --offset, not both")
-    render = choose_render(template, key_separator, as_json)
+    render = decoding(choose_render(template, key_separator, as_json), display, complains=not as_json)
     cluster.check_reachable()
     settings = {
         "group.id": group or "kbroker-cli-no-group",
@@ -230,18 +237,43 @@ def choose_render(template: str | None, key_separator: str | None, as_json: bool
     return lambda message: (message.value() or b"") + b"\n"
 
 
+def decoding(render: Render, display: Display | None, *, complains: bool) -> Render:
+    """The same for records with key and value decoded, where there is something to decode by."""
+    if display is None:
+        return render
+    complaints = Complaints()
+
+    def decode_and_render(message: Any) -> bytes:
+        read = ReadMessage(message, display)
+        if complains:
+            complaints.about(read)
+        return render(read)
+
+    return decode_and_render
+
+
 def render_json(message: Any) -> bytes:
-    """One object on one line.  Bytes that are no UTF-8 appear as {"base64": …}."""
+    """One object on one line.  Bytes that are no UTF-8 appear as {"base64": …}; what was decoded as it is, with the
+    schema beside it, and what could not with the reason."""
     record = {
         "topic": message.topic(),
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp": message.timestamp()[1],
-        "key": _text(message.key()),
-        "value": _text(message.value()),
+        **_decoded("key", message, getattr(message, "shown_key", None)),
+        **_decoded("value", message, getattr(message, "shown_value", None)),
         "headers": {name: _text(value) for name, value in message.headers() or []},
     }
     return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+
+
+def _decoded(side: str, message: Any, shown: Shown | None) -> dict[str, object]:
+    if shown is None:
+        return {side: _text(message.key() if side == "key" else message.value())}
+    read: ReadMessage = message
+    came = read.message.key() if side == "key" else read.message.value()
+    fields = {side: shown.value if shown.is_decoded else _text(came), f"{side}_schema": shown.schema}
+    return {**fields, f"{side}_problem": shown.problem} if shown.problem else fields
 
 
 def _text(value: bytes | None) -> str | dict[str, str] | None:
@@ -250,7 +282,7 @@ def _text(value: bytes | None) -> str | dict[str, str] | None:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
+        return bytes_as_json(value)
 
 
 def _headers(message: Any) -> bytes:

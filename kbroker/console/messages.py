@@ -108,6 +108,7 @@ async def messages(parts: Parts, parameters: Parameters) -> Value:
         chosen,
         parameters.number("field_bytes", 2048, 16, MOST_FIELD_BYTES),
         () if is_committed else None,
+        display=parts.display,
     )
     with parts.reader.turn():
         found = await look_through(parts, source, wanted)

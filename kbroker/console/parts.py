@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kbroker.metrics.readiness import Readiness
     from kbroker.metrics.sources import Sources
     from kbroker.network.listener import Listener
+    from kbroker.registry.display import Display
 
 
 Line = TypeVar("Line")
@@ -40,7 +41,8 @@ class GroupRows:
 
 
 class Parts:
-    """`services` gives those of a broker that is ready; `why_no_messages` is empty where viewers may read records."""
+    """`services` gives those of a broker that is ready; `why_no_messages` is empty where viewers may read records;
+    `display`, set before the first viewer comes, decodes these."""
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class Parts:
         self.readiness = readiness
         self.listeners = listeners
         self.why_no_messages = why_no_messages
+        self.display: Display | None = None
         self._viewer: Viewer | None = None
         self._services = services
         self.reader = Reader()

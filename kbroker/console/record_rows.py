@@ -9,7 +9,7 @@ import base64
 import codecs
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kbroker._fast.records.record_batch import BatchError
@@ -23,6 +23,7 @@ from kbroker.schemas import internal_records
 if TYPE_CHECKING:
     from kbroker._fast.records.batch_info import BatchInfo
     from kbroker.records.batch import Record
+    from kbroker.registry.display import Display
 
 MAX_HEADERS = 100
 MOST_SHOWN_BYTES = 32 << 20
@@ -35,12 +36,17 @@ _TEXT_CONTROLS = frozenset("\t\n\r")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A key, a value, or one of a header.  `text` is base64 where `is_binary`, and the first part where `is_cut`."""
+    """A key, a value, or one of a header.  `text` is base64 where `is_binary`, and the first part where `is_cut`.
+
+    `schema` names the schema by which the text was decoded, to JSON; `problem` says why it was not, or what it breaks
+    of its schema."""
 
     text: str
     size_bytes: int
     is_binary: bool
     is_cut: bool
+    schema: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,8 @@ class RecordRow:
 class Wanted:
     """Records with offsets from `start` up to but not including `stop` that `chosen` holds for: the first `count` of
     them, as far as they have `room` bytes, or the last `count` with `newest`.  `aborted`: producer ids and first
-    offsets of transactions whose records are left out; None: all records are wanted, and control records too."""
+    offsets of transactions whose records are left out; None: all records are wanted, and control records too.
+    `display` decodes by schemas."""
 
     topic: str
     start: int
@@ -85,6 +92,7 @@ class Wanted:
     field_bytes: int
     aborted: Sequence[tuple[int, int]] | None
     room: int = MOST_SHOWN_BYTES
+    display: Display | None = None
 
 
 @dataclass(slots=True)
@@ -159,9 +167,11 @@ def _row(record: Record, info: BatchInfo, wanted: Wanted) -> RecordRow:
     most = wanted.field_bytes
     control = ""
     meaning = None
+    display = wanted.display
     if info.is_control:
-        control = _control_name(record)
+        control, display = _control_name(record), None
     elif internal_records.decodes(wanted.topic):
+        display = None  # Their keys begin with a zero byte, too.
         try:
             meaning = internal_records.decode_record(wanted.topic, record.key, record.value)
         except (ValueError, KafkaError):
@@ -169,8 +179,8 @@ def _row(record: Record, info: BatchInfo, wanted: Wanted) -> RecordRow:
     return RecordRow(
         record.offset,
         record.timestamp,
-        field_of(record.key, most),
-        field_of(record.value, most),
+        shown_field(record, wanted, display, is_key=True),
+        shown_field(record, wanted, display, is_key=False),
         [Header(name[:most], field_of(value, most)) for name, value in record.headers[:MAX_HEADERS]],
         len(record.headers),
         sum(len(part) for part in parts_of(record)),
@@ -194,6 +204,22 @@ def _codec_name(number: int) -> str:
         return Codec(number).name.lower()
     except ValueError:
         return str(number)
+
+
+def shown_field(record: Record, wanted: Wanted, display: Display | None, *, is_key: bool) -> Field | None:
+    """The key or value of a record, decoded where a schema says how."""
+    data = record.key if is_key else record.value
+    field = field_of(data, wanted.field_bytes)
+    if field is None or data is None or display is None:
+        return field
+    shown = display.show(wanted.topic, data, record.headers, is_key=is_key)
+    if shown is None:
+        return field
+    if not shown.is_decoded:
+        return replace(field, schema=shown.schema, problem=shown.problem)
+    text = shown.text
+    most = wanted.field_bytes
+    return Field(text[:most], len(data), False, len(text) > most, shown.schema, shown.problem)
 
 
 def field_of(data: bytes | None, most: int) -> Field | None:

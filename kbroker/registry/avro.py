@@ -22,20 +22,22 @@ if TYPE_CHECKING:
     from kbroker.registry.client import Schema
     from kbroker.registry.decoders import Decoder
 
+Named = dict[str, dict[str, object]]
+Parsed = str | list[object] | dict[str, object]
 EMPTY_TYPES = frozenset({"null"})
 NAMED_TYPES = ("record", "error", "enum", "fixed")
 
 
 def avro_decoder(schema: Schema) -> Decoder:
     """See `decoders.Decoder`.  SchemaError."""
-    named: dict[str, dict[str, object]] = {}
+    named: Named = {}
     try:
         for _, text in schema.references:
-            fastavro.parse_schema(json.loads(text), named_schemas=named)
-        parsed = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
+            _parse(json.loads(text), named)
+        parsed = _parse(json.loads(schema.text), named)
         if schema.references:
             # fastavro reads by a schema that stands alone.
-            parsed = fastavro.parse_schema(_inlined(parsed, named, set()))
+            parsed = _parse(_inlined(parsed, named, set()), {})
         shape = _Shape(named)
         shape.look_at(parsed)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -56,6 +58,14 @@ def avro_decoder(schema: Schema) -> Decoder:
         return Decoded(value)
 
     return decode
+
+
+def _parse(schema: object, named: Named) -> Parsed:
+    """Takes notice of the names that it defines.  ValueError."""
+    if not isinstance(schema, str | list | dict):
+        raise TypeError("a schema is a text, a list or an object")
+    parsed: Parsed = fastavro.parse_schema(schema, named_schemas=named)
+    return parsed
 
 
 def _inlined(schema: object, named: Mapping[str, object], there: set[str]) -> object:

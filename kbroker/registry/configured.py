@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
 
+MOST_BYTES = 1 << 20
+"""The largest key or value that the broker decodes for viewers: meanwhile it does nothing else."""
+
 
 def schema_ids_of(config: BrokerConfig, clock: Clock) -> KnownIds | None:
     """What topics with `confluent.…schema.validation` ask; None where the settings name no registry for that."""
@@ -26,7 +29,7 @@ def display_of(config: BrokerConfig) -> Display | None:
     """What decodes records for viewers; None where the settings name neither a registry nor files."""
     files = parse_files(config.get("kbroker.schema.files"))
     place = _place(config, config.get("kbroker.schema.registry.url")) or _validating(config)
-    return Display(place, files) if place is not None or files else None
+    return Display(place, files, most_bytes=MOST_BYTES) if place is not None or files else None
 
 
 def _validating(config: BrokerConfig) -> RegistryPlace | None:

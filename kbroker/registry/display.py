@@ -17,7 +17,7 @@ from kbroker.registry.schemas import Schemas
 from kbroker.registry.wire_format import framed_by, unframe
 
 MOST_BYTES = 32 << 20
-"""The largest key or value that is decoded."""
+"""The largest key or value that is decoded, where nothing else is said."""
 
 Headers = Iterable[tuple[str, bytes | None]]
 
@@ -41,16 +41,19 @@ class Shown:
 class Display:
     """What decodes for display.  It may ask the registry, which waits; used by one thread at a time."""
 
-    def __init__(self, place: RegistryPlace | None, files: Files | None = None) -> None:
+    def __init__(
+        self, place: RegistryPlace | None, files: Files | None = None, *, most_bytes: int = MOST_BYTES
+    ) -> None:
         self._schemas = None if place is None else Schemas(Registry(place))
         self._files = SchemaFiles(files or {})
+        self._most_bytes = most_bytes
 
     def show(self, topic: str, data: bytes | None, headers: Headers, *, is_key: bool) -> Shown | None:
         """A key or value; None for null, and where neither the record nor a file says what it is."""
         if data is None:
             return None
-        if len(data) > MOST_BYTES:
-            return Shown("", None, False, f"more than {MOST_BYTES} bytes are not decoded")
+        if len(data) > self._most_bytes:
+            return Shown("", None, False, f"more than {self._most_bytes} bytes are not decoded")
         name = ""
         try:
             if self._files and (found := self._files.find(topic, is_key=is_key)) is not None:

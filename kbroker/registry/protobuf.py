@@ -1,10 +1,15 @@
-"""Protobuf: protoc (grpcio-tools) compiles a schema's text in a process of its own, protobuf's library decodes by it."""
+"""Protobuf: protoc (grpcio-tools) compiles a schema's text in a process of its own, Google's library decodes by it.
+
+Some clients register descriptors in base64 instead of text, which a registry may give back as they are.
+"""
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -24,15 +29,14 @@ if TYPE_CHECKING:
 COMPILE_SECONDS = 30
 MOST_DESCRIPTOR_BYTES = 16 << 20
 MAIN = "kbroker_schema.proto"
+WELL_KNOWN = "google/protobuf/"
 COMPILER = "grpc_tools"
 """The package of grpcio-tools, which is run as a program."""
 
 
 def protobuf_decoder(schema: Schema, folder: Path | None) -> Decoder:
     """See `decoders.Decoder`.  SchemaError, ImportError."""
-    if find_spec(COMPILER) is None:
-        raise ImportError(f"No module named {COMPILER!r}")
-    main, pool = _load(_compile(schema, folder))
+    main, pool = _load(_assembled(schema) or _compile(schema, folder))
 
     def decode(payload: bytes, path: bytes | None) -> Decoded:
         if path is None:
@@ -66,8 +70,43 @@ def _find(file: FileDescriptor, indexes: tuple[int, ...]) -> Descriptor:
     return found
 
 
+def _assembled(schema: Schema) -> bytes | None:
+    """The descriptors of a schema that has them in the place of text; None where it is text."""
+    files = descriptor_pb2.FileDescriptorSet()
+    for name, text in (*schema.references, (MAIN, schema.text)):
+        file = _descriptor(text)
+        if file is None:
+            return None
+        for imported in file.dependency:
+            known = {each.name for each in files.file}
+            if imported.startswith(WELL_KNOWN) and imported not in known:
+                files.file.add().ParseFromString(_well_known(imported))
+        file.name = name
+        files.file.append(file)
+    return bytes(files.SerializeToString())
+
+
+def _descriptor(text: str) -> descriptor_pb2.FileDescriptorProto | None:
+    try:
+        return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (ValueError, message.DecodeError):
+        return None
+
+
+def _well_known(name: str) -> bytes:
+    """The descriptor of one of Google's own files."""
+    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+    try:
+        found: bytes = import_module(module).DESCRIPTOR.serialized_pb
+    except (ImportError, AttributeError, TypeError, ValueError):
+        raise SchemaError(f"the Protobuf schema imports {name}, which is not known") from None
+    return found
+
+
 def _compile(schema: Schema, folder: Path | None) -> bytes:
-    """The descriptors of a schema and all that it imports."""
+    """The descriptors of a schema and all that it imports.  ImportError without the compiler."""
+    if find_spec(COMPILER) is None:
+        raise ImportError(f"No module named {COMPILER!r}")
     with tempfile.TemporaryDirectory(prefix="kbroker-proto-") as name:
         place = Path(name)
         for file, text in (*schema.references, (MAIN, schema.text)):

@@ -2,9 +2,11 @@
 
 Needs the extra `kbroker[spark]`.  Everything heavy runs in executors; nothing is collected to the driver.
 
-`register(spark)` makes `format("kbroker")` and `format("kbroker-log")` known to a session.
+`register(spark)` makes `format("kbroker")` and `format("kbroker-log")` known to a session; `decoded` shows keys and
+values by their schemas.
 """
 
+from kbroker.replay.decoding import decoded
 from kbroker.replay.registration import register
 
-__all__ = ["register"]
+__all__ = ["decoded", "register"]

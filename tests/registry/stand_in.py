@@ -1,4 +1,4 @@
-"""A schema registry in memory, with the paths and answers of Confluent's API that clients use to register and look up."""
+"""A schema registry in memory: those paths and answers of Confluent's API by which clients register and look up."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ class StandIn:
                     return 404, {"error_code": UNKNOWN_SCHEMA, "message": "Schema not found"}
                 return 200, self.shown(int(number))
             case ["schemas", "guids", guid]:
-                found = [number for number in range(1, len(self.schemas) + 1) if self.guid(number) == guid]
+                found = [index for index in range(1, len(self.schemas) + 1) if self.guid(index) == guid]
                 return (200, self.shown(found[0])) if found else (404, {"error_code": UNKNOWN_SCHEMA})
             case ["subjects", subject, "versions"] if body is not None:
-                number = self.add(subject, body["schema"], body.get("schemaType", "AVRO"), body.get("references") or ())
-                return 200, {"id": number, "guid": self.guid(number)}
+                made = self.add(subject, body["schema"], body.get("schemaType", "AVRO"), body.get("references") or ())
+                return 200, {"id": made, "guid": self.guid(made)}
             case ["subjects", subject] if body is not None:
                 return self.version(subject, body)
             case ["subjects", subject, "versions", version] if subject in self.subjects:
                 numbers = self.subjects[subject]
                 index = len(numbers) if version == "latest" else int(version)
-                number = numbers[index - 1]
-                return 200, {**self.shown(number), "subject": subject, "version": index, "id": number}
+                there = numbers[index - 1]
+                return 200, {**self.shown(there), "subject": subject, "version": index, "id": there}
             case _:
                 return 404, {"error_code": UNKNOWN_SUBJECT, "message": "Subject not found"}
 
@@ -87,10 +87,10 @@ def stand_in(port: int = 0) -> Iterator[StandIn]:
     registry = StandIn()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             self._serve(None)
 
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             self._serve(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
         def _serve(self, body: Any) -> None:

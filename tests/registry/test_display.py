@@ -248,7 +248,7 @@ def test_files_decode_with_the_prefix_and_without(tmp_path: Path) -> None:
 )
 def test_entries_of_schema_files_say_topic_side_and_file(entry: str) -> None:
     """A mistake would leave records undecoded without a word."""
-    with pytest.raises(ValueError, match="topic/key=file|ends in"):
+    with pytest.raises(ValueError, match=r"topic/key=file|ends in"):
         parse_files([entry])
 
 

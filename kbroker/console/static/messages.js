@@ -236,7 +236,11 @@ function preview(field) {
 function content(field) {
   if (field === null) return h("p", { class: "quiet" }, "null");
   if (field.size_bytes === 0) return h("p", { class: "quiet" }, "empty");
-  const cut = field.is_cut && h("p", { class: "quiet" }, `the beginning of ${bytes(field.size_bytes)}`);
+  const cut = [
+    field.is_cut && h("p", { class: "quiet" }, `the beginning of ${bytes(field.size_bytes)}`),
+    field.schema && h("p", { class: "quiet" }, `schema ${field.schema}`),
+    field.problem && h("p", { class: "quiet" }, field.problem),
+  ];
   if (field.is_binary) return [h("pre", { tabindex: 0 }, hexLines(field.text)), cut];
   return [h("pre", { tabindex: 0 }, prettyJson(field.text) ?? field.text), cut];
 }
