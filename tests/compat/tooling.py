@@ -21,6 +21,8 @@ TOOLS = ROOT / ".tools"
 KAFKA_VERSION = "4.3.1"
 # The last release with ZooKeeper.
 OLD_KAFKA_VERSION = "3.9.1"
+# The last one that Java 17 runs.
+APICURIO_VERSION = "3.0.9"
 
 LOG4J2 = """status=error
 appender.c.type=Console
@@ -114,6 +116,20 @@ def old_kafka_jars() -> Path:
             (folder / "log4j2-INFO.properties").write_text(LOG4J2.format(level="INFO"))
             (folder / "complete").touch()
     return folder
+
+
+def schema_registry_jar() -> Path:
+    """The program of Apicurio Registry, a schema registry that keeps its schemas in Kafka, fetched on first use."""
+    require_tool("java")
+    folder = TOOLS / f"apicurio-{APICURIO_VERSION}"
+    with _Locked("apicurio"):
+        if not (folder / "complete").exists():
+            require_tool("mvn")
+            artifact = f"-Dartifact=io.apicurio:apicurio-registry-app:{APICURIO_VERSION}:tar.gz:all"
+            command = ["mvn", "-q", "-B", "dependency:unpack", artifact, f"-DoutputDirectory={folder}"]
+            _install(command, HERE, "Apicurio Registry")
+            (folder / "complete").touch()
+    return folder / f"apicurio-registry-app-{APICURIO_VERSION}-runner.jar"
 
 
 def old_client_jars(version: str, project: str) -> Path:
