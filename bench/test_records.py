@@ -17,9 +17,10 @@ from kbroker._fast.base.crc32c import crc32c, crc32c_portable
 from kbroker._fast.log.segment_scan import scan_segment
 from kbroker._fast.records.compressed_walk import walk_compressed
 from kbroker._fast.records.native_payloads import pack_bytes, unpack_bytes
-from kbroker._fast.records.record_batch import read_header, stamp, validate
+from kbroker._fast.records.record_batch import BATCH_OVERHEAD, read_header, stamp, validate
 from kbroker._fast.records.record_codec import decode_records
 from kbroker._fast.records.record_stream import walk_decompressed
+from kbroker._fast.records.schema_ids import unknown_schemas
 from kbroker.config import LogConfig
 from kbroker.records.batch import Record, RecordBatchBuilder, iterate_records
 from kbroker.records.codec_libraries import native_codecs_loaded
@@ -123,6 +124,20 @@ def test_walk_compressed(benchmark: Any, codec: Codec, count: int) -> None:
     batch = memoryview(batch_of(count, codec))
     info = read_header(batch)
     measure(benchmark, lambda: walk_compressed(info, batch, 1 << 30), records=count, size=len(batch_of(count)))
+
+
+@pytest.mark.benchmark(group="look for schemas")
+def test_unknown_schemas(benchmark: Any) -> None:
+    builder = RecordBatchBuilder()
+    for _ in range(10_000):
+        builder.append(b"key", b"\0\0\0\0\1" + bytes(95), 0)
+    payload = memoryview(builder.build())[BATCH_OVERHEAD:]
+    measure(
+        benchmark,
+        lambda: unknown_schemas(payload, {1}, keys=False, values=True, most=10),
+        records=10_000,
+        size=len(payload),
+    )
 
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])

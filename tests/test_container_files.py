@@ -12,7 +12,7 @@ import yaml
 from kbroker.config import BrokerConfig
 
 ROOT = Path(__file__).resolve().parents[1]
-COMPOSE = [ROOT / "docker" / name for name in ("compose.yaml", "compose.vs-kafka.yaml")]
+COMPOSE = [ROOT / "docker" / name for name in ("compose.yaml", "compose.vs-kafka.yaml", "compose.schemas.yaml")]
 
 
 def patterns(name: str) -> set[str]:

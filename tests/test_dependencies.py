@@ -21,6 +21,7 @@ MODULES = {
     "kafka-python": "kafka",
     "opentelemetry-proto": "opentelemetry",
     "prometheus-client": "prometheus_client",
+    "protobuf": "google",
     "pure-sasl": "puresasl",
     "pyjks": "jks",
     "pyopenssl": "OpenSSL",
@@ -28,8 +29,8 @@ MODULES = {
     "pyyaml": "yaml",
 }
 """Packages whose module has another name than theirs."""
-RUN_AS_PROGRAMS = {"py-spy", "pytest-benchmark", "pytest-timeout", "pytest-xdist"}
-"""Plug-ins of pytest, and a program: nothing imports them."""
+RUN_AS_PROGRAMS = {"grpcio-tools", "py-spy", "pytest-benchmark", "pytest-timeout", "pytest-xdist"}
+"""Plug-ins of pytest, and programs: nothing imports them."""
 BEHIND_PYSPARK = {"pandas"}
 COME_WITH_OTHERS = {"google", "numpy", "py4j", "typing_extensions", "Cython", "cramjam", "pytest_benchmark"}
 """Modules that other packages bring along: pyarrow, pyspark, python-snappy, mypy, the build, `make bench`."""
@@ -62,8 +63,10 @@ def test_the_broker_installs_what_it_imports_and_nothing_else() -> None:
     """Every user would install a package that only a test needs, or the broker would miss one."""
     found = imported(PACKAGE.rglob("*.py"))
     needed, spark, testing = modules(listed()), modules(listed("spark")), modules(listed("testing"))
+    schemas = modules(listed("schemas"))
+    assert schemas <= found, f"listed and never imported: {schemas - found}"
     assert needed <= found, f"installed and never imported: {needed - found}"
-    others = found - needed - spark - testing - set(sys.stdlib_module_names) - COME_WITH_OTHERS - {"kbroker"}
+    others = found - needed - spark - testing - schemas - set(sys.stdlib_module_names) - COME_WITH_OTHERS - {"kbroker"}
     assert not others, f"imported and not listed: {others}"
 
 

@@ -31,7 +31,9 @@ from tests.zookeeper_server import zookeeper_server
 ROOT = Path(__file__).resolve().parent.parent
 DOCKER = ROOT / "docker"
 # The other one is a benchmark, whose brokers keep nothing.
-COMPOSE_FILES = [DOCKER / name for name in ("compose.yaml", "compose.cluster.yaml", "compose.kraft.yaml")]
+COMPOSE_FILES = [
+    DOCKER / name for name in ("compose.yaml", "compose.cluster.yaml", "compose.kraft.yaml", "compose.schemas.yaml")
+]
 
 
 def image_settings() -> dict[str, str]:
@@ -78,7 +80,9 @@ def test_compose_files_say_what_a_broker_takes(file: Path) -> None:
     assert len(set(published)) == len(published)
     assert len(set(mounted)) == len(mounted)
     assert set(mounted) <= named
-    assert {each.split(":")[0] for service in compose["services"].values() for each in service["volumes"]} == named
+    assert {
+        each.split(":")[0] for service in compose["services"].values() for each in service.get("volumes", ())
+    } == named
 
 
 class ComposedBroker(BrokerProcess):

@@ -21,7 +21,7 @@ import click
 from kbroker.cli import completion
 from kbroker.cli.connection import UNKNOWN_TOPIC, Cluster, client_error, cluster_options, describe_error
 from kbroker.cli.output import json_option
-from kbroker.cli.schema_options import Complaints, ReadMessage, schema_options
+from kbroker.cli.schema_options import ClientRecord, Complaints, ReadMessage, schema_options
 from kbroker.registry.plain import bytes_as_json
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def decoding(render: Render, display: Display | None, *, complains: bool) -> Ren
         return render
     complaints = Complaints()
 
-    def decode_and_render(message: Any) -> bytes:
+    def decode_and_render(message: ClientRecord) -> bytes:
         read = ReadMessage(message, display)
         if complains:
             complaints.about(read)
@@ -260,19 +260,21 @@ def render_json(message: Any) -> bytes:
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp": message.timestamp()[1],
-        **_decoded("key", message, getattr(message, "shown_key", None)),
-        **_decoded("value", message, getattr(message, "shown_value", None)),
+        **_side("key", message),
+        **_side("value", message),
         "headers": {name: _text(value) for name, value in message.headers() or []},
     }
     return json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
 
-def _decoded(side: str, message: Any, shown: Shown | None) -> dict[str, object]:
+def _side(side: str, message: ClientRecord) -> dict[str, object]:
+    """The key or the value, and how it was decoded, where it was to be."""
+    shown: Shown | None = getattr(message, f"shown_{side}", None)
+    came: ClientRecord = getattr(message, "message", message)
+    data = _text(came.key() if side == "key" else came.value())
     if shown is None:
-        return {side: _text(message.key() if side == "key" else message.value())}
-    read: ReadMessage = message
-    came = read.message.key() if side == "key" else read.message.value()
-    fields = {side: shown.value if shown.is_decoded else _text(came), f"{side}_schema": shown.schema}
+        return {side: data}
+    fields = {side: shown.value if shown.is_decoded else data, f"{side}_schema": shown.schema}
     return {**fields, f"{side}_problem": shown.problem} if shown.problem else fields
 
 

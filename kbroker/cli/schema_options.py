@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
 
@@ -78,10 +78,32 @@ def _make(
     return Display(place, found)
 
 
+class ClientRecord(Protocol):
+    """What is asked of a record of the client."""
+
+    def topic(self) -> str | None:
+        """Its topic."""
+
+    def partition(self) -> int | None:
+        """Its partition."""
+
+    def offset(self) -> int | None:
+        """Its offset."""
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """Its headers, None where there is none."""
+
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    def value(self) -> bytes | None:
+        """Its value."""
+
+
 class ReadMessage:
     """A record of the client with key and value as JSON where they can be decoded, as they came where not."""
 
-    def __init__(self, message: Any, display: Display) -> None:
+    def __init__(self, message: ClientRecord, display: Display) -> None:
         self.message = message
         topic, headers = str(message.topic()), message.headers() or []
         self.shown_key = display.show(topic, message.key(), headers, is_key=True)

@@ -14,22 +14,23 @@ from typing import TYPE_CHECKING
 import fastavro
 from fastavro import _read_py
 
-from kbroker.registry.decoders import Decoded
+from kbroker.registry.decoded import Decoded
 from kbroker.registry.errors import SchemaError, UndecodableError
 from kbroker.registry.plain import plain
 
 if TYPE_CHECKING:
     from kbroker.registry.client import Schema
-    from kbroker.registry.decoders import Decoder
+    from kbroker.registry.decoded import Decoder
 
 Named = dict[str, dict[str, object]]
 Parsed = str | list[object] | dict[str, object]
+NOTES = ("__fastavro_parsed__", "__named_schemas")
 EMPTY_TYPES = frozenset({"null"})
 NAMED_TYPES = ("record", "error", "enum", "fixed")
 
 
 def avro_decoder(schema: Schema) -> Decoder:
-    """See `decoders.Decoder`.  SchemaError."""
+    """See `decoded.Decoder`.  SchemaError."""
     named: Named = {}
     try:
         for _, text in schema.references:
@@ -84,7 +85,7 @@ def _inlined(schema: object, named: Mapping[str, object], there: set[str]) -> ob
     return {
         name: _inlined(value, named, there) if name in nested else value
         for name, value in schema.items()
-        if not name.startswith("__")
+        if name not in NOTES
     }
 
 

@@ -96,7 +96,7 @@ class Registry:
         raise RegistryAwayError("; ".join(reasons) or "no registry is set")
 
     def _get_from(self, url: str, path: str, what: str) -> Mapping[str, object]:
-        # Who asks no registry does without these modules.
+        # A broker that asks no registry does without these modules.
         import http.client
         import urllib.error
 

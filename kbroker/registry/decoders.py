@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbroker.registry.client import AVRO, PROTOBUF, Schema
@@ -12,18 +10,7 @@ from kbroker.registry.errors import MissingLibraryError
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """`value` is what JSON has: dict, list, str, int, float, bool or None.  `problem`: what it breaks of its schema."""
-
-    value: object
-    problem: str = ""
-
-
-Decoder = Callable[[bytes, "bytes | None"], Decoded]
-"""Decodes a payload; the second argument is the path of a Protobuf message where that does not stand in front of the
-payload.  UndecodableError, whatever the bytes are."""
+    from kbroker.registry.decoded import Decoder
 
 
 def decoder_of(schema: Schema, folder: Path | None = None) -> Decoder:

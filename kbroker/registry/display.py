@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kbroker.registry.client import Registry, RegistryPlace
-from kbroker.registry.decoders import Decoded, Decoder
+from kbroker.registry.decoded import Decoded, Decoder
 from kbroker.registry.errors import SchemaError, UndecodableError
 from kbroker.registry.schema_files import Files, SchemaFiles
 from kbroker.registry.schemas import Schemas

@@ -11,16 +11,16 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT7
 
-from kbroker.registry.decoders import Decoded
+from kbroker.registry.decoded import Decoded
 from kbroker.registry.errors import SchemaError, UndecodableError
 
 if TYPE_CHECKING:
     from kbroker.registry.client import Schema
-    from kbroker.registry.decoders import Decoder
+    from kbroker.registry.decoded import Decoder
 
 
 def json_decoder(schema: Schema) -> Decoder:
-    """See `decoders.Decoder`: a payload that breaks its schema is given with the first rule that it breaks.
+    """See `decoded.Decoder`: a payload that breaks its schema is given with the first rule that it breaks.
 
     SchemaError."""
     try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message, message_factory
 
-from kbroker.registry.decoders import Decoded
+from kbroker.registry.decoded import Decoded
 from kbroker.registry.errors import SchemaError, UndecodableError
 from kbroker.registry.wire_format import message_path
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
 
     from kbroker.registry.client import Schema
-    from kbroker.registry.decoders import Decoder
+    from kbroker.registry.decoded import Decoder
 
 COMPILE_SECONDS = 30
 MOST_DESCRIPTOR_BYTES = 16 << 20
@@ -35,7 +35,7 @@ COMPILER = "grpc_tools"
 
 
 def protobuf_decoder(schema: Schema, folder: Path | None) -> Decoder:
-    """See `decoders.Decoder`.  SchemaError, ImportError."""
+    """See `decoded.Decoder`.  SchemaError, ImportError."""
     main, pool = _load(_assembled(schema) or _compile(schema, folder))
 
     def decode(payload: bytes, path: bytes | None) -> Decoded:

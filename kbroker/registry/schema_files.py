@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kbroker.registry.client import AVRO, JSON, PROTOBUF, Schema
-from kbroker.registry.decoders import Decoder, decoder_of
+from kbroker.registry.decoded import Decoder
+from kbroker.registry.decoders import decoder_of
 from kbroker.registry.errors import SchemaError
 
 KINDS_BY_SUFFIX = {".avsc": AVRO, ".proto": PROTOBUF, ".json": JSON}

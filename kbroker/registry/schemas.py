@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kbroker.registry.client import Registry
-from kbroker.registry.decoders import Decoder, decoder_of
+from kbroker.registry.decoded import Decoder
+from kbroker.registry.decoders import decoder_of
 from kbroker.registry.errors import RegistryAwayError, SchemaError
 
 if TYPE_CHECKING:

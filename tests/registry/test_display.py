@@ -1,7 +1,8 @@
 """Keys and values decoded by a registry's schemas or by files, and what becomes of those that are not what they say.
 
 Also of `kbroker.registry.avro`, `kbroker.registry.protobuf`, `kbroker.registry.json_schema`, `kbroker.registry.plain`,
-`kbroker.registry.schemas`, `kbroker.registry.wire_format`, `kbroker.registry.decoders`, `kbroker.registry.errors` and
+`kbroker.registry.schemas`, `kbroker.registry.wire_format`, `kbroker.registry.decoders`,
+`kbroker.registry.decoded`, `kbroker.registry.errors` and
 `kbroker.registry.schema_files`.
 """
 
