@@ -39,6 +39,13 @@ BEFORE = {
     "backup.md": START,
     "command-line.md": START,
     "quickstart.md": START,
+    "schemas.md": START
+    + """
+python -m tests.registry.stand_in 8081 orders-value '"string"' &
+until (: < /dev/tcp/127.0.0.1/8081) 2> /dev/null; do sleep 0.1; kill -0 $!; done
+echo '"string"' > order.avsc
+printf 'carol:\\000\\000\\000\\000\\001\\010book\n' | kbroker produce orders --key-separator :
+""",
     "security.md": "",
 }
 

@@ -19,7 +19,7 @@ class MissingLibraryError(SchemaError):
     """The extra `schemas` is not installed."""
 
     def __init__(self, error: ImportError) -> None:
-        super().__init__(f"this takes the extra `schemas` (pip install 'kbroker[schemas]'): {error}")
+        super().__init__(f"this takes the extra `schemas` (docs/schemas.md): {error}")
 
 
 class UndecodableError(Exception):

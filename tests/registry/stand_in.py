@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -126,3 +127,9 @@ def stand_in(port: int = 0) -> Iterator[StandIn]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+if __name__ == "__main__":
+    with stand_in(int(sys.argv[1])) as served:
+        served.add(sys.argv[2], sys.argv[3])
+        threading.Event().wait()
