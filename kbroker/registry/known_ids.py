@@ -7,15 +7,19 @@ registered meanwhile is found.  While the registry does not answer it is asked o
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from kbroker.log_output import RateLimitedLog
 from kbroker.registry.errors import RegistryAwayError, SchemaError
 
 if TYPE_CHECKING:
     from kbroker.clock import Clock
+
+logger = logging.getLogger("kbroker.registry")
 
 KNOWN_SECONDS = 300.0
 UNKNOWN_SECONDS = 5.0
@@ -38,7 +42,7 @@ class KnownIds:
         self._away: tuple[float, str] | None = None
         self._asked: dict[int, asyncio.Future[bool]] = {}
         self._threads: ThreadPoolExecutor | None = None
-        self.asked_count = 0
+        self._complaints = RateLimitedLog(logger)
 
     def fresh(self) -> set[int]:
         """The ids that are known to be there."""
@@ -78,7 +82,6 @@ class KnownIds:
 
     def _note(self, schema_id: int, done: asyncio.Future[bool]) -> None:
         asked = self._asked.pop(schema_id)
-        self.asked_count += 1
         if done.cancelled():
             asked.cancel()
             return
@@ -86,6 +89,7 @@ class KnownIds:
         if error is not None:
             text = str(error) if isinstance(error, SchemaError) else f"{type(error).__name__}: {error}"
             self._away = now + AWAY_SECONDS, text
+            self._complaints.warning("away", "%s; records with ids that are new are refused meanwhile", text)
             asked.set_exception(RegistryAwayError(text))
             return
         if done.result():

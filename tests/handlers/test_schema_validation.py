@@ -28,7 +28,7 @@ from tests.conftest import BrokerProcess
 from tests.records.stored import encode_messages
 from tests.registry.stand_in import StandIn, stand_in
 
-INVALID_RECORD, TIMED_OUT = 87, 7
+INVALID_RECORD, TIMED_OUT, INVALID_CONFIG = 87, 7, 40
 T0 = 1_700_000_000_000
 VALUE = {"confluent.value.schema.validation": "true"}
 KEY = {"confluent.key.schema.validation": "true"}
@@ -187,6 +187,17 @@ def test_others_are_served_while_the_registry_takes_its_time(
     finally:
         registry.gate.set()
     assert answers == [0]
+
+
+def test_settings_that_are_not_there_are_refused(client: Client) -> None:
+    """A topic would seem to hold ids against subjects."""
+    rows = [{"name": "confluent.value.subject.name.strategy", "value": "x"}]
+    topic = {"name": "strategy", "num_partitions": 1, "replication_factor": 1, "configs": rows}
+    made = client.ask("CreateTopics", 7, {"topics": [topic], "timeout_ms": 30_000}).topics[0]
+    assert (made.error_code, made.error_message) == (
+        INVALID_CONFIG,
+        "Unknown topic config name: confluent.value.subject.name.strategy",
+    )
 
 
 def test_a_broker_without_a_registry_says_so(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import sys
 import threading
 import uuid
@@ -83,8 +84,8 @@ class StandIn:
 
 
 @contextmanager
-def stand_in(port: int = 0) -> Iterator[StandIn]:
-    """One that answers on loopback."""
+def stand_in(port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[StandIn]:
+    """One that answers on loopback; with `tls` over TLS."""
     registry = StandIn()
 
     class Handler(BaseHTTPRequestHandler):
@@ -117,7 +118,9 @@ def stand_in(port: int = 0) -> Iterator[StandIn]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    registry.url = f"http://127.0.0.1:{server.server_port}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    registry.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
