@@ -407,8 +407,6 @@ class Broker:
         self.coordinators.stop()
         self.replicas.purgatory.expire_all()
         await self.listeners.close()
-        if self.services.schema_ids is not None:
-            self.services.schema_ids.close()
         self.security.close()
         await self.membership.close()
         self.replicas.close()

@@ -148,8 +148,13 @@ def _look_at(data: bytes, info: BatchInfo, wanted: Wanted, found: Found) -> bool
             if not wanted.newest and (len(found.rows) >= wanted.count or found.is_full):
                 found.next_offset = record.offset
                 return False
-            found.rows.append(_row(record, info, wanted))
+            row = _row(record, info, wanted)
+            found.rows.append(row)
             found.shown_bytes += sum(min(len(part), wanted.field_bytes) for part in parts_of(record))
+            # What is decoded may be far longer than its bytes.
+            found.shown_bytes += sum(
+                len(each.text) for each in (row.key, row.value) if each is not None and each.schema
+            )
     except (BatchError, CompressionError, ValueError) as error:
         found.problem = f"The batch at offset {info.base_offset} cannot be read: {error}."
     return True

@@ -1,4 +1,4 @@
-"""Which schema ids a registry has: asked on threads of its own, remembered for a while, so that the loop never waits.
+"""Which schema ids a registry has: asked on threads, few at a time, and remembered for a while: the loop never waits.
 
 An id that is there is believed for KNOWN_SECONDS, one that is not for UNKNOWN_SECONDS, after which a schema that was
 registered meanwhile is found.  While the registry does not answer it is asked once in AWAY_SECONDS.
@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from kbroker.log_output import RateLimitedLog
@@ -27,6 +26,7 @@ AWAY_SECONDS = 1.0
 MOST_IDS = 10_000
 """Remembered of either kind."""
 THREADS = 2
+"""Of the loop's, which others need, too."""
 
 
 class KnownIds:
@@ -41,7 +41,7 @@ class KnownIds:
         self._unknown_until: OrderedDict[int, float] = OrderedDict()
         self._away: tuple[float, str] | None = None
         self._asked: dict[int, asyncio.Future[bool]] = {}
-        self._threads: ThreadPoolExecutor | None = None
+        self._turn = asyncio.Semaphore(THREADS)
         self._complaints = RateLimitedLog(logger)
 
     def fresh(self) -> set[int]:
@@ -70,15 +70,14 @@ class KnownIds:
         if asked is None:
             asked = self._asked[schema_id] = asyncio.get_running_loop().create_future()
             asked.add_done_callback(_look_at_failure)
-            asking = asyncio.get_running_loop().run_in_executor(self._executor(), self._has, schema_id)
+            asking = asyncio.get_running_loop().create_task(self._look_up(schema_id))
             asking.add_done_callback(lambda done: self._note(schema_id, done))
         # Who waits may go; others wait for the same answer.
         return await asyncio.shield(asked)
 
-    def _executor(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="registry")
-        return self._threads
+    async def _look_up(self, schema_id: int) -> bool:
+        async with self._turn:
+            return await asyncio.get_running_loop().run_in_executor(None, self._has, schema_id)
 
     def _note(self, schema_id: int, done: asyncio.Future[bool]) -> None:
         asked = self._asked.pop(schema_id)
@@ -102,11 +101,6 @@ class KnownIds:
             if len(self._unknown_until) > MOST_IDS:
                 self._unknown_until.popitem(last=False)
         asked.set_result(done.result())
-
-    def close(self) -> None:
-        """Ask no more."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _look_at_failure(asked: asyncio.Future[bool]) -> None:

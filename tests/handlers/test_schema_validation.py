@@ -287,6 +287,5 @@ def test_answers_are_believed_for_a_while_and_no_longer(monkeypatch: pytest.Monk
             await ids.ask(number + 100)
         assert ids.fresh() == {18, 19}
         assert [ids.lacks(number) for number in (117, 118, 119)] == [False, True, True]
-        ids.close()
 
     asyncio.run(run())
