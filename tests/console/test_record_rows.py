@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from kbroker.console.record_rows import Found, Wanted, field_of, look
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.compression import Codec
 from kbroker.records.control import ControlType, build_end_transaction
+from kbroker.registry.display import Display
 
 EVERYTHING = Wanted("topic", 0, 1 << 60, 100, False, RecordFilter(), 1024, None)
 
@@ -98,6 +101,24 @@ def test_what_unpacks_to_too_much_is_not_shown(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("kbroker.console.record_rows.UNPACKED_BYTES", 1000)
     found = look(batch(0, bytes(100_000), codec=Codec.GZIP), EVERYTHING)
     assert not found.rows and found.problem and found.next_offset == 1
+
+
+def test_values_are_decoded_but_not_those_of_markers_and_internal_topics(tmp_path: Path) -> None:
+    """Markers and offsets begin with a zero byte, too, and would be taken for records with a schema."""
+    path = tmp_path / "text.avsc"
+    path.write_text('"string"')
+    display = Display(None, {("", False): path})
+    data = batch(0, b"\x14" + b"x" * 10, b"\x15", producer_id=7) + marker(2, 7, ControlType.COMMIT)
+    found = look(data, replace(EVERYTHING, display=display, field_bytes=8))
+    decoded, broken, end = (row.value for row in found.rows)
+    assert decoded is not None and broken is not None and end is not None
+    assert (decoded.text, decoded.is_cut, decoded.is_binary, decoded.schema) == ('"xxxxxxx', True, False, "text.avsc")
+    assert decoded.size_bytes == 11
+    assert (broken.text, broken.schema) == (base64.b64encode(b"\x15").decode(), "text.avsc")
+    assert "not Avro of this schema" in broken.problem
+    assert (end.schema, end.problem) == ("", "")
+    internal = look(batch(0, b"\x02a"), replace(EVERYTHING, topic="__consumer_offsets", display=display))
+    assert [row.value and row.value.schema for row in internal.rows] == [""]
 
 
 @given(st.binary(max_size=40), st.integers(1, 50))
