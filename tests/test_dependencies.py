@@ -25,11 +25,12 @@ MODULES = {
     "pure-sasl": "puresasl",
     "pyjks": "jks",
     "pyopenssl": "OpenSSL",
+    "pytest-xdist": "xdist",
     "python-snappy": "snappy",
     "pyyaml": "yaml",
 }
 """Packages whose module has another name than theirs."""
-RUN_AS_PROGRAMS = {"grpcio-tools", "py-spy", "pytest-benchmark", "pytest-timeout", "pytest-xdist"}
+RUN_AS_PROGRAMS = {"grpcio-tools", "py-spy", "pytest-benchmark", "pytest-timeout"}
 """Plug-ins of pytest, and programs: nothing imports them."""
 BEHIND_PYSPARK = {"pandas"}
 COME_WITH_OTHERS = {"google", "numpy", "py4j", "typing_extensions", "Cython", "cramjam", "pytest_benchmark"}
