@@ -126,8 +126,9 @@ def schema_registry_jar() -> Path:
         if not (folder / "complete").exists():
             require_tool("mvn")
             artifact = f"-Dartifact=io.apicurio:apicurio-registry-app:{APICURIO_VERSION}:tar.gz:all"
-            command = ["mvn", "-q", "-B", "dependency:unpack", artifact, f"-DoutputDirectory={folder}"]
-            _install(command, HERE, "Apicurio Registry")
+            # Without a project Maven keeps a note of what was unpacked in the folder that it runs in.
+            options = [f"-DoutputDirectory={folder}", "-Dmdep.overWriteReleases=true"]
+            _install(["mvn", "-q", "-B", "dependency:unpack", artifact, *options], TOOLS, "Apicurio Registry")
             (folder / "complete").touch()
     return folder / f"apicurio-registry-app-{APICURIO_VERSION}-runner.jar"
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.storage")
 
-PORTION_BATCHES = 500
-"""What is appended in some 0.5 ms where the batches are the smallest."""
+PORTION_BATCHES = 100
+"""What is appended in some 0.1 ms where the batches are the smallest, and in a slice where each is written alone."""
 
 
 def append_batches(log: Log, records: memoryview | bytearray | bytes) -> AppendResult | None:
