@@ -171,11 +171,20 @@ class Cluster(Closing):
         missing = [name for name in names if name not in found]
         if missing:
             near = did_you_mean(missing[0], self.list_topics()) if len(missing) == 1 else ""
-            raise TopicUnknownError(
-                f"topic {', '.join(missing)} does not exist at {self.bootstrap}: check the name, or create it "
-                f"first{near}"
-            )
+            raise self.unknown(", ".join(missing), near)
         return found
+
+    def find(self, name: str, *, create: bool) -> TopicInfo | None:
+        """One topic as it is now; None for one that does not exist.  `create` lets a broker that makes topics when
+        they are asked for make it, which may not be done when it answers.  TopicUnknownError for what cannot be a name.
+        """
+        return self._refresh([name], create=create).get(name)
+
+    def unknown(self, names: str, near: str = "") -> TopicUnknownError:
+        """The error for topics that do not exist."""
+        return TopicUnknownError(
+            f"topic {names} does not exist at {self.bootstrap}: check the name, or create it first{near}"
+        )
 
     def list_topics(self) -> dict[str, TopicInfo]:
         """All topics of the cluster, internal ones too."""
@@ -227,12 +236,12 @@ class Cluster(Closing):
         connection = self._connections[address] = self.settings.connect(*address)
         return connection
 
-    def _refresh(self, names: Sequence[str] | None) -> dict[str, TopicInfo]:
+    def _refresh(self, names: Sequence[str] | None, *, create: bool = False) -> dict[str, TopicInfo]:
         seconds = self.settings.patience_s if self._nodes else self.settings.first_patience_s
         patience = self.patience(f"asking {self.bootstrap} for its topics", seconds)
         while True:
             try:
-                return self._ask(names)
+                return self._ask(names, create)
             except PASSING as error:
                 if not seconds:
                     raise
@@ -242,14 +251,14 @@ class Cluster(Closing):
                     raise
                 patience.again(error)
 
-    def _ask(self, names: Sequence[str] | None) -> dict[str, TopicInfo]:
+    def _ask(self, names: Sequence[str] | None, create: bool) -> dict[str, TopicInfo]:
         request_class = request_message(ApiKey.METADATA)
         connection = self.any()
         version = connection.version_of(ApiKey.METADATA)
         if version < _METADATA_MIN_VERSION:
             raise ClientError(f"the broker at {connection.address} is older than Kafka 1.0: it is not supported")
         wanted = None if names is None else [request_class.MetadataRequestTopic(name=name) for name in names]
-        answer = connection.send(request_class(topics=wanted, allow_auto_topic_creation=False), version=version)
+        answer = connection.send(request_class(topics=wanted, allow_auto_topic_creation=create), version=version)
         self._nodes = {node.node_id: (node.host, node.port) for node in answer.brokers}
         found = dict(self._read_topics(answer.topics))
         self._topics.update(found)

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
@@ -29,8 +30,13 @@ class AdmittingStreamReader(StreamReader, SupportsTriggerAvailableNow):
         return {**super().__getstate__(), "_target": None}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        most = self.options.max_offsets_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        """A limit that is not "all", wherever options limit a batch: only the trigger may say so (`takes_all`)."""
+        least, most = self.options.min_offsets_per_trigger, self.options.max_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        if least is not None:
+            return ReadMinRows(least)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = super().latest()

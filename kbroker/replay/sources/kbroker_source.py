@@ -55,6 +55,6 @@ class KbrokerSource(FromSpark, DataSource):
         return BatchWriter(parse_write(self.options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        if overwrite:
-            raise OptionError("output mode complete is not possible: a topic is only ever appended to; use append")
+        # Output mode complete: each trigger writes the whole result, and what was written before stays, as with Spark's
+        # own connector.
         return StreamWriter(parse_write(self.options, schema))

@@ -1,9 +1,4 @@
-"""The options of reading from a broker: names, meanings, defaults and checks of Spark's own Kafka connector.
-
-Deserializers, interceptors and unknown options are refused with a reason
-instead of being ignored.  Options without an effect here, such as those of a consumer group, which this source does not
-join, are accepted and named in the log (`without_effect`).
-"""
+"""The options of reading from a broker (`read_table`), as values: the checks of Spark's own Kafka connector."""
 
 from __future__ import annotations
 
@@ -18,48 +13,8 @@ from kbroker.replay.client.fetcher import FetchSettings
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from kbroker.replay.sources.offset_json import Offsets, parse_offsets, parse_partitions
 from kbroker.replay.sources.option_values import OptionError, OptionValues
-from kbroker.replay.sources.security_options import parse_security, security_names
-from kbroker.replay.sources.without_effect import READING, name_without_effect
-
-CHOICES = ("assign", "subscribe", "subscribePattern")
-STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-KNOWN = (
-    *CHOICES,
-    *STREAM_ONLY,
-    *BATCH_ONLY,
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "failOnDataLoss",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "includeHeaders",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-    "kafkaConsumer.pollTimeoutMs",
-    "kafka.bootstrap.servers",
-    "kafka.client.id",
-    "kafka.isolation.level",
-    "kafka.fetch.max.bytes",
-    "kafka.max.partition.fetch.bytes",
-    "kafka.fetch.max.wait.ms",
-    "kafka.fetch.min.bytes",
-    "kafka.receive.buffer.bytes",
-    "kafka.request.timeout.ms",
-    "kafka.default.api.timeout.ms",
-    "kafka.socket.connection.setup.timeout.ms",
-    "kafka.retry.backoff.ms",
-    "kafka.retry.backoff.max.ms",
-)
-REFUSED = {
-    "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead",
-    "kafka.key.deserializer": "keys come as binary; convert them with DataFrame operations",
-    "kafka.value.deserializer": "values come as binary; convert them with DataFrame operations",
-    "kafka.enable.auto.commit": "offsets are kept in Spark's checkpoint, nothing is committed",
-    "kafka.interceptor.classes": "interceptors are Java classes",
-}
+from kbroker.replay.sources.read_table import BATCH_ONLY, CHOICES, READING, STREAM_ONLY
+from kbroker.replay.sources.security_options import parse_security
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +59,7 @@ class ReadOptions:
 def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """OptionError, which says what to change, for anything that is wrong."""
     values = OptionValues(options)
-    values.refuse(REFUSED)
-    values.check_known(
-        (*KNOWN, *security_names(values), *name_without_effect(values, READING)), "reading with format kbroker"
-    )
+    READING.check(values)
     bootstrap = parse_bootstrap_option(values)
     assign, subscribe, pattern = _parse_choice(values)
     starting, ending = _parse_limits(values, streaming)
@@ -174,7 +126,8 @@ def _parse_limits(values: OptionValues, streaming: bool) -> tuple[Limit, Limit]:
     if streaming:
         values.refuse(dict.fromkeys(BATCH_ONLY, "a streaming query has no end"))
         return starting, Limit("endingOffsets", LATEST)
-    values.refuse(dict.fromkeys(STREAM_ONLY, "it is for streaming queries"))
+    for name in filter(values.has, STREAM_ONLY):
+        READING.name_idle(name, "it is for streaming queries")
     ending = _parse_limit(values, "ending", LATEST, False)
     if starting.place == LATEST or LATEST in (starting.offsets or {}).values():
         raise OptionError("startingOffsets: a batch query cannot start at latest (-1), it would read nothing")

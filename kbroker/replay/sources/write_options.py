@@ -1,4 +1,4 @@
-"""The options of writing to a broker: names, meanings and checks of Spark's own Kafka connector.
+"""The options of writing to a broker (`write_table`), as values: the checks of Spark's own Kafka connector.
 
 Columns: `value` (string or binary, must be there), `key` (the same), `topic` (string; the option `topic` goes before
 it), `partition` (int), `headers` (array of struct<key: string, value: binary>), `timestamp` with the option
@@ -8,7 +8,7 @@ it), `partition` (int), `headers` (array of struct<key: string, value: binary>),
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql.types import (
     ArrayType,
@@ -26,40 +26,11 @@ from kbroker.replay.client.cluster import ClientSettings
 from kbroker.replay.client.producer import ACKS_ALL, MAX_IN_FLIGHT, ProducerSettings
 from kbroker.replay.sources.option_values import OptionError, OptionValues
 from kbroker.replay.sources.read_options import parse_bootstrap_option, parse_client
-from kbroker.replay.sources.security_options import security_names
-from kbroker.replay.sources.without_effect import WRITING, name_without_effect
+from kbroker.replay.sources.write_table import WRITING
 
-KNOWN = (
-    "topic",
-    "includeTimestamp",
-    "includeHeaders",
-    "checkpointLocation",
-    "path",
-    "kafka.bootstrap.servers",
-    "kafka.client.id",
-    "kafka.acks",
-    "kafka.enable.idempotence",
-    "kafka.compression.type",
-    "kafka.batch.size",
-    "kafka.max.request.size",
-    "kafka.buffer.memory",
-    "kafka.max.in.flight.requests.per.connection",
-    "kafka.request.timeout.ms",
-    "kafka.delivery.timeout.ms",
-    "kafka.default.api.timeout.ms",
-    "kafka.socket.connection.setup.timeout.ms",
-    "kafka.retry.backoff.ms",
-    "kafka.retry.backoff.max.ms",
-    "kafka.receive.buffer.bytes",
-)
-REFUSED = {
-    "kafka.transactional.id": "rows are written by idempotent producers, without transactions",
-    "kafka.partitioner.class": "give a column named partition, or keys, which are placed as Kafka's own clients do",
-    "kafka.key.serializer": "convert keys to string or binary with DataFrame operations",
-    "kafka.value.serializer": "convert values to string or binary with DataFrame operations",
-    "kafka.interceptor.classes": "interceptors are Java classes",
-}
 ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1, "0": 0}
+# The bounds of Kafka's settings `compression.<codec>.level`; gzip's -1 is its default, and 0 is none of them.
+LEVELS = {Codec.GZIP: (-1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131_072, 22)}
 BATCH_BYTES = 256 << 10
 REQUEST_BYTES = 1 << 20
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -84,15 +55,13 @@ class WriteOptions:
     topic: str | None
     batch_bytes: int
     include_timestamp: bool
+    ignore_keys: bool = False
 
 
 def parse_write(options: Mapping[str, str], schema: StructType) -> WriteOptions:
     """OptionError, which says what to change, for anything that is wrong with the options or the columns."""
     values = OptionValues(options)
-    values.refuse(REFUSED)
-    values.check_known(
-        (*KNOWN, *security_names(values), *name_without_effect(values, WRITING)), "writing with format kbroker"
-    )
+    WRITING.check(values)
     topic = (values.text("topic") or "").strip() or None
     with_timestamp = values.flag("includeTimestamp", False)
     check_columns(schema, topic, with_timestamp)
@@ -104,13 +73,16 @@ def parse_write(options: Mapping[str, str], schema: StructType) -> WriteOptions:
     in_flight = values.count("kafka.max.in.flight.requests.per.connection", MAX_IN_FLIGHT)
     if in_flight > MAX_IN_FLIGHT:
         raise OptionError(f"kafka.max.in.flight.requests.per.connection is at most {MAX_IN_FLIGHT}, not {in_flight}")
+    codec = _codec(values)
+    client = parse_client(values)
     return WriteOptions(
         bootstrap=parse_bootstrap_option(values),
-        client=parse_client(values),
+        client=replace(client, patience_s=values.count("kafka.max.block.ms", round(client.patience_s * 1000)) / 1000),
         producer=ProducerSettings(
             acks=acks,
             idempotent=idempotent,
-            codec=_codec(values),
+            codec=codec,
+            level=_level(values, codec),
             max_in_flight=in_flight,
             max_request_bytes=request_bytes,
             buffer_bytes=values.count("kafka.buffer.memory", 32 << 20, least=1024),
@@ -120,6 +92,7 @@ def parse_write(options: Mapping[str, str], schema: StructType) -> WriteOptions:
         topic=topic,
         batch_bytes=min(values.count("kafka.batch.size", BATCH_BYTES, least=1), request_bytes),
         include_timestamp=with_timestamp,
+        ignore_keys=values.flag("kafka.partitioner.ignore.keys", False),
     )
 
 
@@ -160,3 +133,14 @@ def _codec(values: OptionValues) -> Codec:
         raise OptionError(
             f"kafka.compression.type is one of {', '.join(codec.name.lower() for codec in Codec)}, not {name!r}"
         ) from None
+
+
+def _level(values: OptionValues, codec: Codec) -> int | None:
+    """The level for this codec; those of other codecs are looked at, too.  OptionError beyond the bounds."""
+    levels: dict[Codec, int | None] = {}
+    for each, (least, most) in LEVELS.items():
+        option = f"kafka.compression.{each.name.lower()}.level"
+        level = levels[each] = values.number(option, least=least)
+        if level is not None and (level > most or (each is Codec.GZIP and level == 0)):
+            raise OptionError(f"option {option} is at most {most}, and not {level}")
+    return levels.get(codec)

@@ -85,7 +85,8 @@ class RowWriter:
     def _write_topic(self, topic: str, batch: pa.RecordBatch, columns: RowColumns, rows: Rows) -> None:
         count = self._partition_count(topic)
         partitions = self._given_partitions(topic, batch, count)
-        columns.fill_partitions(partitions.data, count)
+        if not self._options.ignore_keys:
+            columns.fill_partitions(partitions.data, count)
         chosen = partitions[rows]
         chosen[chosen == NO_PARTITION] = self._sticky[topic]
         # Stable, so that rows of one partition stay in their order; numpy sorts 16 bits by radix, far quicker.
@@ -130,13 +131,21 @@ class RowWriter:
 
 
 def _partition_count(cluster: Cluster, topic: str) -> int:
+    """Asks for the topic as Kafka's producers do, which makes it where the broker allows that.
+
+    A broker says that it does not know the topic both while it makes it and when it never will, so the answer to a
+    topic that cannot be made comes when the patience ends.
+    """
     patience = cluster.patience(f"looking up topic {topic}")
+    error: ClientError
     while True:
         try:
-            count = len(cluster.describe([topic])[topic].partitions)
-            if count:
-                return count
-            error: ClientError = BrokerAnsweredError(ErrorCode.LEADER_NOT_AVAILABLE, f"looking up topic {topic}")
+            info = cluster.find(topic, create=True)
+            if info is not None and info.partitions:
+                return len(info.partitions)
+            error = cluster.unknown(topic) if info is None else BrokerAnsweredError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"looking up topic {topic}"
+            )
         except PASSING as passing:
             error = passing
         patience.again(error)

@@ -1,0 +1,1 @@
+"""Jobs as users of Spark's Kafka connector write them, for running each with `kafka` and with `kbroker`."""
