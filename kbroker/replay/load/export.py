@@ -16,14 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbroker.replay.client.cluster import NO_TOPIC_ID, Cluster
-from kbroker.replay.client.list_offsets import TopicPartition
+from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import local_path, locked, sync_directory
 from kbroker.replay.load.manifest import FileEntry, Gap, Manifest
-from kbroker.replay.sources.offset_json import names
+from kbroker.replay.load.planning import find_partitions, gone_text, plan, selected
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, split
-from kbroker.replay.sources.read_options import ReadOptions, parse
+from kbroker.replay.sources.read_options import ReadOptions
 from kbroker.replay.sources.read_range import DataLossError, read_range
 from kbroker.types import JsonObject
 
@@ -60,21 +59,7 @@ class LoadRequest:
 
     def read_options(self) -> ReadOptions:
         """OptionError, which says what to change."""
-        if bool(self.topics) == (self.pattern is not None):
-            raise LoadError("say which topics: names, or a pattern, and not both")
-        given: dict[str, object | None] = {
-            **self.options,
-            "kafka.bootstrap.servers": self.bootstrap,
-            "kafka.isolation.level": self.isolation,
-            "subscribe": ",".join(self.topics) or None,
-            "subscribePattern": self.pattern,
-            "startingOffsets": self.starting_offsets,
-            "startingTimestamp": self.starting_time_ms,
-            "startingOffsetsByTimestampStrategy": "latest",
-            "endingOffsets": self.ending_offsets,
-            "endingTimestamp": self.ending_time_ms,
-        }
-        return parse({name: str(value) for name, value in given.items() if value is not None}, streaming=False)
+        return selected(self)
 
 
 @dataclass(slots=True)
@@ -146,59 +131,17 @@ def read_loaded(spark: SparkSession, directory: str, topic: str | None = None) -
 def _plan(request: LoadRequest, read: ReadOptions, manifest: Manifest, report: LoadReport) -> list[Range]:
     """The ranges to load.  Offsets that are gone are an error, or gaps in the manifest."""
     with Cluster(read.bootstrap, read.client) as cluster:
-        finder = OffsetFinder(cluster, read)
-        partitions = finder.partitions()
-        if not partitions:
-            raise LoadError(f"no topic at {read.bootstrap} matches {request.pattern!r}")
-        _check_topics(cluster, manifest, partitions)
-        earliest, latest = finder.earliest(partitions), finder.latest(partitions)
-        begin = finder.resolve(read.starting, partitions)
-        stop = finder.resolve(read.ending, partitions)
-    beyond = {at: offset for at, offset in stop.items() if offset > latest[at]}
-    if beyond:
-        raise LoadError(f"the end lies beyond the last offset of {names(beyond)}: give an earlier one, or none")
-    ends = manifest.ends()
-    ranges = []
-    for at in partitions:
-        start = ends.get(at, begin[at])
-        if start > latest[at]:
-            raise LoadError(
-                f"{at[0]}-{at[1]} ends at offset {latest[at]}, and the load begins at {start}: the topic was "
-                "truncated or created anew; load it into a new directory"
-            )
-        if start < earliest[at] and start < stop[at]:
-            gone = min(earliest[at], stop[at])
-            _gap(request.allow_gaps, manifest, report, Range(*at, start, gone))
-            start = gone
-        ranges.append(Range(*at, start, stop[at]))
+        partitions = find_partitions(cluster, read)
+        ranges = plan(cluster, read, partitions, manifest, partial(_gap, request.allow_gaps, manifest, report))
     return split(ranges, None, request.max_rows)
-
-
-def _check_topics(cluster: Cluster, manifest: Manifest, partitions: Sequence[TopicPartition]) -> None:
-    for name in sorted({topic for topic, _ in partitions}):
-        topic_id = cluster.topic(name).topic_id
-        if topic_id == NO_TOPIC_ID:
-            continue
-        if manifest.topics.setdefault(name, bytes(topic_id).hex()) != bytes(topic_id).hex():
-            raise LoadError(
-                f"topic {name} was deleted and created anew since the last load: its offsets mean other records now; "
-                "load it into a new directory"
-            )
 
 
 def _gap(allowed: bool, manifest: Manifest, report: LoadReport, gone: Range) -> None:
     if not allowed:
-        raise LoadError(_gone(gone))
+        raise LoadError(gone_text(gone))
     found = Gap(*gone, time.time_ns() // 1_000_000)
     manifest.gaps.append(found)
     report.gaps.append(found)
-
-
-def _gone(gone: Range) -> str:
-    return (
-        f"offsets {gone.start} to {gone.stop - 1} of {gone.topic}-{gone.partition} are gone: retention was quicker "
-        "than the load; say --allow-gaps to go on, which notes the gap in the manifest, and load more often"
-    )
 
 
 def _run(
@@ -262,7 +205,7 @@ def write_piece(task: _Task, piece: Range) -> JsonObject:
             if gone.size <= 0:
                 raise LoadError(str(lost))
             if not task.allow_gaps:
-                raise LoadError(_gone(gone))
+                raise LoadError(gone_text(gone))
             gaps.append(gone)
             start = gone.stop
     return {"files": files, "gaps": gaps}

@@ -11,7 +11,7 @@ from kbroker.replay.client.cluster import ClientSettings
 from kbroker.replay.client.connection import DEFAULT_CLIENT_ID
 from kbroker.replay.client.fetcher import FetchSettings
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
-from kbroker.replay.sources.offset_json import Offsets, parse_offsets, parse_partitions
+from kbroker.replay.sources.offset_json import Offsets, names, parse_offsets, parse_partitions
 from kbroker.replay.sources.option_values import OptionError, OptionValues
 from kbroker.replay.sources.read_table import BATCH_ONLY, CHOICES, READING, STREAM_ONLY
 from kbroker.replay.sources.security_options import parse_security
@@ -133,7 +133,16 @@ def _parse_limits(values: OptionValues, streaming: bool) -> tuple[Limit, Limit]:
         raise OptionError("startingOffsets: a batch query cannot start at latest (-1), it would read nothing")
     if ending.place == EARLIEST or EARLIEST in (ending.offsets or {}).values():
         raise OptionError("endingOffsets: a batch query cannot end at earliest (-2), it would read nothing")
+    _check_order(starting, ending)
     return starting, ending
+
+
+def _check_order(starting: Limit, ending: Limit) -> None:
+    """OptionError where a partition's start lies behind its end, as far as options alone tell."""
+    for begin, end in ((starting.offsets, ending.offsets), (starting.times, ending.times)):
+        behind = [at for at in begin or {} if 0 <= (end or {}).get(at, LATEST) < (begin or {})[at]]
+        if behind:
+            raise OptionError(f"{starting.option} lies behind {ending.option} for {names(behind)}")
 
 
 def _parse_limit(values: OptionValues, side: str, default: int, latest_if_none: bool) -> Limit:

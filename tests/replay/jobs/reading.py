@@ -34,7 +34,7 @@ def _tasks(**options: Any) -> Job:
 
     def run(setting: Setting) -> object:
         frame = setting.read(subscribe=f"{setting.topics.odd},{setting.topics.other}", **options)
-        return rows(frame), frame.rdd.getNumPartitions()
+        return frame.rdd.getNumPartitions(), rows(frame)
 
     return run
 
@@ -97,7 +97,7 @@ JOBS: dict[str, Job] = {
         startingTimestamp=FIRST_MS + 3000, startingOffsetsByTimestamp=_places(0, 0, 0), startingOffsets=_places(5, 5, 5)
     ),
     "more tasks": _tasks(minPartitions=7),
-    "small tasks": _tasks(maxRecordsPerPartition=40),
+    "small tasks": _whole(maxRecordsPerPartition=40),
     "more and small tasks": _tasks(minPartitions=9, maxRecordsPerPartition=45),
     "committed transactions": _whole(
         subscribe=lambda setting: setting.topics.transactions, kafka__isolation__level="read_committed"
@@ -128,6 +128,9 @@ JOBS: dict[str, Job] = {
     "no batch ends at the start": refused(_whole(endingOffsets="earliest")),
     "no start without a record": refused(_whole(startingTimestamp=FIRST_MS + 9_000_000)),
     "no start behind the end": refused(_whole(startingOffsets=_places(9, 9, 9), endingOffsets=_places(9, 8, 9))),
+    "a time to start at behind the one to end at": _whole(
+        startingTimestamp=FIRST_MS + 3000, endingTimestamp=FIRST_MS + 2000
+    ),
     "no time of start behind the end's": refused(
         _whole(
             startingOffsetsByTimestamp=_places(FIRST_MS, FIRST_MS + 900, FIRST_MS),

@@ -53,7 +53,7 @@ def _partitions_of_rows(setting: Setting) -> object:
     topic = setting.new_topic(3)
     setting.write(frame(setting, "cast(id % 3 as int) partition", "cast(id as string) value"), topic=topic)
     found = setting.spark.read.format("kafka").option("kafka.bootstrap.servers", setting.bootstrap)
-    return sorted(map(str, found.option("subscribe", topic).load().select("partition", "offset", "value").collect()))
+    return sorted(map(str, found.option("subscribe", topic).load().select("partition", "value").collect()))
 
 
 def _made_topic(setting: Setting) -> object:
@@ -108,7 +108,7 @@ def _for_each_batch(setting: Setting) -> object:
     return setting.written(topic)
 
 
-HEADERS = "array(named_struct('key', 'a', 'value', cast(id as binary)), named_struct('key', 'b', 'value', null)) headers"
+HEADERS = "array(named_struct('key', 'a', 'value', cast(cast(id as string) as binary)), named_struct('key', 'b', 'value', null)) headers"
 SETTINGS: dict[str, Any] = {
     "kafka__acks": "1", "kafka__linger__ms": 5, "kafka__batch__size": 400, "kafka__retries": 3,
     "kafka__max__request__size": 2000, "kafka__buffer__memory": 40000, "kafka__delivery__timeout__ms": 40000,
@@ -117,7 +117,7 @@ SETTINGS: dict[str, Any] = {
 
 JOBS: dict[str, Job] = {
     "text": _options(),
-    "bytes": _options("cast(id as binary) key", "cast(cast(id as string) as binary) value"),
+    "bytes": _options("cast(cast(id as string) as binary) key", "cast(cast(id as string) as binary) value"),
     "values alone": _options("cast(id as string) value"),
     "null keys and values": _options(
         "if(id % 2 = 0, cast(id as string), null) key", "if(id % 3 = 0, null, cast(id as string)) value"
@@ -125,7 +125,7 @@ JOBS: dict[str, Job] = {
     "columns that a topic has not": _options("id", "now() timestamp", *TEXT),
     "headers": _options(HEADERS, *TEXT),
     "null headers": _options(
-        "if(id % 2 = 0, array(named_struct('key', 'a', 'value', cast(id as binary))), null) headers", *TEXT
+        "if(id % 2 = 0, array(named_struct('key', 'a', 'value', cast(cast(id as string) as binary))), null) headers", *TEXT
     ),
     "topics of rows": _topics_of_rows,
     "an option before the column": _topic_before_the_column,

@@ -1,0 +1,149 @@
+"""What a load has to read: from where it ended before, or from where it is told to begin, up to an end.
+
+Loads to Parquet and to Iceberg share this; each says by `Held` what it holds already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from kbroker.replay.client.cluster import NO_TOPIC_ID, Cluster
+from kbroker.replay.client.list_offsets import TopicPartition
+from kbroker.replay.load.errors import LoadError
+from kbroker.replay.sources.offset_json import names
+from kbroker.replay.sources.offset_ranges import OffsetFinder, Range
+from kbroker.replay.sources.read_options import ReadOptions, parse
+
+
+class Selection(Protocol):
+    """A request's topics and limits: names or a `pattern` for whole names, offsets as Spark's options have them, or
+    times in milliseconds; `starting_*` count for partitions that are new to the load."""
+
+    @property
+    def bootstrap(self) -> str:
+        """The brokers to begin with."""
+
+    @property
+    def topics(self) -> Sequence[str]:
+        """Names; empty with a pattern."""
+
+    @property
+    def pattern(self) -> str | None:
+        """A regular expression."""
+
+    @property
+    def starting_offsets(self) -> str | None:
+        """As JSON."""
+
+    @property
+    def starting_time_ms(self) -> int | None:
+        """The same by time."""
+
+    @property
+    def ending_offsets(self) -> str | None:
+        """As JSON."""
+
+    @property
+    def ending_time_ms(self) -> int | None:
+        """The same by time."""
+
+    @property
+    def isolation(self) -> str:
+        """The level of `kafka.isolation.level`."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """More options of the data source."""
+
+
+class Held(Protocol):
+    """What a load has: ids of topics in hex, which `plan` adds to, and where partitions end."""
+
+    topics: dict[str, str]
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """Where the load goes on, for partitions that it has."""
+
+
+def selected(request: Selection) -> ReadOptions:
+    """OptionError, which says what to change; LoadError without a choice of topics."""
+    if bool(request.topics) == (request.pattern is not None):
+        raise LoadError("say which topics: names, or a pattern, and not both")
+    given: dict[str, object | None] = {
+        **request.options,
+        "kafka.bootstrap.servers": request.bootstrap,
+        "kafka.isolation.level": request.isolation,
+        "subscribe": ",".join(request.topics) or None,
+        "subscribePattern": request.pattern,
+        "startingOffsets": request.starting_offsets,
+        "startingTimestamp": request.starting_time_ms,
+        "startingOffsetsByTimestampStrategy": "latest",
+        "endingOffsets": request.ending_offsets,
+        "endingTimestamp": request.ending_time_ms,
+    }
+    return parse({name: str(value) for name, value in given.items() if value is not None}, streaming=False)
+
+
+def find_partitions(cluster: Cluster, read: ReadOptions) -> list[TopicPartition]:
+    """The partitions as they are now.  LoadError for none."""
+    partitions = OffsetFinder(cluster, read).partitions()
+    if not partitions:
+        raise LoadError(f"no topic at {read.bootstrap} matches {read.subscribe_pattern!r}")
+    return partitions
+
+
+def plan(
+    cluster: Cluster,
+    read: ReadOptions,
+    partitions: Sequence[TopicPartition],
+    held: Held,
+    gap: Callable[[Range], None],
+) -> list[Range]:
+    """One range for each partition, which may be empty.  `gap` is told of offsets that are gone, and may raise.
+
+    LoadError where a topic is not the one that was loaded before, or the end lies behind its last offset.
+    """
+    finder = OffsetFinder(cluster, read)
+    _check_topics(cluster, held, partitions)
+    earliest, latest = finder.earliest(partitions), finder.latest(partitions)
+    begin = finder.resolve(read.starting, partitions)
+    stop = finder.resolve(read.ending, partitions)
+    beyond = {at: offset for at, offset in stop.items() if offset > latest[at]}
+    if beyond:
+        raise LoadError(f"the end lies beyond the last offset of {names(beyond)}: give an earlier one, or none")
+    ends = held.ends()
+    ranges = []
+    for at in partitions:
+        start = ends.get(at, begin[at])
+        if start > latest[at]:
+            raise LoadError(
+                f"{at[0]}-{at[1]} ends at offset {latest[at]}, and the load begins at {start}: the topic was "
+                "truncated or created anew; load it into a new place"
+            )
+        if start < earliest[at] and start < stop[at]:
+            gone = min(earliest[at], stop[at])
+            gap(Range(*at, start, gone))
+            start = gone
+        ranges.append(Range(*at, start, stop[at]))
+    return ranges
+
+
+def gone_text(gone: Range) -> str:
+    """What to say of offsets that are gone."""
+    return (
+        f"offsets {gone.start} to {gone.stop - 1} of {gone.topic}-{gone.partition} are gone: retention was quicker "
+        "than the load; say --allow-gaps to go on, which notes the gap, and load more often"
+    )
+
+
+def _check_topics(cluster: Cluster, held: Held, partitions: Sequence[TopicPartition]) -> None:
+    for name in sorted({topic for topic, _ in partitions}):
+        topic_id = cluster.topic(name).topic_id
+        if topic_id == NO_TOPIC_ID:
+            continue
+        if held.topics.setdefault(name, bytes(topic_id).hex()) != bytes(topic_id).hex():
+            raise LoadError(
+                f"topic {name} was deleted and created anew since the last load: its offsets mean other records now; "
+                "load it into a new place"
+            )
