@@ -1,4 +1,4 @@
-"""`kbroker load`: topics to Parquet with a manifest, and Parquet back into topics.
+"""`kbroker load`: topics to Parquet with a manifest or to Iceberg tables, and Parquet back into topics.
 
 Exit status: 0 done, 1 failed (run it again: it goes on where it was), 2 wrong usage, 130 interrupted.
 """
@@ -6,7 +6,7 @@ Exit status: 0 done, 1 failed (run it again: it goes on where it was), 2 wrong u
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,7 +31,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @click.group("load")
 def command() -> None:
-    """Load topics into Parquet, and Parquet into topics."""
+    """Load topics into Parquet or Iceberg tables, and Parquet into topics."""
 
 
 def spark_options(function: Function) -> Function:
@@ -40,6 +40,39 @@ def spark_options(function: Function) -> Function:
         click.option("--master", help="Spark master (default: spark-submit's, else local[*])."),
         click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark."),
     ]
+    return with_options(function, options)
+
+
+def selection_options(function: Function) -> Function:
+    """Which records of which topics, for commands that load what is new."""
+    options = [
+        click.option("--pattern", help="Topics whose whole name matches this regular expression."),
+        click.option(
+            "--from-offsets", "starting_offsets", metavar="JSON", help="Where partitions begin at their first load."
+        ),
+        click.option(
+            "--from-time", "starting_time_ms", type=click.IntRange(min=0), metavar="MS", help="The same by time."
+        ),
+        click.option(
+            "--until-offsets", "ending_offsets", metavar="JSON", help="Where to end (default: what is there now)."
+        ),
+        click.option(
+            "--until-time", "ending_time_ms", type=click.IntRange(min=0), metavar="MS", help="The same by time."
+        ),
+        click.option(
+            "--max-rows", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Most in a file."
+        ),
+        click.option(
+            "--isolation", type=click.Choice(["read_committed", "read_uncommitted"]), default="read_committed"
+        ),
+        click.option("--allow-gaps", is_flag=True, help="Go on where offsets are gone, and note them."),
+        click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the data source."),
+    ]
+    return with_options(function, options)
+
+
+def with_options(function: Function, options: Sequence[Callable[[Function], Function]]) -> Function:
+    """A command with these options, in their order."""
     for option in reversed(options):
         function = option(function)
     return function
@@ -88,16 +121,8 @@ def progress_bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
 @click.argument("topics", nargs=-1, metavar="TOPIC…", shell_complete=completion.topics)
 @bootstrap_option()
 @click.option("--output", "-o", "directory", required=True, metavar="DIRECTORY", help="Where files and manifest are.")
-@click.option("--pattern", help="Topics whose whole name matches this regular expression.")
-@click.option("--from-offsets", "starting_offsets", metavar="JSON", help="Where partitions begin at their first load.")
-@click.option("--from-time", "starting_time_ms", type=click.IntRange(min=0), metavar="MS", help="The same by time.")
-@click.option("--until-offsets", "ending_offsets", metavar="JSON", help="Where to end (default: what is there now).")
-@click.option("--until-time", "ending_time_ms", type=click.IntRange(min=0), metavar="MS", help="The same by time.")
-@click.option("--max-rows", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Most in a file.")
+@selection_options
 @click.option("--compression", type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]), default="zstd")
-@click.option("--isolation", type=click.Choice(["read_committed", "read_uncommitted"]), default="read_committed")
-@click.option("--allow-gaps", is_flag=True, help="Go on where offsets are gone; the manifest names them.")
-@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the data source.")
 @spark_options
 @json_option
 def to_parquet_command(as_json: bool, **given: Any) -> int:
@@ -118,8 +143,70 @@ def to_parquet_command(as_json: bool, **given: Any) -> int:
             [(f"{report.rows:,}", report.files, f"{report.bytes:,}", len(report.gaps), report.leftovers)],
         )
     for gap in report.gaps:
-        click.echo(f"kbroker: {gap.topic}-{gap.partition}: offsets {gap.start} to {gap.end - 1} are gone", err=True)
+        _tell_gap(gap.topic, gap.partition, gap.start, gap.end)
     return 0
+
+
+def _tell_gap(topic: str, partition: int, start: int, end: int) -> None:
+    click.echo(f"kbroker: {topic}-{partition}: offsets {start} to {end - 1} are gone", err=True)
+
+
+@command.command("to-iceberg")
+@click.argument("topics", nargs=-1, metavar="TOPIC…", shell_complete=completion.topics)
+@bootstrap_option()
+@click.option("--catalog", default="lake", show_default=True, help="The name of Spark's catalog.")
+@click.option("--namespace", default="topics", show_default=True, help="Where the tables are, one for each topic.")
+@click.option("--warehouse", metavar="URI", help="Where the catalog keeps its tables.")
+@click.option(
+    "--catalog-option",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A property of the catalog (type=hadoop, jdbc, hive, rest; uri=…).",
+)
+@selection_options
+@spark_options
+@json_option
+def to_iceberg_command(as_json: bool, **given: Any) -> int:
+    """Load what is new into an Iceberg table for each topic.  Killed or failed, run it again: each record once."""
+    check = partial(check_cluster, given["bootstrap"], given["topics"])
+    given = _with_catalog(given)
+    with running("kbroker load to-iceberg", given, check) as spark, progress_bar("loading", "offsets") as progress:
+        from kbroker.replay.load import IcebergRequest, load_iceberg
+
+        left = ("master", "conf", "options", "warehouse", "properties")
+        wanted = {name: value for name, value in given.items() if name not in left}
+        request = IcebergRequest(**wanted, options=parse_pairs(given["options"], "--option"))
+        reports = load_iceberg(spark, request, progress)
+    names = ("table", "rows", "commits", "snapshot", "gaps")
+    rows = [(one.table, one.rows, one.commits, one.snapshot, len(one.gaps)) for one in reports]
+    if as_json:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table(names, rows)
+    for report in reports:
+        for gap in report.gaps:
+            _tell_gap(*gap)
+    return 0
+
+
+def _with_catalog(given: Options) -> dict[str, Any]:
+    """The options with the settings of the catalog among those of `--conf`."""
+    try:
+        from pyspark import __version__
+
+        from kbroker.replay.load.errors import LoadError
+        from kbroker.replay.load.iceberg import settings
+    except ModuleNotFoundError as error:
+        raise without_spark(error) from None
+    properties = {"type": "hadoop", **parse_pairs(given["properties"], "--catalog-option")}
+    if given["warehouse"]:
+        properties["warehouse"] = given["warehouse"]
+    try:
+        found = settings(__version__, given["catalog"], properties, parse_pairs(given["conf"], "--conf"))
+    except LoadError as error:
+        raise click.ClickException(str(error)) from None
+    return {**given, "conf": tuple(f"{name}={value}" for name, value in found.items())}
 
 
 @command.command("to-topic")

@@ -1,7 +1,7 @@
 """The same jobs with Spark's own Kafka connector and with this project's: the same rows, or refused by both.
 
-Also of `kbroker.replay.sources.option_table`, `kbroker.replay.sources.read_table`, `kbroker.replay.sources.write_table`,
-`kbroker.replay.sources.client_options`.
+Also of `kbroker.replay.sources.option_table`, `kbroker.replay.sources.read_table`,
+`kbroker.replay.sources.write_table`, `kbroker.replay.sources.client_options`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def different(
 
 
 @pytest.mark.parametrize(
-    ("what", "jobs"), [("read", reading.JOBS), ("stream", streaming.JOBS), ("write", writing.JOBS)], ids=lambda x: str(x)[:6]
+    ("what", "jobs"),
+    [("read", reading.JOBS), ("stream", streaming.JOBS), ("write", writing.JOBS)],
+    ids=lambda x: str(x)[:6],
 )
 def test_a_job_gives_the_same_in_both_formats(
     spark: SparkSession, kbroker_broker: BrokerProcess, topics: Topics, tmp_path: Path, what: str,

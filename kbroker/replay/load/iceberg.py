@@ -14,9 +14,10 @@ from __future__ import annotations
 import functools
 import json
 import operator
+import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.client.list_offsets import TopicPartition
@@ -24,12 +25,14 @@ from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.planning import find_partitions, gone_text, plan, selected
 from kbroker.replay.sources.offset_json import Offsets, to_plain
 from kbroker.replay.sources.offset_ranges import Range, rate_limit
-from kbroker.replay.sources.read_options import ReadOptions
+from kbroker.replay.sources.read_options import Limit, ReadOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 OFFSETS, TOPIC_ID, ISOLATION, GAPS = "kbroker.offsets", "kbroker.topic-id", "kbroker.isolation", "kbroker.gaps"
+# By which a commit finds its own snapshot again.
+COMMIT = "kbroker.commit"
 _SNAPSHOT_PROPERTY = "snapshot-property."
 # Tasks per round for each that runs at a time: with more, commits are fewer, and a run that dies loses more work.
 _TASKS_AT_ONCE = 2
@@ -147,9 +150,8 @@ def load_iceberg(
 
 def _only(read: ReadOptions, partitions: Sequence[TopicPartition]) -> ReadOptions:
     """The limits that are about these partitions: offsets in options are for all topics of the load."""
-    from dataclasses import replace
 
-    def limited(limit: Any) -> Any:
+    def limited(limit: Limit) -> Limit:
         def own(places: Offsets | None) -> Offsets | None:
             return None if places is None else {at: place for at, place in places.items() if at in partitions}
 
@@ -167,7 +169,9 @@ def _gap(allowed: bool, report: TableReport, gone: Range) -> None:
 def _ready_table(spark: SparkSession, request: IcebergRequest, topic: str) -> TableState:
     """The topic's table, made where it is missing.  LoadError for one that was loaded with another isolation."""
     spark.sql(f"create namespace if not exists {request.table(topic).removesuffix('.' + quoted(topic))}")
-    spark.sql(f"create table if not exists {request.table(topic)} ({_COLUMNS}) using iceberg partitioned by (partition)")
+    spark.sql(
+        f"create table if not exists {request.table(topic)} ({_COLUMNS}) using iceberg partitioned by (partition)"
+    )
     state = read_state(spark, request, topic)
     if state.isolation not in (None, request.isolation):
         raise LoadError(f"{request.table(topic)} was loaded with isolation {state.isolation}: go on with that")
@@ -196,9 +200,7 @@ def read_state(spark: SparkSession, request: IcebergRequest, topic: str) -> Tabl
     return state
 
 
-def _rounds(
-    spark: SparkSession, request: IcebergRequest, ranges: Sequence[Range]
-) -> list[tuple[Offsets, Offsets]]:
+def _rounds(spark: SparkSession, request: IcebergRequest, ranges: Sequence[Range]) -> list[tuple[Offsets, Offsets]]:
     """From where to where each commit goes, over all partitions that have something left."""
     here = {(one.topic, one.partition): one.start for one in ranges if one.size > 0}
     stop = {(one.topic, one.partition): one.stop for one in ranges if one.size > 0}
@@ -218,7 +220,9 @@ def commit(
     """One round: rows and offsets in one snapshot.  LoadError where others have committed rows from `start` on."""
     table = request.table(state.topic)
     reached = state.offsets | {partition: offset for (_, partition), offset in stop.items()}
+    token = uuid.uuid4().hex
     noted = {
+        COMMIT: token,
         OFFSETS: json.dumps({str(partition): offset for partition, offset in sorted(reached.items())}),
         ISOLATION: request.isolation,
         **({TOPIC_ID: state.topics[state.topic]} if state.topic in state.topics else {}),
@@ -240,9 +244,9 @@ def commit(
                 "nothing of this round was committed; run it again"
             ) from None
         raise
+    # Not the current one: the next round has to see whatever others commit behind this one.
     after = spark.sql(
-        f"select s.snapshot_id, s.summary from {table}.snapshots s join {table}.refs r on s.snapshot_id = r.snapshot_id "
-        "where r.name = 'main'"
+        f"select snapshot_id, summary from {table}.snapshots where summary['{COMMIT}'] = '{token}'"
     ).collect()[0]
     state.offsets, state.snapshot = reached, after.snapshot_id
     report.snapshot, report.commits = after.snapshot_id, report.commits + 1

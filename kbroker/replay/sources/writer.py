@@ -143,8 +143,10 @@ def _partition_count(cluster: Cluster, topic: str) -> int:
             info = cluster.find(topic, create=True)
             if info is not None and info.partitions:
                 return len(info.partitions)
-            error = cluster.unknown(topic) if info is None else BrokerAnsweredError(
-                ErrorCode.LEADER_NOT_AVAILABLE, f"looking up topic {topic}"
+            error = (
+                cluster.unknown(topic)
+                if info is None
+                else BrokerAnsweredError(ErrorCode.LEADER_NOT_AVAILABLE, f"looking up topic {topic}")
             )
         except PASSING as passing:
             error = passing

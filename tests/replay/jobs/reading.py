@@ -68,7 +68,9 @@ def _text(setting: Setting) -> object:
 
 def _headers(setting: Setting) -> object:
     frame: DataFrame = setting.read(subscribe=setting.topics.odd, includeHeaders="TRUE")
-    return rows(frame.selectExpr("offset", "explode(headers) header").selectExpr("offset", "header.key", "header.value"))
+    return rows(
+        frame.selectExpr("offset", "explode(headers) header").selectExpr("offset", "header.key", "header.value")
+    )
 
 
 JOBS: dict[str, Job] = {
@@ -109,7 +111,8 @@ JOBS: dict[str, Job] = {
         startingOffsets=lambda setting: json.dumps({setting.topics.trimmed: {"0": 5}}),
     ),
     "a group's options": _whole(
-        kafka__group__id="mine", groupIdPrefix="mine-too", kafka__session__timeout__ms=20000, kafka__max__poll__records=7
+        kafka__group__id="mine", groupIdPrefix="mine-too", kafka__session__timeout__ms=20000,
+        kafka__max__poll__records=7,
     ),
     "a stream's limits in a batch": _whole(
         maxOffsetsPerTrigger=10, minOffsetsPerTrigger=5, maxTriggerDelay="1s", startingOffsets="earliest"

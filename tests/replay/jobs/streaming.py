@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.replay.jobs.setting import KEPT, Job, Setting, refused
 from tests.compat.admin import Admin
+from tests.replay.jobs.setting import KEPT, Job, Setting, refused
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,8 +97,10 @@ def _windows(setting: Setting) -> object:
 JOBS: dict[str, Job] = {
     "all there is": _all(),
     "in several batches": _all(maxOffsetsPerTrigger=70),
-    "in batches smaller than there are partitions": _all(maxOffsetsPerTrigger=2, startingOffsets=lambda setting: json.dumps(
-        {setting.topics.odd: {"0": 96, "1": 97, "2": 98}})),
+    "in batches smaller than there are partitions": _all(
+        maxOffsetsPerTrigger=2,
+        startingOffsets=lambda setting: json.dumps({setting.topics.odd: {"0": 96, "1": 97, "2": 98}}),
+    ),
     "a least number": _all(minOffsetsPerTrigger=100),
     "a least and a largest number": _all(minOffsetsPerTrigger=120, maxOffsetsPerTrigger=130),
     "with headers": _all(includeHeaders="true"),

@@ -91,7 +91,9 @@ def _counted(mode: str) -> Job:
     def job(setting: Setting) -> object:
         source = setting.stream(subscribe=setting.topics.odd, startingOffsets="earliest", maxOffsetsPerTrigger=120)
         counted = source.groupBy("partition").count()
-        return _stream(setting, counted.selectExpr("cast(partition as string) key", "cast(count as string) value"), mode)
+        return _stream(
+            setting, counted.selectExpr("cast(partition as string) key", "cast(count as string) value"), mode
+        )
 
     return job
 
@@ -108,7 +110,8 @@ def _for_each_batch(setting: Setting) -> object:
     return setting.written(topic)
 
 
-HEADERS = "array(named_struct('key', 'a', 'value', cast(cast(id as string) as binary)), named_struct('key', 'b', 'value', null)) headers"
+BYTES = "cast(cast(id as string) as binary)"
+HEADERS = f"array(named_struct('key', 'a', 'value', {BYTES}), named_struct('key', 'b', 'value', null)) headers"
 SETTINGS: dict[str, Any] = {
     "kafka__acks": "1", "kafka__linger__ms": 5, "kafka__batch__size": 400, "kafka__retries": 3,
     "kafka__max__request__size": 2000, "kafka__buffer__memory": 40000, "kafka__delivery__timeout__ms": 40000,
@@ -125,7 +128,8 @@ JOBS: dict[str, Job] = {
     "columns that a topic has not": _options("id", "now() timestamp", *TEXT),
     "headers": _options(HEADERS, *TEXT),
     "null headers": _options(
-        "if(id % 2 = 0, array(named_struct('key', 'a', 'value', cast(cast(id as string) as binary))), null) headers", *TEXT
+        "if(id % 2 = 0, array(named_struct('key', 'a', 'value', cast(cast(id as string) as binary))), null) headers",
+        *TEXT,
     ),
     "topics of rows": _topics_of_rows,
     "an option before the column": _topic_before_the_column,
