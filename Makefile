@@ -166,6 +166,7 @@ docs: install
 	$(BIN)/kbroker config --markdown > docs/configuration.md
 	$(BIN)/python -m kbroker.metrics.documentation > docs/metrics.md
 	$(BIN)/python -m kbroker.metrics.documentation kafka > docs/metrics-kafka.md
+	$(BIN)/python -m kbroker.replay.sources.documentation
 
 # ---------------------------------------------------------------------------------------------- tests
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kbroker.replay.sources.read_table import READING
+from kbroker.replay.sources.write_table import WRITING
 from tests.broker_process import BrokerProcess
 from tests.replay.connector import connector_jars
 from tests.replay.jobs import reading, streaming, writing
@@ -67,3 +69,28 @@ def test_a_job_gives_the_same_in_both_formats(
     with capsys.disabled():
         print(f"\n{what}: {len(jobs) - len(odd)} of {len(jobs)} jobs are the same in both formats")
     assert not odd, "\n".join(f"{name}:\n  kafka   {one}\n  kbroker {two}" for name, (one, two) in odd.items())
+
+
+def test_what_spark_gives_its_own_connector_alone(
+    spark: SparkSession, kbroker_broker: BrokerProcess, topics: Topics, tmp_path: Path
+) -> None:
+    """The documentation would send users round what works, or into what does not."""
+    connector_jars()
+    for number, (name, job) in enumerate(writing.ONLY_SPARKS.items()):
+        theirs, ours = (
+            outcome(job, Setting(spark, kbroker_broker.bootstrap, kind, topics, tmp_path / f"{number}-{kind}"))
+            for kind in ("kafka", "kbroker")
+        )
+        assert not str(theirs).startswith("failed"), name
+        assert str(ours).startswith("failed"), f"{name} works now: move it to JOBS and say so in docs/spark.md"
+
+
+def test_every_setting_of_kafka_s_clients_is_known(spark: SparkSession) -> None:
+    """A job that sets one would stop with a name that is not known, though Kafka's clients have it."""
+    connector_jars()
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    for table, kind in ((READING, "consumer.ConsumerConfig"), (WRITING, "producer.ProducerConfig")):
+        found = loader.loadClass(f"org.apache.kafka.clients.{kind}").getMethod("configNames").invoke(None)
+        known = {name.removeprefix("kafka.") for name in table.by_name}
+        unknown = {name for name in found if not name.startswith(("ssl.", "sasl.", "security."))} - known
+        assert not unknown

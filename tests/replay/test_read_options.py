@@ -1,10 +1,13 @@
 """Options of the data sources, and the arithmetic of offset ranges: nothing here needs Spark.
 
-Also of `kbroker.replay.sources.admission`, `kbroker.replay.sources.datasources`.
+Also of `kbroker.replay.sources.admission`, `kbroker.replay.sources.datasources`,
+`kbroker.replay.sources.documentation`.
 """
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED
-from kbroker.replay.sources import log_options, without_effect
+from kbroker.replay.sources import log_options
+from kbroker.replay.sources.documentation import DOCUMENT, TABLES, with_tables
 from kbroker.replay.sources.offset_json import from_checkpoint, parse_offsets, to_checkpoint
 from kbroker.replay.sources.offset_ranges import Range, rate_limit, split
+from kbroker.replay.sources.option_table import Effect
 from kbroker.replay.sources.option_values import OptionError
 from kbroker.replay.sources.read_options import ReadOptions, parse
+from kbroker.replay.sources.read_table import READING
 
 BASE = {"kafka.bootstrap.servers": "a:9092", "subscribe": "t"}
 
@@ -83,7 +89,7 @@ def test_a_time_for_all_goes_before_times_which_go_before_offsets() -> None:
         ({**BASE, "startingTimestamp": "-5"}, "startingTimestamp is at least 0"),
         ({**BASE, "startingTimestamp": "now"}, "startingTimestamp is a whole number, not 'now'"),
         ({**BASE, "minPartitions": "0"}, "minPartitions is at least 1"),
-        ({**BASE, "maxOffsetsPerTrigger": "5"}, "it is for streaming queries"),
+        ({**BASE, "startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":4}}'}, "lies behind endingOffsets"),
         ({**BASE, "failOnDataLoss": "no"}, "failOnDataLoss is true or false, not 'no'"),
         (
             {**BASE, "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"},
@@ -139,10 +145,40 @@ def test_what_means_nothing_here_is_taken_and_named(
     name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script that runs on Spark's connector would stop here for an option that changes nothing."""
-    monkeypatch.setattr(without_effect, "_named", set())
+    monkeypatch.setattr(READING, "_named", set())
     for _ in range(2):
         assert parse({**BASE, name: "5"}, streaming=True).subscribe == ("t",)
     assert [record.getMessage().split(":")[0] for record in caplog.records] == [f"option {name} has no effect"]
+
+
+def test_limits_of_streams_are_named_and_change_no_batch(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that sets them for its batches, too, as Spark's connector lets it, would stop here."""
+    monkeypatch.setattr(READING, "_named", set())
+    assert batch(maxOffsetsPerTrigger="5", minOffsetsPerTrigger="2", maxTriggerDelay="1s").subscribe == ("t",)
+    assert len([record for record in caplog.records if "it is for streaming queries" in record.getMessage()]) == 3
+
+
+def test_the_options_of_the_documentation_are_those_of_the_code() -> None:
+    """A reader would give options that mean something else, or miss one."""
+    text = (Path(__file__).resolve().parents[2] / DOCUMENT).read_text()
+    assert with_tables(text) == text, "run `make docs`"
+    assert all(f"<!-- options: {name} -->" in text for name in TABLES)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_documented_default_is_what_an_option_has_when_it_is_not_given(streaming: bool) -> None:
+    """The table would name values that nobody has."""
+    checked = 0
+    for option in READING.options:
+        value = option.default.strip("`")
+        if option.effect is Effect.TAKEN and re.fullmatch(r"[\w-]+", value) and value != "required":
+            if streaming and option.name == "endingOffsets":
+                continue
+            assert parse({**BASE, option.name: value}, streaming=streaming) == parse(BASE, streaming=streaming), option
+            checked += 1
+    assert checked > 15
 
 
 offsets = st.dictionaries(

@@ -5,11 +5,15 @@ Also of `kbroker.replay.sources.write_options`, `kbroker.replay.sources.writer`,
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kbroker.replay.sources.option_table import Effect
+from kbroker.replay.sources.write_options import parse_write
+from kbroker.replay.sources.write_table import WRITING
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.replay.connector import connector_jars
@@ -132,7 +136,8 @@ def test_a_stream_goes_on_after_a_restart(spark: SparkSession, kbroker_broker: B
     [
         ("key", {"topic": "x"}, "no column named value"),
         ("value", {}, "nothing says where to write"),
-        ("value", {"topic": "nobody-made-this"}, "create it first"),
+        ("value", {"topic": "not a name"}, "cannot be the name of a topic"),
+        ("value", {"topic": "x", "kafka__compression__lz4__level": "18"}, "is at most 17"),
         ("value", {"topic": "x", "kafka__acks": "some"}, "is one of"),
         ("value", {"topic": "x", "kafka__transactional__id": "t"}, "without transactions"),
         ("value", {"topic": "x", "kafka__compresion__type": "lz4"}, "did you mean kafka.compression.type"),
@@ -144,3 +149,29 @@ def test_what_cannot_be_written_is_told(
     """A mistake would show as a stack trace, or not at all."""
     with pytest.raises(Exception, match=message):
         write(frame_of(spark, 5).select(columns), "kbroker", kbroker_broker.bootstrap, **options)
+
+
+def test_a_topic_that_no_broker_makes_is_told_when_the_patience_ends(spark: SparkSession, tmp_path: Path) -> None:
+    """A misspelt topic would let a job wait for ever, or its rows go nowhere."""
+    broker = BrokerProcess(tmp_path, {"auto.create.topics.enable": "false"}).start()
+    try:
+        with pytest.raises(Exception, match=r"gave up after 1 s.*nobody-made-this does not exist"):
+            write(
+                frame_of(spark, 5), "kbroker", broker.bootstrap, topic="nobody-made-this", kafka__max__block__ms="1000"
+            )
+    finally:
+        broker.kill()
+
+
+def test_the_documented_defaults_of_writing_are_the_code_s() -> None:
+    """The table would name values that nobody has."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    schema = StructType([StructField("value", StringType())])
+    base = {"kafka.bootstrap.servers": "a:1", "topic": "t"}
+    for option in WRITING.options:
+        value = option.default.strip("`")
+        if option.effect is Effect.TAKEN and re.fullmatch(r"[\w-]+", value) and value != "required":
+            assert parse_write({**base, option.name: value}, schema) == parse_write(base, schema), option
+    levels = {"kafka.compression.type": "gzip", "kafka.compression.gzip.level": "9", "kafka.compression.lz4.level": "3"}
+    assert parse_write(base | levels, schema).producer.level == 9
