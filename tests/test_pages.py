@@ -88,6 +88,7 @@ FOR_EVER = re.compile(r"^(kbroker .* --follow)$", re.MULTILINE)
 NOT_RUN = {
     "quickstart.md": "a service: package/test_bare_machine.py; a container needs a daemon",
     "migration.md": "needs Apache Kafka's directories: migration/test_import.py",
+    "iceberg.md": "needs Spark 4.1: replay/test_iceberg.py",
     "upgrade.md": "git pull, and a restart by systemd",
     "performance.md": "hours; bench/test_harness.py holds the arguments against what the benchmark takes",
     "benchmarks/replay/README.md": "traces of others, gigabytes",

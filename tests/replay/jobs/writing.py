@@ -17,7 +17,7 @@ def frame(setting: Setting, *columns: str, count: int = 60) -> DataFrame:
     return setting.spark.range(count).selectExpr(*(columns or TEXT))
 
 
-def _options(*columns: str, **options: object) -> Job:
+def _options(*columns: str, **options: Any) -> Job:
     """Writes with these columns and options to a topic of the run's own."""
 
     def job(setting: Setting) -> object:
