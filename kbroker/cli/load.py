@@ -167,20 +167,21 @@ def _tell_gap(topic: str, partition: int, start: int, end: int) -> None:
 @selection_options
 @spark_options
 @json_option
-def to_iceberg_command(as_json: bool, **given: Any) -> int:
+@click.pass_context
+def to_iceberg_command(context: click.Context, **_given: object) -> int:
     """Load what is new into an Iceberg table for each topic.  Killed or failed, run it again: each record once."""
+    given = _with_catalog(context.params)
     check = partial(check_cluster, given["bootstrap"], given["topics"])
-    given = _with_catalog(given)
     with running("kbroker load to-iceberg", given, check) as spark, progress_bar("loading", "offsets") as progress:
         from kbroker.replay.load import IcebergRequest, load_iceberg
 
-        left = ("master", "conf", "options", "warehouse", "properties")
+        left = ("master", "conf", "options", "warehouse", "properties", "as_json")
         wanted = {name: value for name, value in given.items() if name not in left}
         request = IcebergRequest(**wanted, options=parse_pairs(given["options"], "--option"))
         reports = load_iceberg(spark, request, progress)
     names = ("table", "rows", "commits", "snapshot", "gaps")
     rows = [(one.table, one.rows, one.commits, one.snapshot, len(one.gaps)) for one in reports]
-    if as_json:
+    if given["as_json"]:
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
         print_table(names, rows)
@@ -190,7 +191,7 @@ def to_iceberg_command(as_json: bool, **given: Any) -> int:
     return 0
 
 
-def _with_catalog(given: Options) -> dict[str, Any]:
+def _with_catalog(given: Options) -> Options:
     """The options with the settings of the catalog among those of `--conf`."""
     try:
         from pyspark import __version__

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
@@ -23,14 +23,18 @@ from kbroker.replay.load.iceberg import OFFSETS, settings
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for
+from tests.replay.hdfs import hdfs
 from tests.replay.iceberg import iceberg_jars, spark_folder
 from tests.replay.moved_topics import COLUMNS, Held, held
 from tests.replay.odd_topics import produce_odd, produce_transactions
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 2
 KEPT = {"retention.ms": "-1"}
-spark = pytest.mark.spark
+on_spark = pytest.mark.spark
 
 
 class Lake:
@@ -127,7 +131,7 @@ def every_place(count: int) -> list[tuple[int, int]]:
     return [(partition, offset) for partition in range(PARTITIONS) for offset in range(count // PARTITIONS)]
 
 
-@spark
+@on_spark
 def test_a_topic_is_read_back_by_another_engine(lake: Lake) -> None:
     """Rows of the table would not be the records: bytes, headers or times changed, or what was taken back counted."""
     admin = Admin(lake.bootstrap)
@@ -153,7 +157,7 @@ def test_a_topic_is_read_back_by_another_engine(lake: Lake) -> None:
     assert "go on with that" in lake.fails(topic, "--isolation", "read_uncommitted")
 
 
-@spark
+@on_spark
 def test_records_of_aborted_transactions_are_no_rows(lake: Lake) -> None:
     """A table would count what was taken back, or a load begin again at markers, which are no rows."""
     topic = Admin(lake.bootstrap).create_topic("ice-transactions", 1)
@@ -164,7 +168,7 @@ def test_records_of_aborted_transactions_are_no_rows(lake: Lake) -> None:
     assert lake.load(topic)[0]["commits"] == 0
 
 
-@spark
+@on_spark
 @pytest.mark.timeout(900)
 def test_a_load_killed_at_any_point_and_run_again_has_each_record_once(lake: Lake) -> None:
     """A crash would lose records or have them twice, and nobody would know which."""
@@ -189,7 +193,7 @@ def test_a_load_killed_at_any_point_and_run_again_has_each_record_once(lake: Lak
     assert lake.places(topic) == every_place(3000)
 
 
-@spark
+@on_spark
 def test_rows_that_another_load_has_committed_are_not_committed_again(lake: Lake) -> None:
     """Two loads at a time, or one that was thought dead, would have each record twice."""
     topic = Admin(lake.bootstrap).create_topic("ice-two", PARTITIONS, KEPT)
@@ -201,6 +205,21 @@ def test_rows_that_another_load_has_committed_are_not_committed_again(lake: Lake
         assert code == 0 or "another load" in wrong, wrong
     lake.load(topic)
     assert lake.places(topic) == every_place(6000)
+
+
+@on_spark
+def test_a_warehouse_may_be_on_hdfs(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    """A lake lies in a distributed file system more often than on one machine's disk."""
+    topic = Admin(lake.bootstrap).create_topic("ice-hdfs", PARTITIONS, KEPT)
+    folder = tmp_path / "hdfs"
+    folder.mkdir()
+    with hdfs(folder) as address:
+        lake.arguments += ["--warehouse", f"{address}/lake", "--catalog-option", "type=hadoop"]
+        for turn in range(2):
+            produce(lake.bootstrap, topic, turn * 100, 100)
+            assert lake.load(topic)[0]["rows"] == 100
+        rows = spark.read.parquet(f"{address}/lake/topics/{topic}/data").select("partition", "offset").collect()
+    assert sorted((row["partition"], row["offset"]) for row in rows) == every_place(200)
 
 
 def test_a_spark_that_iceberg_has_no_runtime_for_is_named() -> None:

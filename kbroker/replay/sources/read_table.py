@@ -15,7 +15,7 @@ _GROUP = "offsets are kept in Spark's checkpoint, and no consumer group is joine
 _CACHE = "executors hold no consumers between tasks"
 
 
-def _options() -> Iterator[Option]:
+def _taken() -> Iterator[Option]:
     yield taken("assign", "one of three", '`{"orders":[0,1]}`')
     yield taken("subscribe", "one of three", "names with commas")
     yield taken("subscribePattern", "one of three", "a regular expression that a name contains; internal topics never")
@@ -49,7 +49,9 @@ def _options() -> Iterator[Option]:
     yield taken("kafka.fetch.max.bytes", "as above", "the smaller of the two counts")
     yield taken("kafka.fetch.max.wait.ms", "500", "how long a broker may wait for `kafka.fetch.min.bytes`")
     yield taken("kafka.fetch.min.bytes", "1", "the least that a broker answers with at once")
-    yield from client_options()
+
+
+def _idle() -> Iterator[Option]:
     yield from idle(
         _GROUP,
         "kafka.group.id",
@@ -77,10 +79,13 @@ def _options() -> Iterator[Option]:
     yield from idle("it is for DStreams; `maxOffsetsPerTrigger` limits a stream", "maxRatePerPartition")
     yield from idle(BARE, "group.id", "auto.offset.reset", "enable.auto.commit", "key.deserializer",
                     "value.deserializer")  # fmt: skip
+
+
+def _refused() -> Iterator[Option]:
     yield refused("kafka.auto.offset.reset", "set startingOffsets to earliest or latest instead")
     yield refused("kafka.key.deserializer", "keys come as binary; convert them with DataFrame operations")
     yield refused("kafka.value.deserializer", "values come as binary; convert them with DataFrame operations")
     yield refused("kafka.enable.auto.commit", "offsets are kept in Spark's checkpoint, nothing is committed")
 
 
-READING = OptionTable("reading with format kbroker", _options())
+READING = OptionTable("reading with format kbroker", (*_taken(), *client_options(), *_idle(), *_refused()))
