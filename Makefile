@@ -4,7 +4,7 @@
 #   make run-cluster  a controller of Kafka's and three brokers on 127.0.0.1:9092 to 9094 (Java 17, Maven); KIND=zookeeper
 #   make test       every test but the slow ones (PYTEST="-k name -x")        make test-slow   those too
 #   make test-quick a minute: the rules of the house, formats, settings, coordinators
-#   make test-spark the pipeline on Spark (Java 17, some 450 MB of packages)
+#   make test-spark the pipeline on Spark (Java 17, some 1,000 MB of packages)
 #   make spark      what the Spark pipeline needs beside kbroker, into .venv (some 450 MB; and Java 17)
 #   make lint       ruff, mypy --strict, cython-lint
 #   make soak       groups of 50 real consumers that join, leave, hang and die (Java); SECONDS=300 SEED=7
@@ -122,6 +122,7 @@ $(MADE)/lint: $(MADE)/spark
 
 $(MADE)/spark: $(MADE)/test
 	$(call extra,spark)
+	$(call extra,iceberg)
 	@touch $@
 
 $(MADE)/bench: $(MADE)/install
@@ -183,7 +184,7 @@ test-quick: install $(MADE)/test
 test-slow: install $(MADE)/spark $(MADE)/browser
 	$(BIN)/python -m pytest -m "not dist" $(PYTEST)
 
-# Spark's tests: Java 17, and some 450 MB of packages at the first run.  The others of the pipeline are `make test`'s.
+# Spark's tests: Java 17, and some 1,000 MB of packages at the first run, two releases of Spark among them.  The others of the pipeline are `make test`'s.
 test-spark: install $(MADE)/spark
 	$(BIN)/python -m pytest -m "spark and not slow" tests/replay $(PYTEST)
 

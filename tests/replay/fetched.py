@@ -12,7 +12,7 @@ TOOLS = Path(__file__).resolve().parents[2] / ".tools"
 
 
 def fetched(name: str, what: str, command: list[str]) -> Path:
-    """The directory `.tools/<name>`, which the command has filled once; skips (in CI: fails) the test when it cannot."""
+    """The directory `.tools/<name>`, which the command filled once; skips (in CI: fails) the test when it cannot."""
     folder = TOOLS / name
     TOOLS.mkdir(exist_ok=True)
     with (TOOLS / f"{name}.lock").open("w") as lock:

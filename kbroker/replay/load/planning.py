@@ -1,4 +1,4 @@
-"""A load reads what `plan` says: from where it ended before, or from where it is told to begin, up to an end.
+"""A load reads what `plan` says: from where it ended before, or from where the request has it begin, up to an end.
 
 Loads to Parquet and to Iceberg share this; each says by `Held` what it holds already.
 """
@@ -100,7 +100,7 @@ def plan(
     held: Held,
     gap: Callable[[Range], None],
 ) -> list[Range]:
-    """Gives one range for each partition, which may be empty.  `gap` is told of offsets that are gone, and may raise.
+    """Gives one range for each partition, which may be empty.  `gap` gets offsets that are gone, and may raise.
 
     LoadError where a topic is not the one that was loaded before, or the end lies behind its last offset.
     """

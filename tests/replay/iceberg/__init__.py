@@ -1,4 +1,4 @@
-"""Spark 4.1 and Iceberg's runtime for it, fetched on first use: Iceberg has none for Spark 4.2, which other tests have."""
+"""Spark 4.1 and Iceberg's runtime for it, fetched on first use: Iceberg has none for the Spark 4.2 of other tests."""
 
 from __future__ import annotations
 
