@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from kbroker.replay.load import LoadError
-from kbroker.replay.load.iceberg import OFFSETS, settings
+from kbroker.replay.load.iceberg import GAPS, OFFSETS, settings
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for
@@ -166,6 +166,41 @@ def test_records_of_aborted_transactions_are_no_rows(lake: Lake) -> None:
     end = Admin(lake.bootstrap).end_offsets(topic, 1)[0]
     assert json.loads(lake.table(topic).current_snapshot().summary[OFFSETS]) == {"0": end}
     assert lake.load(topic)[0]["commits"] == 0
+
+
+@on_spark
+def test_what_others_do_to_a_table_does_not_make_a_load_begin_again(lake: Lake) -> None:
+    """A compaction, or old snapshots that expire, would have all records twice."""
+    topic = Admin(lake.bootstrap).create_topic("ice-others", PARTITIONS, KEPT)
+    produce(lake.bootstrap, topic, 0, 100)
+    lake.load(topic)
+    lake.table(topic).delete("offset < 10")
+    assert OFFSETS not in lake.table(topic).current_snapshot().summary
+    assert lake.load(topic)[0]["commits"] == 0
+    table = lake.table(topic)
+    current = table.current_snapshot().snapshot_id
+    others = [one.snapshot_id for one in table.metadata.snapshots if one.snapshot_id != current]
+    table.maintenance.expire_snapshots().by_ids(others).commit()
+    produce(lake.bootstrap, topic, 100, 50)
+    assert lake.load(topic)[0]["rows"] == 50
+    assert lake.places(topic) == [place for place in every_place(150) if place[1] >= 10]
+
+
+@on_spark
+def test_offsets_that_are_gone_are_an_error_or_a_gap(lake: Lake) -> None:
+    """Retention that was quicker than the load would leave a hole that nobody is shown."""
+    admin = Admin(lake.bootstrap)
+    topic = admin.create_topic("ice-gone", PARTITIONS, KEPT)
+    produce(lake.bootstrap, topic, 0, 100)
+    until = {topic: {"0": 50, "1": 10}}
+    assert lake.load(topic, "--until-offsets", json.dumps(until))[0]["rows"] == 60
+    for future in admin._client.delete_records([TopicPartition(topic, 1, 20)]).values():
+        future.result(30)
+    assert f"offsets 10 to 19 of {topic}-1 are gone" in lake.fails(topic)
+    said = lake.load(topic, "--allow-gaps")[0]
+    assert (said["rows"], said["gaps"]) == (30, 1)
+    assert json.loads(lake.table(topic).current_snapshot().summary[GAPS]) == [[topic, 1, 10, 20]]
+    assert lake.places(topic) == [place for place in every_place(100) if place not in [(1, at) for at in range(10, 20)]]
 
 
 @on_spark

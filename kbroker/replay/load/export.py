@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import local_path, locked, sync_directory
 from kbroker.replay.load.manifest import FileEntry, Gap, Manifest
-from kbroker.replay.load.planning import find_partitions, gone_text, plan, selected
+from kbroker.replay.load.planning import Selection, find_partitions, gone_text, plan, selected
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, split
 from kbroker.replay.sources.read_options import ReadOptions
 from kbroker.replay.sources.read_range import DataLossError, read_range
@@ -39,27 +39,17 @@ _FILES_PER_TASK = 2
 
 
 @dataclass(frozen=True, slots=True)
-class LoadRequest:
-    """What to load: `topics`, or a `pattern` for whole names; from and until offsets (as Spark's options have them) or
-    times in milliseconds.  `starting_*` count for partitions that the manifest does not have yet."""
+class LoadRequest(Selection):
+    """What to load, from which brokers, into which directory."""
 
     bootstrap: str
     directory: str
     topics: Sequence[str] = ()
-    pattern: str | None = None
-    starting_offsets: str | None = None
-    starting_time_ms: int | None = None
-    ending_offsets: str | None = None
-    ending_time_ms: int | None = None
-    max_rows: int = 1_000_000
-    compression: str = "zstd"
-    isolation: str = "read_committed"
-    allow_gaps: bool = False
-    options: Mapping[str, str] = field(default_factory=dict)
+    compression: str = field(default="zstd", kw_only=True)
 
     def read_options(self) -> ReadOptions:
         """OptionError, which says what to change."""
-        return selected(self)
+        return selected(self.bootstrap, self.topics, self)
 
 
 @dataclass(slots=True)

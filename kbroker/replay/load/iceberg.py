@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.client.list_offsets import TopicPartition
 from kbroker.replay.load.errors import LoadError
-from kbroker.replay.load.planning import find_partitions, gone_text, plan, selected
-from kbroker.replay.sources.offset_json import Offsets, to_plain
+from kbroker.replay.load.planning import Selection, find_partitions, gone_text, plan, selected
+from kbroker.replay.sources.offset_json import Offsets, names, to_plain
 from kbroker.replay.sources.offset_ranges import Range, rate_limit
 from kbroker.replay.sources.read_options import Limit, ReadOptions
 
@@ -49,23 +49,14 @@ RUNTIMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class IcebergRequest:
-    """What to load (see `planning.Selection`) into which namespace of which of Spark's catalogs.  `max_rows` is the
-    largest number of offsets that one task reads and one file holds."""
+class IcebergRequest(Selection):
+    """What to load, from which brokers, into which namespace of which of Spark's catalogs.  A task reads `max_rows`
+    offsets at most."""
 
     bootstrap: str
     catalog: str
     namespace: str
     topics: Sequence[str] = ()
-    pattern: str | None = None
-    starting_offsets: str | None = None
-    starting_time_ms: int | None = None
-    ending_offsets: str | None = None
-    ending_time_ms: int | None = None
-    max_rows: int = 1_000_000
-    isolation: str = "read_committed"
-    allow_gaps: bool = False
-    options: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, topic: str) -> str:
         """The topic's table, as SQL has it."""
@@ -128,10 +119,11 @@ def load_iceberg(
     """Loads what is new since each table's last load.  `progress(done, all)` counts offsets after each commit.
 
     Raises LoadError."""
-    read = selected(request)
+    read = selected(request.bootstrap, request.topics, request)
     planned = []
     with Cluster(read.bootstrap, read.client) as cluster:
         partitions = find_partitions(cluster, read)
+        _check_named(read, partitions)
         for topic in sorted({name for name, _ in partitions}):
             state = _ready_table(spark, request, topic)
             report = TableReport(request.table(topic), snapshot=state.snapshot)
@@ -146,6 +138,14 @@ def load_iceberg(
             if progress is not None:
                 progress(done, total)
     return [report for report, _, _ in planned]
+
+
+def _check_named(read: ReadOptions, partitions: Sequence[TopicPartition]) -> None:
+    """LoadError where limits name partitions that are not loaded."""
+    for limit in (read.starting, read.ending):
+        unknown = (limit.offsets or limit.times or {}).keys() - set(partitions)
+        if unknown:
+            raise LoadError(f"{limit.option} names partitions that are not loaded: {names(unknown)}")
 
 
 def _only(read: ReadOptions, partitions: Sequence[TopicPartition]) -> ReadOptions:

@@ -6,6 +6,7 @@ Loads to Parquet and to Iceberg share this; each says by `Held` what it holds al
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from kbroker.replay.client.cluster import NO_TOPIC_ID, Cluster
@@ -16,45 +17,21 @@ from kbroker.replay.sources.offset_ranges import OffsetFinder, Range
 from kbroker.replay.sources.read_options import ReadOptions, parse
 
 
-class Selection(Protocol):
-    """A request's topics and limits: names or a `pattern` for whole names, offsets as Spark's options have them, or
-    times in milliseconds; `starting_*` count for partitions that are new to the load."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The part of a request that says what to load: a `pattern` for whole names where there are no topics; from and
+    until offsets (as Spark's options have them) or times in milliseconds.  `starting_*` count for partitions that are
+    new to the load, `max_rows` is the largest number of offsets in a file, `options` are further ones of the source."""
 
-    @property
-    def bootstrap(self) -> str:
-        """The brokers to begin with."""
-
-    @property
-    def topics(self) -> Sequence[str]:
-        """Names; empty with a pattern."""
-
-    @property
-    def pattern(self) -> str | None:
-        """A regular expression."""
-
-    @property
-    def starting_offsets(self) -> str | None:
-        """As JSON."""
-
-    @property
-    def starting_time_ms(self) -> int | None:
-        """The same by time."""
-
-    @property
-    def ending_offsets(self) -> str | None:
-        """As JSON."""
-
-    @property
-    def ending_time_ms(self) -> int | None:
-        """The same by time."""
-
-    @property
-    def isolation(self) -> str:
-        """The level of `kafka.isolation.level`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """More options of the data source."""
+    pattern: str | None = None
+    starting_offsets: str | None = None
+    starting_time_ms: int | None = None
+    ending_offsets: str | None = None
+    ending_time_ms: int | None = None
+    max_rows: int = 1_000_000
+    isolation: str = "read_committed"
+    allow_gaps: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 class Held(Protocol):
@@ -66,15 +43,15 @@ class Held(Protocol):
         """Where the load goes on, for partitions that it has."""
 
 
-def selected(request: Selection) -> ReadOptions:
+def selected(bootstrap: str, topics: Sequence[str], request: Selection) -> ReadOptions:
     """OptionError, which says what to change; LoadError without a choice of topics."""
-    if bool(request.topics) == (request.pattern is not None):
+    if bool(topics) == (request.pattern is not None):
         raise LoadError("say which topics: names, or a pattern, and not both")
     given: dict[str, object | None] = {
         **request.options,
-        "kafka.bootstrap.servers": request.bootstrap,
+        "kafka.bootstrap.servers": bootstrap,
         "kafka.isolation.level": request.isolation,
-        "subscribe": ",".join(request.topics) or None,
+        "subscribe": ",".join(topics) or None,
         "subscribePattern": request.pattern,
         "startingOffsets": request.starting_offsets,
         "startingTimestamp": request.starting_time_ms,
