@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kbroker.replay.client.cluster import Cluster
-from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, split
+from kbroker.replay.sources.offset_ranges import OffsetFinder, OffsetsError, Range, split
 from kbroker.replay.sources.read_options import ReadOptions
 from kbroker.replay.sources.read_range import read_range
 from kbroker.replay.sources.workers import FromSpark
@@ -40,6 +40,12 @@ class BatchReader(FromSpark, DataSourceReader):
             start = finder.resolve(options.starting, partitions)
             stop = finder.resolve(options.ending, partitions)
         ranges = [Range(*at, start[at], stop[at]) for at in partitions]
+        behind = [piece for piece in ranges if piece.size < 0]
+        if behind:
+            raise OffsetsError(
+                f"{options.starting.option} lies behind {options.ending.option}: {behind[0].topic}-"
+                f"{behind[0].partition} would begin at {behind[0].start} and end at {behind[0].stop}"
+            )
         pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
         return [OffsetRangePartition(piece) for piece in pieces]
 

@@ -131,9 +131,10 @@ JOBS: dict[str, Job] = {
     "no batch ends at the start": refused(_whole(endingOffsets="earliest")),
     "no start without a record": refused(_whole(startingTimestamp=FIRST_MS + 9_000_000)),
     "no start behind the end": refused(_whole(startingOffsets=_places(9, 9, 9), endingOffsets=_places(9, 8, 9))),
-    "a time to start at behind the one to end at": _whole(
-        startingTimestamp=FIRST_MS + 3000, endingTimestamp=FIRST_MS + 2000
+    "no time to start at behind the one to end at": refused(
+        _whole(startingTimestamp=FIRST_MS + 3000, endingTimestamp=FIRST_MS + 2000)
     ),
+    "no start behind the last record": refused(_whole(startingOffsets=_places(0, 0, 101))),
     "no time of start behind the end's": refused(
         _whole(
             startingOffsetsByTimestamp=_places(FIRST_MS, FIRST_MS + 900, FIRST_MS),
