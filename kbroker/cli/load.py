@@ -168,7 +168,7 @@ def _tell_gap(topic: str, partition: int, start: int, end: int) -> None:
 @spark_options
 @json_option
 @click.pass_context
-def to_iceberg_command(context: click.Context, **_given: object) -> int:
+def to_iceberg_command(context: click.Context, /, **_given: object) -> int:
     """Load what is new into an Iceberg table for each topic.  Killed or failed, run it again: each record once."""
     given = _with_catalog(context.params)
     check = partial(check_cluster, given["bootstrap"], given["topics"])

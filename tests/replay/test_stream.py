@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from kbroker.replay.sources.read_options import parse
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for
@@ -161,6 +162,21 @@ def test_available_now_reads_all_there_is_in_batches_of_the_limit(
     assert run() == (written, 4)
     more = _write(kbroker_broker.bootstrap, topic, 1000, 100)
     assert run() == (more, 1)
+
+
+def test_a_least_number_alone_is_a_limit() -> None:
+    """Spark 4.2 would take a reader without a largest number for one that wants all there is, at every trigger."""
+    pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark before 4.2 gives Python sources no limits")
+    from kbroker.replay.sources.admission import AdmittingStreamReader
+
+    given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "minOffsetsPerTrigger": "10"}
+    reader = AdmittingStreamReader(parse(given, streaming=True), ("value",))
+    assert not reader.takes_all(reader.getDefaultReadLimit())
+    at = ("t", 0)
+    # The first batch does not wait.
+    assert reader.next_offsets({at: 0}, {at: 3}) == {at: 3}
+    assert reader.next_offsets({at: 3}, {at: 12}) == {at: 3}
+    assert reader.next_offsets({at: 3}, {at: 13}) == {at: 13}
 
 
 def _write(bootstrap: str, topic: str, first: int, count: int) -> int:
