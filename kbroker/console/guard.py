@@ -37,7 +37,10 @@ def foreign(request: Request) -> bool:
     """Whether a page of another origin asks."""
     if request.fetch_site not in _OWN:
         return True
-    return bool(request.origin) and urlsplit(request.origin).netloc.lower() != request.host.lower()
+    try:
+        return bool(request.origin) and urlsplit(request.origin).netloc.lower() != request.host.lower()
+    except ValueError:
+        return True
 
 
 def why_no_messages(policy: str, listener_host: str, *, has_authorizer: bool, knows_viewers: bool = False) -> str:

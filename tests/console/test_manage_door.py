@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from kbroker.console.guard import why_no_changes
+from kbroker.console.manage.fields import Fields
+from kbroker.console.parameters import BadParameterError
 from tests.broker_process import BrokerProcess
 from tests.console.viewer import Viewer
 
@@ -26,6 +28,7 @@ def test_other_pages_cannot_ask_for_changes(viewer: Viewer) -> None:
         ({"X_Kbroker_Console": ""}, 403),
         ({"Content_Type": "text/plain"}, 415),
         ({"Content_Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Origin": "http://["}, 403),
         ({"Host": "evil.example"}, 421),
     ):
         assert viewer.post("plan", CREATE, **headers).status == status, headers
@@ -52,6 +55,28 @@ def test_bodies_that_are_no_action_are_refused(viewer: Viewer, body: bytes) -> N
         else viewer.send("POST", "/console/api/plan", body, Content_Type="application/json", X_Kbroker_Console="1")
     )
     assert answer.status == 400 and answer.value["error"]
+
+
+@pytest.mark.parametrize("text", [rb'"\ud800"', b'"\xed\xa0\x80"', rb'"\uDFFF\ud83d"'])
+@pytest.mark.parametrize("place", [b'"secret": %s, "fields": {"name": "u"}', b'"fields": {"name": %s}'])
+def test_half_a_surrogate_pair_in_a_body_is_refused(viewer: Viewer, text: bytes, place: bytes) -> None:
+    """A name or a password that no request can carry ended in an error of Python, after the plan had been shown."""
+    body = b'{"action": "user.password", ' + place % text + b"}"
+    answer = viewer.send("POST", "/console/api/plan", body, Content_Type="application/json", X_Kbroker_Console="1")
+    assert answer.status == 400 and answer.value["error"].startswith("the body ")
+
+
+def test_whole_surrogate_pairs_are_text(viewer: Viewer) -> None:
+    """Programs write what is beyond 16 bits as a pair of escapes."""
+    body = rb'{"action": "user.password", "secret": "x", "fields": {"name": "\ud83d\ude00"}}'
+    answer = viewer.send("POST", "/console/api/plan", body, Content_Type="application/json", X_Kbroker_Console="1")
+    assert answer.status == 200 and answer.value["fields"]["name"] == "\N{GRINNING FACE}"
+
+
+def test_a_number_beyond_all_floats_is_no_limit() -> None:
+    """A quota of five hundred digits ended in an error of Python."""
+    with pytest.raises(BadParameterError, match="must be a number"):
+        Fields({"rate": 10**500}).real("rate")
 
 
 def test_a_body_that_is_too_large_is_not_read(viewer: Viewer) -> None:

@@ -5,13 +5,21 @@ Also of `kbroker.console.manage.produce`, `kbroker.console.manage.key_partition`
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import threading
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import Producer
 
+from kbroker.console.manage import produce
+from kbroker.console.manage.context import Context
+from kbroker.console.manage.fields import Fields
 from kbroker.console.manage.key_partition import partition_of
+from kbroker.console.manage.plan import Plan
+from kbroker.metadata.image import TopicImage
 from tests.broker_process import BrokerProcess
 from tests.console.viewer import STRANGE, Viewer
 
@@ -81,3 +89,28 @@ def test_what_the_broker_refuses_is_told_for_each_partition(console_broker: Brok
     plan = viewer.plan("produce", topic="compacted", records=[{"value": "x"}])
     assert "takes no records without a key" in plan["warnings"][0]
     assert "INVALID_RECORD" in viewer.perform(plan)["failures"][0]
+
+
+@pytest.mark.parametrize("step", ["plan", "perform"])
+def test_the_loop_goes_on_while_records_are_prepared(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Megabytes of records, to be read and compressed, held up all clients of the broker for a second."""
+    image, threads = Mock(spec=TopicImage, topic_id=bytes(16), partitions=[None], configs={}, is_internal=False), []
+    image.name = "large"
+    context = Mock(spec=Context, topic=Mock(return_value=image), client=Mock())
+    reading = produce._records
+
+    def read(*arguments: Any) -> Any:
+        threads.append(threading.get_ident())
+        return reading(*arguments)
+
+    async def written(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(produce, "_records", read)
+    monkeypatch.setattr(produce, "_write_batch", written)
+    fields = Fields({"topic": "large", "compression": "gzip", "records": [{"value": "x"}]})
+    if step == "plan":
+        assert asyncio.run(produce.plan_writing(context, fields)).fields["topic"] == "large"
+    else:
+        assert asyncio.run(produce.write(context, fields, Mock(spec=Plan))).failures == []
+    assert threads and threading.get_ident() not in threads

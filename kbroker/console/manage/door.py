@@ -118,7 +118,8 @@ class Door:
         context = Context(parts, parts.client)
         try:
             plan = await action.plan(context, fields)
-            token = token_of(kind, principal, plan)
+            # In a thread, as a plan may hold megabytes of records.
+            token = await asyncio.get_running_loop().run_in_executor(None, token_of, kind, principal, plan)
             if name == PLAN:
                 return 200, _shown(kind, plan, token)
             if not hmac.compare_digest(token.encode(), str(asked.get("token")).encode("utf-8", "replace")):
@@ -132,7 +133,13 @@ class Door:
 
 def _read(body: bytes) -> dict[str, object]:
     try:
-        found = json.loads(body)
+        text = body.decode()
+        found = json.loads(text)
+        if "\\u" in text:
+            # Half of a surrogate pair is text for JSON, but for nothing that this is going to.
+            json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadParameterError("the body has text that UTF-8 cannot carry") from None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

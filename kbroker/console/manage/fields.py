@@ -52,7 +52,7 @@ class Fields:
             return None
         try:
             found = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else -1.0
-        except ValueError:
+        except (ValueError, OverflowError):
             found = -1.0
         if not 0 <= found < float("inf"):
             raise BadParameterError(f"{name} must be a number that is not negative")

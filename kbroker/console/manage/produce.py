@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from dataclasses import dataclass
@@ -83,6 +84,11 @@ async def plan_writing(context: Context, fields: Fields) -> Plan:
     """Where each record goes, by its key as Kafka's own producers choose."""
     topic = context.topic(fields.text("topic"))
     context.require(Operation.WRITE, ResourceKind.TOPIC, topic.name)
+    return await asyncio.get_running_loop().run_in_executor(None, _plan, fields, topic)
+
+
+def _plan(fields: Fields, topic: TopicImage) -> Plan:
+    """Pure, for a thread, as there may be megabytes of records."""
     compression = fields.choice("compression", CODECS)
     records = _records(fields, topic)
     by_partition: dict[int, list[_Wanted]] = {}
@@ -124,26 +130,31 @@ async def plan_writing(context: Context, fields: Fields) -> Plan:
 async def write(context: Context, fields: Fields, plan: Plan) -> Done:
     """One batch for each partition."""
     topic = context.topic(fields.text("topic"))
-    codec = Codec[fields.choice("compression", CODECS).upper()]
-    now_ms = int(time.time() * 1000)
-    batches: dict[int, RecordBatchBuilder] = {}
-    for each in _records(fields, topic):
-        batch = batches.setdefault(each.partition, RecordBatchBuilder(compression=codec))
-        batch.append(each.key, each.value, now_ms if each.timestamp is None else each.timestamp, each.headers)
     rows, failures = [], []
-    for index, batch in sorted(batches.items()):
+    for index, count, records in await asyncio.get_running_loop().run_in_executor(None, _batches, fields, topic):
         try:
-            first = await patiently(partial(_write_batch, context, topic, index, bytes(batch.build())))
+            first = await patiently(partial(_write_batch, context, topic, index, records))
         except KafkaError as error:
             failures.append(f"Partition {index}: {error.code.name}: {error}")
         else:
-            rows.append((index, batch.count, first))
+            rows.append((index, count, first))
     written = sum(row[1] for row in rows)
     return Done(
         [f"{plural(written, 'record is', 'records are')} written."] if rows else [],
         Table(("Partition", "Records", "First offset"), rows),
         failures,
     )
+
+
+def _batches(fields: Fields, topic: TopicImage) -> list[tuple[int, int, bytes]]:
+    """Of each partition its number, the number of records, and their batch.  For a thread, which compresses them."""
+    codec = Codec[fields.choice("compression", CODECS).upper()]
+    now_ms = int(time.time() * 1000)
+    batches: dict[int, RecordBatchBuilder] = {}
+    for each in _records(fields, topic):
+        batch = batches.setdefault(each.partition, RecordBatchBuilder(compression=codec))
+        batch.append(each.key, each.value, now_ms if each.timestamp is None else each.timestamp, each.headers)
+    return [(index, batch.count, bytes(batch.build())) for index, batch in sorted(batches.items())]
 
 
 async def _write_batch(context: Context, topic: TopicImage, index: int, records: bytes) -> int:
