@@ -91,6 +91,8 @@ async def download(parts: Parts, parameters: Parameters) -> Value:
         if looked.next_offset < stop:
             more = f"partition {index} from offset {looked.next_offset}"
             break
+        if newest and looked.is_full:
+            more = more or f"partition {index} before offset {looked.rows[0].offset}"
     name = f"{image.name}{'' if chosen < 0 else f'-{chosen}'}.{kind}"
     return partial(_file, name, kind, image.name, found, more)
 

@@ -119,7 +119,7 @@ async def messages(parts: Parts, parameters: Parameters) -> Value:
         len(image.partitions),
         source.log_start_offset,
         source.end,
-        start,
+        found.rows[0].offset if newest and found.is_full else start,
         found.next_offset,
         found.looked_at,
         found.next_offset >= stop,
@@ -147,7 +147,7 @@ async def range_of(source: PartitionSource, parameters: Parameters, window: int)
 async def look_through(parts: Parts, source: PartitionSource, wanted: Wanted, most_bytes: int = MOST_BYTES) -> Found:
     """Read on until there is enough, or too much was read."""
     files = parts.services.log_manager.environment.files
-    rows: deque[RecordRow] = deque(maxlen=wanted.count if wanted.newest else None)
+    rows: deque[RecordRow] = deque()
     total = Found(rows, wanted.start)
     left = most_bytes
     while total.next_offset < wanted.stop and left > 0:
@@ -167,12 +167,13 @@ async def look_through(parts: Parts, source: PartitionSource, wanted: Wanted, mo
         left -= data.size_bytes
         aborted = None if wanted.aborted is None else data.aborted
         count = wanted.count if wanted.newest else wanted.count - len(rows)
-        room = wanted.room - total.shown_bytes
+        room = wanted.room if wanted.newest else wanted.room - total.shown_bytes
         step = replace(wanted, start=position, count=count, aborted=aborted, room=room)
         found = await parts.reader.look(files, data.records, step)
-        rows.extend(found.rows)
+        for row in found.rows:
+            total.keep(row, wanted)
+        total.is_full = total.is_full or found.is_full
         total.looked_at += found.looked_at
-        total.shown_bytes += found.shown_bytes
         total.problem = total.problem or found.problem
         if found.next_offset <= position and not found.rows:
             total.problem = total.problem or f"Nothing can be read at offset {position}."

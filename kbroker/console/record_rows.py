@@ -75,11 +75,17 @@ class RecordRow:
     producer_id: int
     meaning: object = None
 
+    @property
+    def shown_bytes(self) -> int:
+        """About what its texts take; what is decoded may be far longer than the bytes of the record."""
+        fields = (self.key, self.value, *(each.value for each in self.headers))
+        return sum(len(each.text) for each in fields if each) + sum(len(each.name) for each in self.headers)
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Records with offsets from `start` up to but not including `stop` that `chosen` holds for: the first `count` of
-    them, as far as they have `room` bytes, or the last `count` with `newest`.  `aborted`: producer ids and first
+    them, or the last `count` with `newest`, as far as they have `room` bytes.  `aborted`: producer ids and first
     offsets of transactions whose records are left out; None: all records are wanted, and control records too.
     `display` decodes by schemas."""
 
@@ -108,10 +114,21 @@ class Found:
     problem: str = ""
     _open: set[int] = field(default_factory=set)
 
+    def keep(self, row: RecordRow, wanted: Wanted) -> None:
+        """One more row; of the newest, the oldest ones give way, so that memory holds no more than is shown."""
+        self.rows.append(row)
+        self.shown_bytes += row.shown_bytes
+        while wanted.newest and len(self.rows) > 1:
+            is_over = self.shown_bytes > wanted.room
+            if not is_over and len(self.rows) <= wanted.count:
+                break
+            self.is_full = self.is_full or is_over
+            self.shown_bytes -= self.rows.popleft().shown_bytes
+
 
 def look(data: bytes, wanted: Wanted) -> Found:
     """Go through whole batches; what is behind the last whole one is left."""
-    found = Found(deque(maxlen=wanted.count if wanted.newest else None), wanted.start)
+    found = Found(deque(), wanted.start)
     aborted = sorted(wanted.aborted or (), key=lambda each: each[1], reverse=True)
     try:
         for info in iterate_stored_batches(data):
@@ -144,17 +161,12 @@ def _look_at(data: bytes, info: BatchInfo, wanted: Wanted, found: Found) -> bool
             found.looked_at += 1
             if not wanted.chosen.is_open and not wanted.chosen.holds(record):
                 continue
-            found.is_full = found.shown_bytes >= wanted.room
-            if not wanted.newest and (len(found.rows) >= wanted.count or found.is_full):
-                found.next_offset = record.offset
-                return False
-            row = _row(record, info, wanted)
-            found.rows.append(row)
-            found.shown_bytes += sum(min(len(part), wanted.field_bytes) for part in parts_of(record))
-            # What is decoded may be far longer than its bytes.
-            found.shown_bytes += sum(
-                len(each.text) for each in (row.key, row.value) if each is not None and each.schema
-            )
+            if not wanted.newest:
+                found.is_full = found.shown_bytes >= wanted.room
+                if len(found.rows) >= wanted.count or found.is_full:
+                    found.next_offset = record.offset
+                    return False
+            found.keep(_row(record, info, wanted), wanted)
     except (BatchError, CompressionError, ValueError) as error:
         found.problem = f"The batch at offset {info.base_offset} cannot be read: {error}."
     return True

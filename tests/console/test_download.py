@@ -94,3 +94,17 @@ def test_what_is_no_file_is_refused(viewer: Viewer, orders: str) -> None:
 def test_times_that_no_calendar_has_are_numbers() -> None:
     """One record with an odd time would spoil the file."""
     assert (time_of(-1), time_of(0), time_of(1 << 62)) == (None, "1970-01-01T00:00:00.000Z", str(1 << 62))
+
+
+def test_a_file_of_the_newest_records_is_cut_at_its_size(viewer: Viewer, console_broker: BrokerProcess) -> None:
+    """A file had twice the bytes that are said, or any number, without a word about it."""
+    name = console_broker.create_topic("large", 1, {"max.message.bytes": "9000000"})
+    settings = {"bootstrap.servers": console_broker.bootstrap, "message.max.bytes": 9_000_000, "linger.ms": 0}
+    producer = Producer({**settings, "compression.type": "zstd"})
+    for index in range(6):
+        producer.produce(name, b"x" * 8_000_000, str(index))
+        assert producer.flush(30) == 0
+    answer = file_of(viewer, topic=name, format="jsonl")
+    *lines, last = [json.loads(line) for line in answer.body.decode().splitlines()]
+    assert [line["key"] for line in lines] == ["2", "3", "4", "5"]
+    assert last["more"] == answer.headers["x-more"] == "partition 0 before offset 2"
