@@ -6,13 +6,13 @@ says so in JSON lines (`{"more": …}`), and the header `X-More` in both.  What 
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.console.messages import look_through, range_of, readable_topic
@@ -55,6 +55,12 @@ class _Part:
 
 async def download(parts: Parts, parameters: Parameters) -> Value:
     """GET /console/api/download?format=&topic=&partition=&from=&value=&count=&q=&key=&filter=&committed="""
+    async with parts.reader.files:  # A file takes several times its bytes while it is made.
+        found = await _download(parts, parameters)
+    return lambda: found
+
+
+async def _download(parts: Parts, parameters: Parameters) -> Download:
     image = readable_topic(parts, parameters)
     kind = parameters.choice("format", FORMATS)
     count = parameters.number("count", MOST_RECORDS, 1, MOST_RECORDS)
@@ -94,7 +100,7 @@ async def download(parts: Parts, parameters: Parameters) -> Value:
         if newest and looked.is_full:
             more = more or f"partition {index} before offset {looked.rows[0].offset}"
     name = f"{image.name}{'' if chosen < 0 else f'-{chosen}'}.{kind}"
-    return partial(_file, name, kind, image.name, found, more)
+    return await asyncio.get_running_loop().run_in_executor(None, _file, name, kind, image.name, found, more)
 
 
 def _file(name: str, kind: str, topic: str, found: Iterable[_Part], more: str) -> Download:

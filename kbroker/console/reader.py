@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MOST_LOOKS = 64
 """At a time: a viewer of all partitions asks for up to 24 of them at once."""
 
+MOST_FILES = 2
+"""Made at a time; others wait."""
+
 
 class Reader:
     """Made with the console; its thread with the first look."""
@@ -25,6 +28,7 @@ class Reader:
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
         self._looks = 0
+        self.files = asyncio.Semaphore(MOST_FILES)
 
     @contextmanager
     def turn(self) -> Iterator[None]:

@@ -13,7 +13,8 @@ reading a head, answering it (reading is paused meanwhile, so answers keep the o
 Limits, so that a stray client costs nothing: those of `http_requests`, 128 connections, 15 seconds for a request to
 arrive, for an answer to be read, and for the next request of a kept connection.  If all 128 are taken, the longest idle
 one is closed once it has been idle for a second.  As many extra connections may request only `/healthz` and `/readyz`,
-within two seconds: so slow clients, however many, never block a probe.
+within two seconds: so slow clients, however many, never block a probe.  An answer of more than 4 MiB is refused while
+clients have not read 128 MiB.
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ PROBES = ("/healthz", "/readyz")
 SCRAPED: dict[str, Names | None] = {"/metrics": None, "/metrics/kafka": KAFKA, "/metrics/kbroker": KBROKER}
 """Paths with metrics, and the names that each has; None: those that the setting chooses."""
 _COMPRESS_FROM_BYTES = 4096
+LARGE_BYTES = 4 << 20
+MOST_UNREAD_BYTES = 128 << 20
+"""Of answers that clients have not read yet; a further large one is refused then."""
 
 
 class MetricsServer:
@@ -198,6 +202,11 @@ class MetricsServer:
             self.connections.discard(oldest)
             oldest.drop()
 
+    @property
+    def unread_bytes(self) -> int:
+        """What all clients have not read yet."""
+        return sum(each.unread_bytes for each in self.connections)
+
     async def page(self, page: Page, parts: list[str]) -> tuple[int, bytes]:
         """A page's answer as JSON."""
         if not self.readiness.ready:
@@ -268,6 +277,11 @@ class _Connection(asyncio.Protocol):
         """The client's address."""
         peer = None if self._transport is None else self._transport.get_extra_info("peername")
         return str(peer[0]) if isinstance(peer, tuple) else ""
+
+    @property
+    def unread_bytes(self) -> int:
+        """What the client has not read yet of its answer."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def drop(self) -> None:
         """Close at once."""
@@ -405,6 +419,8 @@ class _Connection(asyncio.Protocol):
     def _write(self, answer: Answer, *, keep_alive: bool, head: bool = False) -> None:
         if self._transport is None or self._transport.is_closing():
             return
+        if len(answer.body) > LARGE_BYTES and self._server.unread_bytes + len(answer.body) > MOST_UNREAD_BYTES:
+            answer = Answer(503, b"too much is not read yet by clients; try again\n")
         headers = {
             "Content-Type": answer.content_type,
             "Content-Length": str(len(answer.body)),

@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from contextlib import ExitStack
+from http.client import HTTPConnection
 from urllib.parse import urlencode
 
 import pytest
@@ -96,15 +98,35 @@ def test_times_that_no_calendar_has_are_numbers() -> None:
     assert (time_of(-1), time_of(0), time_of(1 << 62)) == (None, "1970-01-01T00:00:00.000Z", str(1 << 62))
 
 
-def test_a_file_of_the_newest_records_is_cut_at_its_size(viewer: Viewer, console_broker: BrokerProcess) -> None:
-    """A file had twice the bytes that are said, or any number, without a word about it."""
+@pytest.fixture(scope="module")
+def large(console_broker: BrokerProcess) -> str:
+    """Six records of 8 MB, which take a kilobyte on disk."""
     name = console_broker.create_topic("large", 1, {"max.message.bytes": "9000000"})
     settings = {"bootstrap.servers": console_broker.bootstrap, "message.max.bytes": 9_000_000, "linger.ms": 0}
     producer = Producer({**settings, "compression.type": "zstd"})
     for index in range(6):
         producer.produce(name, b"x" * 8_000_000, str(index))
         assert producer.flush(30) == 0
-    answer = file_of(viewer, topic=name, format="jsonl")
+    return name
+
+
+def test_a_file_of_the_newest_records_is_cut_at_its_size(viewer: Viewer, large: str) -> None:
+    """A file had twice the bytes that are said, or any number, without a word about it."""
+    answer = file_of(viewer, topic=large, format="jsonl")
     *lines, last = [json.loads(line) for line in answer.body.decode().splitlines()]
     assert [line["key"] for line in lines] == ["2", "3", "4", "5"]
     assert last["more"] == answer.headers["x-more"] == "partition 0 before offset 2"
+
+
+def test_files_that_nobody_reads_do_not_fill_the_memory(viewer: Viewer, large: str) -> None:
+    """A hundred viewers of one topic, who read nothing, took gigabytes, and the kernel ended the broker."""
+    statuses = []
+    with ExitStack() as held:
+        for _ in range(8):
+            connection = HTTPConnection("127.0.0.1", viewer.port, timeout=60)
+            held.callback(connection.close)
+            connection.request("GET", f"/console/api/download?topic={large}&format=jsonl")
+            statuses.append(connection.getresponse().status)
+    assert statuses[:2] == [200, 200] and statuses[-1] == 503
+    while viewer.get(f"/console/api/download?topic={large}&format=jsonl").status != 200:
+        pass
