@@ -79,7 +79,7 @@ def test_an_extra_lists_what_its_files_import(extra: str, folders: list[str]) ->
         pytest.skip(f"{folders} are not in this tree")
     found, wanted = imported(paths), modules(listed(extra))
     assert wanted <= found, f"listed and never imported: {wanted - found}"
-    others_of = modules(listed("spark")) | modules(listed("test")) | modules(listed("browser"))
+    others_of = set().union(*(modules(listed(each)) for each in ("spark", "test", "browser", "iceberg")))
     known = wanted | modules(listed()) | others_of | {"kbroker"}
     own = {path.stem for path in paths} | {"tests", "bench", "profiling"}
     others = found - known - own - set(sys.stdlib_module_names) - COME_WITH_OTHERS
