@@ -7,52 +7,21 @@ first use.  A missing tool skips the test with one line that says how to get it;
 
 from __future__ import annotations
 
-import fcntl
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from tests.tools import missing, require_tool
+from tests.compat.installing import LOG4J2, Locked, install
+from tests.compat.installing import ROOT as ROOT
+from tests.compat.installing import TOOLS as TOOLS
+from tests.tools import require_tool
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-TOOLS = ROOT / ".tools"
 KAFKA_VERSION = "4.3.1"
 # The last release with ZooKeeper.
 OLD_KAFKA_VERSION = "3.9.1"
 # The last one that Java 17 runs.
 APICURIO_VERSION = "3.0.9"
-
-LOG4J2 = """status=error
-appender.c.type=Console
-appender.c.name=c
-appender.c.target=SYSTEM_ERR
-appender.c.layout.type=PatternLayout
-appender.c.layout.pattern=[%d] %p %m (%c)%n
-rootLogger.level={level}
-rootLogger.appenderRef.c.ref=c
-"""
-
-
-class _Locked:
-    """One installer at a time, whatever number of test runs share the tree."""
-
-    def __init__(self, name: str) -> None:
-        TOOLS.mkdir(exist_ok=True)
-        self._file = (TOOLS / f"{name}.lock").open("w")
-
-    def __enter__(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-
-def _install(command: Sequence[str], cwd: Path, what: str) -> None:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        missing(what, f"{command[0]} could not provide them: {(done.stderr or done.stdout).strip()[-300:]}")
 
 
 def kafka_jars() -> Path:
@@ -60,11 +29,11 @@ def kafka_jars() -> Path:
     require_tool("java")
     folder = TOOLS / f"kafka-{KAFKA_VERSION}"
     driver = HERE / "java" / "Driver.java"
-    with _Locked("kafka"):
+    with Locked("kafka"):
         if not (folder / "complete").exists():
             require_tool("mvn")
             command = ["mvn", "-q", "-B", "-f", str(HERE / "java" / "pom.xml"), "dependency:copy-dependencies"]
-            _install([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, "Kafka's jars")
+            install([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, "Kafka's jars")
             for level in ("ERROR", "INFO"):
                 (folder / f"log4j2-{level}.properties").write_text(LOG4J2.format(level=level))
             (folder / "complete").touch()
@@ -72,7 +41,7 @@ def kafka_jars() -> Path:
         if not compiled.exists() or compiled.stat().st_mtime < driver.stat().st_mtime:
             require_tool("javac")
             target = str(folder / "classes")
-            _install(["javac", "-cp", f"{folder}/*", "-d", target, str(driver)], HERE, "the Java driver")
+            install(["javac", "-cp", f"{folder}/*", "-d", target, str(driver)], HERE, "the Java driver")
     return folder
 
 
@@ -81,7 +50,7 @@ def streams_jars() -> Path:
     require_tool("java")
     folder = TOOLS / f"kafka-streams-{KAFKA_VERSION}"
     source = HERE / "java" / "streams" / "WordCount.java"
-    with _Locked("kafka-streams"):
+    with Locked("kafka-streams"):
         if not (folder / "complete").exists():
             require_tool("mvn")
             command = [
@@ -92,14 +61,14 @@ def streams_jars() -> Path:
                 str(HERE / "java" / "streams" / "pom.xml"),
                 "dependency:copy-dependencies",
             ]
-            _install([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, "Kafka Streams")
+            install([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, "Kafka Streams")
             (folder / "log4j2-ERROR.properties").write_text(LOG4J2.format(level="ERROR"))
             (folder / "complete").touch()
         compiled = folder / "classes" / "WordCount.class"
         if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
             require_tool("javac")
             target = str(folder / "classes")
-            _install(["javac", "-cp", f"{folder}/*", "-d", target, str(source)], HERE, "the Streams application")
+            install(["javac", "-cp", f"{folder}/*", "-d", target, str(source)], HERE, "the Streams application")
     return folder
 
 
@@ -107,12 +76,12 @@ def old_kafka_jars() -> Path:
     """The folder of the jars of Kafka's last release with ZooKeeper, fetched on first use."""
     require_tool("java")
     folder = TOOLS / f"kafka-{OLD_KAFKA_VERSION}"
-    with _Locked("old-kafka"):
+    with Locked("old-kafka"):
         if not (folder / "complete").exists():
             require_tool("mvn")
             command = ["mvn", "-q", "-B", "-f", str(HERE / "java" / "pom.xml"), "dependency:copy-dependencies"]
             version = f"-Dkafka.version={OLD_KAFKA_VERSION}"
-            _install([*command, version, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, "Kafka's jars")
+            install([*command, version, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, "Kafka's jars")
             (folder / "log4j2-INFO.properties").write_text(LOG4J2.format(level="INFO"))
             (folder / "complete").touch()
     return folder
@@ -137,12 +106,12 @@ def old_client_jars(version: str, project: str) -> Path:
     """The folder of the jars of an older client, by the project `java/old/<project>.xml`, fetched on first use."""
     require_tool("java")
     folder = TOOLS / f"{project}-{version}"
-    with _Locked(f"{project}-{version}"):
+    with Locked(f"{project}-{version}"):
         if not (folder / "complete").exists():
             require_tool("mvn")
             pom = str(HERE / "java" / "old" / f"{project}.xml")
             command = ["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-Dclient.version={version}"]
-            _install([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, f"Kafka {version}")
+            install([*command, "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], HERE, f"Kafka {version}")
             (folder / "complete").touch()
     return folder
 
@@ -150,11 +119,11 @@ def old_client_jars(version: str, project: str) -> Path:
 def old_kafka_python() -> Path:
     """A Python of its own with kafka-python 1.4, made on first use."""
     folder = TOOLS / "kafka-python-1.4.7"
-    with _Locked("kafka-python-1.4.7"):
+    with Locked("kafka-python-1.4.7"):
         if not (folder / "complete").exists():
-            _install([sys.executable, "-m", "venv", str(folder)], HERE, "a virtual environment")
+            install([sys.executable, "-m", "venv", str(folder)], HERE, "a virtual environment")
             pip = [str(folder / "bin" / "pip"), "install", "-q", "kafka-python==1.4.7"]
-            _install(pip, HERE, "kafka-python 1.4")
+            install(pip, HERE, "kafka-python 1.4")
             (folder / "complete").touch()
     return folder / "bin" / "python"
 
@@ -162,11 +131,11 @@ def old_kafka_python() -> Path:
 def old_confluent(version: str, python: str = sys.executable) -> Path:
     """A Python of its own with confluent-kafka, and librdkafka, of this version, made on first use."""
     folder = TOOLS / f"confluent-kafka-{version}"
-    with _Locked(folder.name):
+    with Locked(folder.name):
         if not (folder / "complete").exists():
-            _install([python, "-m", "venv", str(folder)], HERE, "a virtual environment")
+            install([python, "-m", "venv", str(folder)], HERE, "a virtual environment")
             pip = [str(folder / "bin" / "pip"), "install", "-q", "--only-binary=:all:", f"confluent-kafka=={version}"]
-            _install(pip, HERE, f"confluent-kafka {version}")
+            install(pip, HERE, f"confluent-kafka {version}")
             (folder / "complete").touch()
     return folder / "bin" / "python"
 
@@ -194,11 +163,11 @@ def compiled(source: Path) -> Path:
     """The folder of a Java source's classes, compiled against Kafka's jars where it is newer."""
     folder = kafka_jars()
     target = TOOLS / f"classes-{source.stem}"
-    with _Locked("kafka"):
+    with Locked("kafka"):
         classes = target / f"{source.stem}.class"
         if not classes.exists() or classes.stat().st_mtime < source.stat().st_mtime:
             require_tool("javac")
-            _install(["javac", "-cp", f"{folder}/*", "-d", str(target), str(source)], HERE, source.name)
+            install(["javac", "-cp", f"{folder}/*", "-d", str(target), str(source)], HERE, source.name)
     return target
 
 
@@ -226,10 +195,10 @@ def node_folder() -> Path:
     """The folder of the Node project with its packages installed."""
     require_tool("node")
     folder = HERE / "node"
-    with _Locked("node"):
+    with Locked("node"):
         if not (folder / "node_modules" / ".package-lock.json").exists():
             require_tool("npm")
-            _install(["npm", "ci", "--no-audit", "--no-fund"], folder, "the Node client")
+            install(["npm", "ci", "--no-audit", "--no-fund"], folder, "the Node client")
     return folder
 
 
@@ -237,10 +206,10 @@ def go_clients() -> Path:
     """The program of franz-go and sarama, built on first use."""
     require_tool("go")
     folder, program = HERE / "go", TOOLS / "go-clients"
-    with _Locked("go"):
+    with Locked("go"):
         sources = [folder / name for name in ("main.go", "go.mod", "go.sum")]
         if not program.exists() or program.stat().st_mtime < max(each.stat().st_mtime for each in sources):
-            _install(["go", "build", "-o", str(program), "."], folder, "the clients in Go")
+            install(["go", "build", "-o", str(program), "."], folder, "the clients in Go")
     return program
 
 

@@ -1,0 +1,115 @@
+"""How programs that tests use are fetched: once, into `.tools`, by one test run at a time.
+
+    jars = maven_folder(pom)            # .tools/maven-connect of connect.xml
+    python = python_of(requirements)    # .tools/python-faust/bin/python of faust.txt
+    node_modules(folder)                # `npm ci` in the folder of a package-lock.json
+
+Nothing is copied into the repository.  What cannot be fetched skips the test, and fails it with CI=true.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.tools import missing, require_tool
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TOOLS = ROOT / ".tools"
+
+LOG4J2 = """status=error
+appender.c.type=Console
+appender.c.name=c
+appender.c.target=SYSTEM_ERR
+appender.c.layout.type=PatternLayout
+appender.c.layout.pattern=[%d] %p %m (%c)%n
+rootLogger.level={level}
+rootLogger.appenderRef.c.ref=c
+"""
+
+
+class Locked:
+    """One installer at a time, whatever number of test runs share the tree."""
+
+    def __init__(self, name: str) -> None:
+        TOOLS.mkdir(exist_ok=True)
+        self._file = (TOOLS / f"{name}.lock").open("w")
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def install(command: Sequence[str], cwd: Path, what: str) -> None:
+    """Run an installer or a compiler in `cwd`; `missing` with the end of its output where it fails."""
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        missing(what, f"{command[0]} could not provide them: {(done.stderr or done.stdout).strip()[-300:]}")
+
+
+def _stamp(source: Path) -> str:
+    """What a fetched folder was made of: the digest of the file that lists its packages."""
+    return hashlib.sha256(source.read_bytes()).hexdigest()
+
+
+def maven_folder(pom: Path) -> Path:
+    """The folder of a Maven project's jars, and `log4j2-INFO.properties`, fetched on first use and when it changes."""
+    require_tool("java")
+    folder, stamp = TOOLS / f"maven-{pom.stem}", _stamp(pom)
+    done = folder / "complete"
+    with Locked(folder.name):
+        if not done.exists() or done.read_text() != stamp:
+            require_tool("mvn")
+            for old in folder.glob("*.jar"):
+                old.unlink()
+            command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+            install([*command, f"-DoutputDirectory={folder}"], pom.parent, f"the jars of {pom.name}")
+            (folder / "log4j2-INFO.properties").write_text(LOG4J2.format(level="INFO"))
+            done.write_text(stamp)
+    return folder
+
+
+def java_classes(source: Path, jars: Path) -> Path:
+    """The folder of a Java source's classes, compiled against a folder of jars where it, or they, are newer."""
+    require_tool("java")
+    target = TOOLS / f"classes-{source.stem}"
+    done = target / "complete"
+    with Locked(target.name):
+        stamp = _stamp(source) + (jars / "complete").read_text()
+        if not done.exists() or done.read_text() != stamp:
+            require_tool("javac")
+            install(["javac", "-cp", f"{jars}/*", "-d", str(target), str(source)], source.parent, source.name)
+            done.write_text(stamp)
+    return target
+
+
+def python_of(requirements: Path) -> Path:
+    """A Python of its own with the packages of a requirements file, made on first use and when it changes."""
+    folder, stamp = TOOLS / f"python-{requirements.stem}", _stamp(requirements)
+    done = folder / "complete"
+    with Locked(folder.name):
+        if not done.exists() or done.read_text() != stamp:
+            install([sys.executable, "-m", "venv", "--clear", str(folder)], ROOT, "a virtual environment")
+            pip = [str(folder / "bin" / "pip"), "--disable-pip-version-check", "install", "-q", "-r", str(requirements)]
+            install(pip, ROOT, f"the packages of {requirements.name}")
+            done.write_text(stamp)
+    return folder / "bin" / "python"
+
+
+def node_modules(folder: Path) -> Path:
+    """The folder of a Node project with its packages installed; they are installed anew when its lock changes."""
+    require_tool("node")
+    done, stamp = folder / "node_modules" / ".package-lock.json", _stamp(folder / "package-lock.json")
+    mark = folder / "node_modules" / ".made-of"
+    with Locked(f"node-{folder.name}"):
+        if not done.exists() or not mark.exists() or mark.read_text() != stamp:
+            require_tool("npm")
+            install(["npm", "ci", "--no-audit", "--no-fund"], folder, f"the Node project {folder.name}")
+            mark.write_text(stamp)
+    return folder

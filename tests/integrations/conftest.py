@@ -1,0 +1,40 @@
+"""Everything in this folder is slow and needs programs that are fetched on first use: `make test-integrations`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.integrations.programs import Program
+
+HERE = Path(__file__).parent
+SECONDS = 420
+
+StartProgram = Callable[..., Program]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that run a program."""
+    for item in items:
+        if HERE in item.path.parents and "program" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.integration)
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.timeout(SECONDS))
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[StartProgram]:
+    """Starts programs in directories of their own; all end with the test."""
+    started: list[Program] = []
+
+    def start(name: str, command: Sequence[str], environ: Mapping[str, str] | None = None) -> Program:
+        one = Program(tmp_path / name, command, environ)
+        started.append(one)
+        one.start()
+        return one
+
+    yield start
+    for one in started:
+        one.close()
