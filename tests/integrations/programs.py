@@ -7,10 +7,11 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.compat.installing import java_classes, maven_folder
+from tests.compat.installing import java_classes, maven_folder, python_of
 from tests.compat.waiting import Waited, wait_for
 
 HERE = Path(__file__).resolve().parent
+APPS = HERE / "apps"
 
 
 class Program:
@@ -84,6 +85,11 @@ def java_program(project: str, java_class: str, *args: str, source: Path | None 
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
     logging = f"-Dlog4j2.configurationFile={jars / 'log4j2-INFO.properties'}"
     return ["java", *options, logging, "-cp", path, java_class, *args]
+
+
+def python_program(requirements: str, *args: str) -> list[str]:
+    """A command line of the Python that has the packages of `python/<requirements>.txt`."""
+    return [str(python_of(HERE / "python" / f"{requirements}.txt")), *args]
 
 
 def properties(path: Path, settings: Mapping[str, str]) -> str:

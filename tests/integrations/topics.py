@@ -71,10 +71,10 @@ class Reader:
 
 
 class Writer:
-    """Writes values to a topic, each once and in order, whatever happens to the broker."""
+    """Writes values to partition 0 of a topic, each once and in order, whatever happens to the broker."""
 
-    def __init__(self, bootstrap: str, topic: str, partition: int = 0) -> None:
-        self._topic, self._partition = topic, partition
+    def __init__(self, bootstrap: str, topic: str, *, key: str | None = None) -> None:
+        self._topic, self._key = topic, key
         self._failures: list[object] = []
         self._producer = Producer(
             {
@@ -87,9 +87,9 @@ class Writer:
         )
 
     def write(self, values: Iterable[str]) -> None:
-        """Hand values to the producer; those without a word about their key have none."""
+        """Hand values to the producer."""
         for value in values:
-            self._producer.produce(self._topic, value, partition=self._partition, on_delivery=self._delivered)
+            self._producer.produce(self._topic, value, key=self._key, partition=0, on_delivery=self._delivered)
             self._producer.poll(0)
 
     def _delivered(self, error: object, _message: Message) -> None:
