@@ -2,6 +2,7 @@
 
     jars = maven_folder(pom)            # .tools/maven-connect of connect.xml
     python = python_of(requirements)    # .tools/python-faust/bin/python of faust.txt
+    folder = debian_folder(packages)    # .tools/debian-rsyslog/usr/sbin/rsyslogd of rsyslog.txt, installed nowhere else
     node_modules(folder)                # `npm ci` in the folder of a package-lock.json
 
 Nothing is copied into the repository.  What cannot be fetched skips the test, and fails it with CI=true.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -112,4 +114,37 @@ def node_modules(folder: Path) -> Path:
             require_tool("npm")
             install(["npm", "ci", "--no-audit", "--no-fund"], folder, f"the Node project {folder.name}")
             mark.write_text(stamp)
+    return folder
+
+
+def compiled_node(folder: Path) -> Path:
+    """The same, with its TypeScript compiled into `dist` as its `tsconfig.json` says."""
+    node_modules(folder)
+    with Locked(f"node-{folder.name}"):
+        install(["node_modules/.bin/tsc"], folder, f"TypeScript of {folder.name}")
+    return folder
+
+
+def debian_folder(packages: Path) -> Path:
+    """A folder in which Debian's packages are unpacked, fetched on first use and when the list changes.
+
+    The list has a package in each line, the one that is tested first, with the release of it (`rsyslog=8.2302.0`):
+    where the machine's Debian has another one, that is `missing`.
+    """
+    names = packages.read_text().split()
+    tested, _, release = names[0].partition("=")
+    folder, stamp = TOOLS / f"debian-{packages.stem}", _stamp(packages)
+    done = folder / "complete"
+    with Locked(folder.name):
+        if not done.exists() or done.read_text() != stamp:
+            require_tool("apt-get")
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            install(["apt-get", "download", "-q", tested, *names[1:]], folder, f"Debian's packages {' '.join(names)}")
+            if not list(folder.glob(f"{tested}_{release}-*.deb")):
+                found = ", ".join(path.name for path in folder.glob(f"{tested}_*.deb"))
+                missing(f"{tested} {release}", f"this Debian has {found}")
+            for package in folder.glob("*.deb"):
+                install(["dpkg", "-x", str(package), str(folder)], folder, package.name)
+            done.write_text(stamp)
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -67,7 +68,11 @@ class Reader:
         """These came, each once, in this order, and nothing came behind them."""
         self.wait_for(len(wanted))
         self.read(2)
-        assert self.values == list(wanted)
+        counts = Counter(self.values)
+        lost, doubled = [each for each in wanted if not counts[each]], [each for each in counts if counts[each] > 1]
+        assert not lost, f"{len(lost)} lost: {lost[:5]}"
+        assert not doubled, f"{len(doubled)} doubled: {doubled[:5]}"
+        assert self.values == list(wanted), f"not in order, or more came: {self.values[:5]} … {self.values[-5:]}"
 
 
 class Writer:

@@ -1,0 +1,31 @@
+"""A worker of faust, which asks for its topics at its start."""
+
+from __future__ import annotations
+
+from tests.conftest import StartBroker
+from tests.integrations.conftest import StartProgram
+from tests.integrations.programs import APPS, python_program
+from tests.integrations.topics import Reader, Writer, numbered
+
+
+def test_a_worker_starts_at_once_on_an_empty_broker(kbroker_process: StartBroker, program: StartProgram) -> None:
+    """With `kbroker.auto.create.answers.at.once` a worker whose topics do not exist would still need another try, or
+    a restart of the broker would cost it orders."""
+    broker = kbroker_process({"kbroker.auto.create.answers.at.once": "true"})
+    environ = {"BOOTSTRAP": broker.bootstrap, "PYTHONPATH": str(APPS)}
+    command = python_program("faust", "-m", "faust", "-A", "faust_app", "worker", "-l", "info", "--without-web")
+    app = program("faust", command, environ)
+    app.wait_for("Worker ready")
+    writer, orders = Writer(broker.bootstrap, "orders"), numbered("order", 0, 2000)
+    bills = [f"bill of {order}" for order in orders]
+    with Reader(broker.bootstrap, "bills") as reader:
+        writer.write(orders[:500])
+        reader.wait_for(200)
+        broker.restart()
+        writer.write(orders[500:1000])
+        reader.wait_for_all(bills[:800])
+        broker.restart(kill=True)
+        writer.write(orders[1000:])
+        writer.finish()
+        reader.wait_for_all(bills)
+    app.stop()
