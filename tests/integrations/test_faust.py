@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from tests.conftest import StartBroker
 from tests.integrations.conftest import StartProgram
-from tests.integrations.programs import APPS, python_program
+from tests.integrations.programs import APPS, Program, python_program
 from tests.integrations.topics import Reader, Writer, numbered
+
+NOT_FOUND = "Topic orders not found in cluster metadata"
+
+
+def worker(program: StartProgram, bootstrap: str) -> Program:
+    command = python_program("faust", "-m", "faust", "-A", "faust_app", "worker", "-l", "info", "--without-web")
+    return program("faust", command, {"BOOTSTRAP": bootstrap, "PYTHONPATH": str(APPS)})
 
 
 def test_a_worker_starts_at_once_on_an_empty_broker(kbroker_process: StartBroker, program: StartProgram) -> None:
     """With `kbroker.auto.create.answers.at.once` a worker whose topics do not exist would still need another try, or
     a restart of the broker would cost it orders."""
     broker = kbroker_process({"kbroker.auto.create.answers.at.once": "true"})
-    environ = {"BOOTSTRAP": broker.bootstrap, "PYTHONPATH": str(APPS)}
-    command = python_program("faust", "-m", "faust", "-A", "faust_app", "worker", "-l", "info", "--without-web")
-    app = program("faust", command, environ)
+    app = worker(program, broker.bootstrap)
     app.wait_for("Worker ready")
+    assert NOT_FOUND not in app.output()
     writer, orders = Writer(broker.bootstrap, "orders"), numbered("order", 0, 2000)
     bills = [f"bill of {order}" for order in orders]
     with Reader(broker.bootstrap, "bills") as reader:
@@ -29,3 +35,12 @@ def test_a_worker_starts_at_once_on_an_empty_broker(kbroker_process: StartBroker
         writer.finish()
         reader.wait_for_all(bills)
     app.stop()
+
+
+def test_a_worker_does_not_find_its_topic_at_its_start_as_with_kafka(
+    kbroker_process: StartBroker, program: StartProgram
+) -> None:
+    """The page would name a setting that makes no difference."""
+    app = worker(program, kbroker_process().bootstrap)
+    app.wait_for("Worker ready")
+    assert NOT_FOUND in app.output()

@@ -15,4 +15,4 @@ bills = app.topic("bills", value_type=str, value_serializer="raw")
 async def bill(stream):  # type: ignore[no-untyped-def]
     """Each order has its bill."""
     async for order in stream:
-        await bills.send(value=b"bill of " + order)
+        await bills.send(value=f"bill of {order}")
