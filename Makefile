@@ -5,6 +5,8 @@
 #   make test       every test but the slow ones (PYTEST="-k name -x")        make test-slow   those too
 #   make test-quick a minute: the rules of the house, formats, settings, coordinators
 #   make test-spark the pipeline on Spark (Java 17, some 1,000 MB of packages)
+#   make test-integrations  Kafka Connect, Flink, NestJS, rsyslog and others while the broker restarts (Java 17, Maven, Node.js)
+#   make test-spark the pipeline on Spark (Java 17, some 450 MB of packages)
 #   make spark      what the Spark pipeline needs beside kbroker, into .venv (some 450 MB; and Java 17)
 #   make lint       ruff, mypy --strict, cython-lint
 #   make soak       groups of 50 real consumers that join, leave, hang and die (Java); SECONDS=300 SEED=7
@@ -50,7 +52,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test fresh-machine spark test test-quick test-slow test-kafka test-spark test-tools soak faults check-answers histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test fresh-machine spark test test-quick test-slow test-kafka test-integrations test-spark test-tools soak faults check-answers histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -190,6 +192,11 @@ test-spark: install $(MADE)/spark
 
 test-kafka: install $(MADE)/test
 	$(BIN)/python -m pytest -m "kafka or compat" $(PYTEST)
+
+# Programs that speak Kafka (docs/integrations.md): some 10 minutes, and some 500 MB of packages at the first run.
+test-integrations: install $(MADE)/test
+	@if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq; fi
+	$(BIN)/python -m pytest -m "integration or not slow" tests/integrations $(PYTEST)
 
 SECONDS ?= 300
 soak: install $(MADE)/test
