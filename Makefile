@@ -6,7 +6,6 @@
 #   make test-quick a minute: the rules of the house, formats, settings, coordinators
 #   make test-spark the pipeline on Spark (Java 17, some 1,000 MB of packages)
 #   make test-integrations  Kafka Connect, Flink, NestJS, rsyslog and others while the broker restarts (Java 17, Maven, Node.js)
-#   make test-spark the pipeline on Spark (Java 17, some 450 MB of packages)
 #   make spark      what the Spark pipeline needs beside kbroker, into .venv (some 450 MB; and Java 17)
 #   make lint       ruff, mypy --strict, cython-lint
 #   make soak       groups of 50 real consumers that join, leave, hang and die (Java); SECONDS=300 SEED=7

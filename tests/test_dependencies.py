@@ -33,6 +33,8 @@ MODULES = {
 RUN_AS_PROGRAMS = {"grpcio-tools", "py-spy", "pytest-benchmark", "pytest-timeout"}
 """Plug-ins of pytest, and programs: nothing imports them."""
 BEHIND_PYSPARK = {"pandas"}
+OF_OTHERS = {"node_modules", "apps"}
+"""Folders whose files this environment does not run: `apps` have theirs by `tests/integrations/python`."""
 COME_WITH_OTHERS = {"google", "numpy", "py4j", "typing_extensions", "Cython", "cramjam", "pytest_benchmark"}
 """Modules that other packages bring along: pyarrow, pyspark, python-snappy, mypy, the build, `make bench`."""
 
@@ -74,7 +76,7 @@ def test_the_broker_installs_what_it_imports_and_nothing_else() -> None:
 @pytest.mark.parametrize(("extra", "folders"), [("test", ["tests", "bench"]), ("bench", ["bench", "profiling"])])
 def test_an_extra_lists_what_its_files_import(extra: str, folders: list[str]) -> None:
     """A fresh environment would lack a package that the tests, or the benchmark, need."""
-    paths = [path for name in folders for path in (ROOT / name).rglob("*.py") if "node_modules" not in path.parts]
+    paths = [path for name in folders for path in (ROOT / name).rglob("*.py") if not OF_OTHERS & {*path.parts}]
     if not any((ROOT / name).is_dir() for name in folders):
         pytest.skip(f"{folders} are not in this tree")
     found, wanted = imported(paths), modules(listed(extra))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 from confluent_kafka import Producer
 
 from tests.compat.installing import compiled_node
@@ -11,20 +9,20 @@ from tests.compat.waiting import wait_for
 from tests.conftest import StartBroker
 from tests.integrations.conftest import StartProgram
 from tests.integrations.programs import HERE, Program
+from tests.tools import require_tool
 
-AT_ONCE = "kbroker.auto.create.answers.at.once"
 LISTENS = "the service listens"
 
 
 def service(program: StartProgram, bootstrap: str) -> Program:
     folder = compiled_node(HERE / "nestjs")
-    return program("nestjs", [shutil.which("node") or "node", str(folder / "dist" / "main.js")], {"BOOTSTRAP": bootstrap})
+    return program("nestjs", [require_tool("node"), str(folder / "dist" / "main.js")], {"BOOTSTRAP": bootstrap})
 
 
 def test_a_microservice_starts_at_once_on_an_empty_broker(kbroker_process: StartBroker, program: StartProgram) -> None:
     """With `kbroker.auto.create.answers.at.once` a service whose topics do not exist would end at its start, or a
     restart of the broker would cost it events."""
-    broker = kbroker_process({AT_ONCE: "true"})
+    broker = kbroker_process({"kbroker.auto.create.answers.at.once": "true"})
     app = service(program, broker.bootstrap)
     app.wait_for(LISTENS)
     assert "ERROR" not in app.output()

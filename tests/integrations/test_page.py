@@ -77,9 +77,11 @@ def test_the_page_names_the_versions_that_are_tested() -> None:
 @pytest.mark.parametrize("test", fetched())
 def test_the_settings_that_the_page_names_are_those_of_the_test(test: str) -> None:
     """A reader would set what was never tried."""
-    sources = [ROOT / test, *(HERE / "apps").glob("*.py"), *(HERE / "java").glob("*.java")]
+    text = (ROOT / test).read_text()
+    parts = [*(HERE / "apps").glob("*.py"), *(HERE / "java").glob("*.java")]
+    text += "".join(part.read_text() for part in parts if part.stem in text)
     # Settings are written `key=value`, "key": "value" or key="value"; a value's quotes and blanks say nothing.
-    plain = re.sub(r"""["'\s]""", "", "\n".join(path.read_text() for path in sources)).replace(":", "=")
+    plain = re.sub(r"""["'\s]""", "", text).replace(":", "=")
     _program, _versions, settings, seen = rows()[test]
     named = [re.sub(r"""["'\s]""", "", word) for word in re.findall(r"`([^`]+)`", settings + seen)]
     assert [word for word in named if word not in plain and not is_of_the_broker(word)] == []

@@ -48,9 +48,7 @@ def test_no_line_of_a_log_is_lost_though_broker_and_rsyslog_stop(
     configuration.write_text(CONFIGURATION.format(folder=folder, file=file, bootstrap=broker.bootstrap))
     (libraries,) = (root / "usr" / "lib").glob("*-linux-gnu")
     command = [str(root / "usr" / "sbin" / "rsyslogd"), "-n", "-f", str(configuration), "-i", str(pid_file)]
-    daemon = program(
-        "rsyslog", [*command, "-M", str(libraries / "rsyslog")], {"LD_LIBRARY_PATH": str(libraries)}
-    )
+    daemon = program("rsyslog", [*command, "-M", str(libraries / "rsyslog")], {"LD_LIBRARY_PATH": str(libraries)})
     lines = numbered("line", 0, 5000)
     with Reader(broker.bootstrap, "logs") as reader:
         append(file, lines[:1000])

@@ -15,7 +15,6 @@ class Reader:
 
     def __init__(self, bootstrap: str, topic: str, partitions: int = 1) -> None:
         self.values: list[str] = []
-        self.keys: list[str | None] = []
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -38,9 +37,7 @@ class Reader:
         """Take what is there; how many values there are by now."""
         for message in self._consumer.consume(1000, seconds):
             if message.error() is None:
-                key = message.key()
-                self.values.append(message.value().decode())
-                self.keys.append(None if key is None else key.decode())
+                self.values.append((message.value() or b"").decode())
         return len(self.values)
 
     def wait_for(self, count: int, seconds: float = 120) -> None:

@@ -15,8 +15,8 @@ broker = KafkaBroker(os.environ["BOOTSTRAP"], enable_idempotence=True)
 app = FastStream(broker)
 
 
-@broker.subscriber("orders", group_id="billing", auto_offset_reset="earliest", ack_policy=AckPolicy.ACK)
-@broker.publisher("bills")
+@broker.subscriber("orders", group_id="billing", auto_offset_reset="earliest", ack_policy=AckPolicy.ACK)  # type: ignore[untyped-decorator]
+@broker.publisher("bills")  # type: ignore[untyped-decorator]
 async def bill(order: str) -> str:
     """Each order has its bill; the offset is committed once that is written."""
     return f"bill of {order}"

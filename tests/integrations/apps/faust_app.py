@@ -1,4 +1,4 @@
-"""An application of faust, which makes its topics by asking for them.  BOOTSTRAP: the broker; `faust -A faust_app worker`."""
+"""An application of faust: `faust -A faust_app worker`; BOOTSTRAP names the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application of Quix Streams that is exactly once: it numbers the orders of each customer.  BOOTSTRAP: the broker."""
+"""An application of Quix Streams that numbers the orders of each customer, exactly once; BOOTSTRAP names the broker."""
 
 from __future__ import annotations
 
