@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.compat.installing import LOG4J2, Locked, install
+from tests.compat.installing import LOG4J2, Locked, install, node_modules
 from tests.compat.installing import ROOT as ROOT
 from tests.compat.installing import TOOLS as TOOLS
 from tests.tools import require_tool
@@ -193,13 +193,7 @@ def run_java(java_class: str, *args: str, stdin: bytes = b"", seconds: float = 6
 
 def node_folder() -> Path:
     """The folder of the Node project with its packages installed."""
-    require_tool("node")
-    folder = HERE / "node"
-    with Locked("node"):
-        if not (folder / "node_modules" / ".package-lock.json").exists():
-            require_tool("npm")
-            install(["npm", "ci", "--no-audit", "--no-fund"], folder, "the Node client")
-    return folder
+    return node_modules(HERE / "node")
 
 
 def go_clients() -> Path:

@@ -96,3 +96,9 @@ def properties(path: Path, settings: Mapping[str, str]) -> str:
     """Write a file of Java's properties; its path."""
     path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     return str(path)
+
+
+def append(path: Path, lines: Sequence[str]) -> None:
+    """Write lines at the end of a file that a program follows."""
+    with path.open("a") as file:
+        file.write("".join(f"{line}\n" for line in lines))

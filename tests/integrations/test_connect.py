@@ -11,7 +11,7 @@ from typing import Any
 from tests.broker_process import BrokerProcess
 from tests.compat.waiting import wait_for
 from tests.integrations.conftest import StartProgram
-from tests.integrations.programs import Program, java_program, properties
+from tests.integrations.programs import Program, append, java_program, properties
 from tests.integrations.topics import Reader, numbered
 from tests.ports import free_port
 
@@ -74,11 +74,6 @@ class Worker:
         """Have a connector, and wait until it runs."""
         wait_for(lambda: self.ask(f"/connectors/{connector}/config", settings), "an answer", seconds=90, every=0.3)
         wait_for(lambda: self.is_running(connector), f"{connector} to run", seconds=90, every=0.3)
-
-
-def append(path: Path, lines: list[str]) -> None:
-    with path.open("a") as file:
-        file.write("".join(f"{line}\n" for line in lines))
 
 
 def start_worker(broker: BrokerProcess, program: StartProgram, folder: Path) -> tuple[Program, Worker]:

@@ -8,7 +8,7 @@ from tests.broker_process import BrokerProcess
 from tests.compat.installing import debian_folder
 from tests.compat.waiting import wait_for
 from tests.integrations.conftest import StartProgram
-from tests.integrations.programs import HERE
+from tests.integrations.programs import HERE, append
 from tests.integrations.topics import Reader, numbered
 
 CONFIGURATION = """
@@ -28,11 +28,6 @@ ruleset(name="to-kafka") {{
 }}
 action(type="omfile" file="{folder}/internal.log")
 """
-
-
-def append(path: Path, lines: list[str]) -> None:
-    with path.open("a") as file:
-        file.write("".join(f"{line}\n" for line in lines))
 
 
 def test_no_line_of_a_log_is_lost_though_broker_and_rsyslog_stop(
