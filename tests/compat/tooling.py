@@ -91,13 +91,13 @@ def schema_registry_jar() -> Path:
     """The program of Apicurio Registry, a schema registry that keeps its schemas in Kafka, fetched on first use."""
     require_tool("java")
     folder = TOOLS / f"apicurio-{APICURIO_VERSION}"
-    with _Locked("apicurio"):
+    with Locked("apicurio"):
         if not (folder / "complete").exists():
             require_tool("mvn")
             artifact = f"-Dartifact=io.apicurio:apicurio-registry-app:{APICURIO_VERSION}:tar.gz:all"
             # Without a project Maven keeps a note of what was unpacked in the folder that it runs in.
             options = [f"-DoutputDirectory={folder}", "-Dmdep.overWriteReleases=true"]
-            _install(["mvn", "-q", "-B", "dependency:unpack", artifact, *options], TOOLS, "Apicurio Registry")
+            install(["mvn", "-q", "-B", "dependency:unpack", artifact, *options], TOOLS, "Apicurio Registry")
             (folder / "complete").touch()
     return folder / f"apicurio-registry-app-{APICURIO_VERSION}-runner.jar"
 
