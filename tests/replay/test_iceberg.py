@@ -11,7 +11,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 2
 KEPT = {"retention.ms": "-1"}
-on_spark = pytest.mark.spark
+
+
+def on_spark(test: Callable[..., None]) -> Callable[..., None]:
+    """It needs another PySpark than the other tests do, which is 400 MB to fetch."""
+    return pytest.mark.slow(pytest.mark.spark(test))  # type: ignore[no-any-return]
 
 
 class Lake:

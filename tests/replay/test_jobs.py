@@ -56,7 +56,11 @@ def different(
 
 @pytest.mark.parametrize(
     ("what", "jobs"),
-    [("read", reading.JOBS), ("stream", streaming.JOBS), ("write", writing.JOBS)],
+    [
+        ("read", reading.JOBS),
+        pytest.param("stream", streaming.JOBS, marks=pytest.mark.slow),
+        ("write", writing.JOBS),
+    ],
     ids=lambda x: str(x)[:6],
 )
 def test_a_job_gives_the_same_in_both_formats(
