@@ -144,6 +144,9 @@ def test_each_page_with_commands_is_run_or_says_why_not() -> None:
 
 def follow(before: str, commands: list[str], tmp_path: Path, seconds: float) -> None:
     """Runs commands after what they take for granted, in a directory of their own."""
+    for tool in ("curl", "openssl"):
+        if any(f"{tool} " in text for text in commands):
+            require_tool(tool)
     parts = ["set -e -o pipefail", "if ip link set lo up 2> /dev/null; then :; fi", "trap 'kill $(jobs -p)' EXIT"]
     parts.append(before)
     for number, text in enumerate(commands):

@@ -24,10 +24,11 @@ class WordCountProcess:
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.states: list[str] = []
-        self._errors = (folder / "errors").open("wb")
         words = [f"{key}={value}" for key, value in {"state.dir": str(folder / "state"), **settings}.items()]
+        command = streams_command(bootstrap, application, *topics, *words)
+        self._errors = (folder / "errors").open("wb")
         self.process = subprocess.Popen(
-            streams_command(bootstrap, application, *topics, *words),
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
 from confluent_kafka import Producer, TopicPartition
 
 from kbroker.replay.load import LoadError

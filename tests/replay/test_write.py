@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
 from kbroker.replay.sources.option_table import Effect
 from kbroker.replay.sources.write_options import parse_write
 from kbroker.replay.sources.write_table import WRITING

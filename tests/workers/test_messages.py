@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from enum import Enum
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.cluster.requests import BrokerEpoch, NewTopic, TopicOutcome
+from kbroker.cluster.config_changes import ConfigResourceType
+from kbroker.cluster.requests import BrokerEpoch, EditOperation, ElectionType, NewTopic, TopicOutcome
 from kbroker.cluster.workers import messages
 from kbroker.cluster.workers.messages import Answered, Call, Change, Gone, Hello, MessageError, Snapshot, decode, encode
 from kbroker.cluster.workers.quota import ForwardedQuota
@@ -102,3 +104,13 @@ def test_damaged_bytes_are_no_message_or_another(at: int, value: int) -> None:
         decode(bytes(body))
     except MessageError:
         return
+
+
+@pytest.mark.parametrize("value", [EditOperation.SET, ElectionType.PREFERRED, ConfigResourceType.TOPIC])
+def test_no_message_calls_a_function_for_a_member_of_an_enumeration(value: Enum) -> None:
+    """With Debian 12's Python a worker's changes of settings and elections would be refused by the others."""
+    body = encode(Answered(1, value, None))[4:]
+    assert b"getattr" not in body
+    found = decode(body)
+    assert isinstance(found, Answered)
+    assert found.value is value

@@ -17,6 +17,7 @@ import io
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -125,6 +126,9 @@ class _Pickler(pickle.Pickler):
             return _restored_mapping, (dict(value),)
         if isinstance(value, KafkaError):
             return _restored_error, (type(value), dict(value.__dict__), value.args)
+        if isinstance(value, Enum):
+            # Python 3.11.0 to 3.11.3, which Debian 12 has, would call `getattr`.
+            return type(value), (value.value,)
         # Pickle's own way.
         return cast("_Reduced", NotImplemented)
 

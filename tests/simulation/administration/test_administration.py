@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,6 +76,7 @@ def cluster(*ends: int, crashed: float = -FOREVER) -> Any:
     return SimpleNamespace(
         nodes=nodes,
         brokers={node: broker(end) for node, end in zip(nodes, ends, strict=True)},
+        controllers_lost_at=-math.inf,
         crashed_at={len(ends): crashed},
         loop=SimpleNamespace(time=lambda: 9.0),
         judge=Judge(lambda: 9.0),

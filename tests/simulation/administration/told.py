@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -39,6 +40,7 @@ class MadeUp(SimpleNamespace):
             judge=Judge(lambda: 0.0),
             loop=SimpleNamespace(time=self._time),
             rng=random.Random(1),
+            controllers_lost_at=-math.inf,
             crashed_at={},
             tolerates=lambda code, _partition=None: False,
             disks=SimpleNamespace(may_hang_up=lambda _: False, takes_no_copy=lambda _: False),
