@@ -30,6 +30,7 @@ BEGIN = """
 set -e -o pipefail
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /dev/shm
+mount -t devpts devpts /dev/pts
 cd /checkout
 for tool in git kcat java node; do ! command -v $tool; done
 """
