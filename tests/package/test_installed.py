@@ -79,9 +79,7 @@ def test_every_module_imports_with_what_is_required(run: Run, wheel: list[str], 
         for name, lacks in wanting.items()
         if lacks not in next((extra for part, extra in EXTRAS.items() if part in name.split(".")), ())
     }
-    assert not outside, (
-        f"only Spark may need the extra `spark`, and decoders `schemas`: {outside}"
-    )
+    assert not outside, f"only Spark may need the extra `spark`, and decoders `schemas`: {outside}"
     for name, (file, _) in found.items():
         if file is not None:
             assert Path(file).is_relative_to(python.parent.parent), f"{name} came from {file}"
