@@ -23,8 +23,6 @@ from tests.security.acl.acl_requests import EVERYTHING, rule
 KAFKAS: list[str] = json.loads((Path(__file__).parent / "vectors" / "kafka-4.3.1-audit.json").read_text())
 # Kafka asks for two rights to a topic that is not there; kbroker says what one of them is enough for.
 ASKED_MORE = ("request = DeleteTopics", "request = OffsetDelete")
-# They are served since Kafka's notes were taken.
-NOT_RECORDED = ("request = AddRaftVoter", "request = RemoveRaftVoter")
 
 
 class Notes(logging.Handler):
@@ -61,7 +59,6 @@ def test_what_is_refused_is_noted_as_by_kafka(tmp_path: Path, notes: Notes) -> N
     finally:
         broker.stop()
     noted = {line for line in notes.of(logging.INFO) if " is Denied " in line}
-    noted = {line for line in noted if not any(each in line for each in NOT_RECORDED)}
     apis = {ApiKey(row.api_key).message_name for row in served()}
     kafkas = {line for line in KAFKAS if line.partition(" for request = ")[2].split()[0] in apis}
     assert noted <= kafkas
