@@ -1,6 +1,6 @@
 """What `confluent.value.schema.validation` costs: one producer into a topic with it and one without, in turn.
 
-    python bench/schema_validation.py [--records 1000000] [--size 100] [--rounds 5] [--codec lz4]
+    python -m bench.schema_validation [--records 1000000] [--size 100] [--rounds 5] [--codec lz4]
 
 A broker of its own and a registry on loopback; librdkafka with its defaults, acks=1, one partition.  Shown are the
 medians of records per second and of the broker's CPU time for a million records; the registry is asked once.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -18,11 +17,8 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Producer
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from tests.broker_process import BrokerProcess  # noqa: E402
-from tests.registry.stand_in import stand_in  # noqa: E402
+from tests.broker_process import BrokerProcess
+from tests.registry.stand_in import stand_in
 
 PORTION = 10_000
 KINDS = {"without": {}, "with": {"confluent.value.schema.validation": "true"}}

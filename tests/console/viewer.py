@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from base64 import b64encode
 from collections.abc import Callable
 from http.client import HTTPConnection
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
+
+from tests.compat.waiting import wait_for
 
 STRANGE = "<img src=x onerror=alert(1)>"
 
@@ -90,10 +91,12 @@ class Viewer:
 
     def wait(self, name: str, condition: Callable[[Any], object], /, **fields: object) -> Any:
         """What an endpoint says once the condition holds: what viewers share is some seconds old."""
-        deadline = time.monotonic() + 60
-        while not condition(value := self.ask(name, **fields)):
-            assert time.monotonic() < deadline, (name, fields, value)
-            time.sleep(0.05)
+
+        def holds() -> tuple[Any] | None:
+            value = self.ask(name, **fields)
+            return (value,) if condition(value) else None
+
+        (value,) = wait_for(holds, f"{name} {fields}", seconds=60, every=0.05)
         return value
 
     def refused(self, name: str, /, **fields: object) -> tuple[int, str]:

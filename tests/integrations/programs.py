@@ -72,6 +72,11 @@ class Program:
         self.process.kill()
         self.process.wait(30)
 
+    def crash(self) -> None:
+        """It ends as in a crash, and is started anew."""
+        self.kill()
+        self.start()
+
     def close(self) -> None:
         """End it, if it runs."""
         if self.running:

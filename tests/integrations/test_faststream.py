@@ -7,7 +7,7 @@ import pytest
 from tests.broker_process import BrokerProcess
 from tests.integrations.conftest import StartProgram
 from tests.integrations.programs import APPS, python_program
-from tests.integrations.topics import Reader, Writer, numbered
+from tests.integrations.topics import Reader, Writer, numbered, through_restarts
 
 
 @pytest.mark.parametrize("client", ["aiokafka", "confluent"])
@@ -20,18 +20,7 @@ def test_no_order_goes_without_a_bill(client: str, broker: BrokerProcess, progra
     writer, orders = Writer(broker.bootstrap, "orders"), numbered("order", 0, 3000)
     bills = [f"bill of {order}" for order in orders]
     with Reader(broker.bootstrap, "bills") as reader:
-        writer.write(orders[:500])
-        reader.wait_for(200)
-        broker.restart()
-        writer.write(orders[500:1500])
-        reader.wait_for_all(bills[:1000])
-        broker.restart(kill=True)
-        writer.write(orders[1500:2500])
-        reader.wait_for_all(bills[:2000])
-        app.kill()
-        app.start()
-        writer.write(orders[2500:])
-        writer.finish()
+        through_restarts(broker, writer, orders, lambda count: reader.wait_for_all(bills[:count]), app.crash)
         reader.wait_for_all(bills)
         assert list(dict.fromkeys(reader.values)) == bills
     assert app.stop() in (0, -15)

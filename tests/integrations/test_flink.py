@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.broker_process import BrokerProcess
 from tests.integrations.conftest import StartProgram
 from tests.integrations.programs import HERE, java_program
-from tests.integrations.topics import Reader, Writer, numbered
+from tests.integrations.topics import Reader, Writer, numbered, through_restarts
 
 JOB = HERE / "java" / "FlinkOrders.java"
 SETTINGS = {
@@ -41,19 +41,13 @@ def test_orders_are_counted_once_though_broker_and_job_die(
     job = program("flink", command(broker, settings))
     writer, orders = Writer(broker.bootstrap, "orders"), numbered("order", 0, 3000)
     bills = [f"{count} {order}" for count, order in enumerate(orders, 1)]
-    with Reader(broker.bootstrap, "bills") as reader:
-        writer.write(orders[:500])
-        reader.wait_for(200)
-        broker.restart()
-        writer.write(orders[500:1500])
-        reader.wait_for(1000)
-        broker.restart(kill=True)
-        writer.write(orders[1500:2500])
-        reader.wait_for(2000)
+
+    def again() -> None:
         job.kill()
         job.command = command(broker, {**settings, RECOVERY: last_checkpoint(checkpoints).as_uri()})
         job.start()
-        writer.write(orders[2500:])
-        writer.finish()
+
+    with Reader(broker.bootstrap, "bills") as reader:
+        through_restarts(broker, writer, orders, reader.wait_for, again)
         reader.assert_exactly(bills)
     job.stop()

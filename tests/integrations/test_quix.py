@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.broker_process import BrokerProcess
 from tests.integrations.conftest import StartProgram
 from tests.integrations.programs import APPS, python_program
-from tests.integrations.topics import Reader, Writer, numbered
+from tests.integrations.topics import Reader, Writer, numbered, through_restarts
 
 
 def test_orders_are_counted_once_though_broker_and_application_die(
@@ -18,17 +18,6 @@ def test_orders_are_counted_once_though_broker_and_application_die(
     writer, orders = Writer(broker.bootstrap, "orders", key="customer"), numbered("order", 0, 3000)
     bills = [f"{count} {order}" for count, order in enumerate(orders, 1)]
     with Reader(broker.bootstrap, "bills") as reader:
-        writer.write(orders[:500])
-        reader.wait_for(200)
-        broker.restart()
-        writer.write(orders[500:1500])
-        reader.wait_for(1000)
-        broker.restart(kill=True)
-        writer.write(orders[1500:2500])
-        reader.wait_for(2000)
-        app.kill()
-        app.start()
-        writer.write(orders[2500:])
-        writer.finish()
+        through_restarts(broker, writer, orders, reader.wait_for, app.crash)
         reader.assert_exactly(bills)
     assert app.stop() == 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from tests.broker_process import BrokerProcess
 from tests.compat.waiting import Waited, wait_for
 
 
@@ -107,3 +108,27 @@ class Writer:
 def numbered(word: str, first: int, count: int) -> list[str]:
     """`word-000017` and so on: values that sort as they were made."""
     return [f"{word}-{number:06}" for number in range(first, first + count)]
+
+
+def through_restarts(
+    broker: BrokerProcess,
+    writer: Writer,
+    values: Sequence[str],
+    reaches: Callable[[int], None],
+    again: Callable[[], None],
+) -> None:
+    """Write 3,000 values while the broker is stopped and killed, and the program dies and starts anew (`again`).
+
+    `reaches(count)` waits until the program is so far.
+    """
+    writer.write(values[:500])
+    reaches(200)
+    broker.restart()
+    writer.write(values[500:1500])
+    reaches(1000)
+    broker.restart(kill=True)
+    writer.write(values[1500:2500])
+    reaches(2000)
+    again()
+    writer.write(values[2500:])
+    writer.finish()

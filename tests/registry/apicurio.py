@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.compat.tooling import schema_registry_jar
+from tests.compat.waiting import wait_for
 from tests.ports import free_port
 
 PATIENCE_SECONDS = 90
@@ -38,12 +38,12 @@ def apicurio(bootstrap: str, folder: Path, port: int = 0) -> Iterator[str]:
             cwd=folder,
         )
     try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not _answers(f"{url}/subjects"):
-            said = log.read_text(errors="replace")[-2000:]
-            assert process.poll() is None, said
-            assert time.monotonic() < deadline, said
-            time.sleep(0.1)
+
+        def answers() -> bool:
+            assert process.poll() is None, log.read_text(errors="replace")[-2000:]
+            return _answers(f"{url}/subjects")
+
+        wait_for(answers, "the registry to answer", seconds=PATIENCE_SECONDS, every=0.1)
         yield url
     finally:
         process.terminate()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.console.group_lines import SHARE, standing_of
 from kbroker.console.manage.context import plural
-from kbroker.console.manage.plan import Action, Done, Plan, Table
+from kbroker.console.manage.plan import Action, Done, Plan, Table, plan_without_topic
 from kbroker.console.parameters import BadParameterError, NotThereError
 from kbroker.console.viewer_client import EARLIEST, LATEST, patiently, refuse
 from kbroker.errors import ErrorCode, KafkaError
@@ -263,18 +263,12 @@ async def plan_forgetting(context: Context, fields: Fields) -> Plan:
     rows = sorted((index, offset) for (topic, index), offset in committed.items() if topic == name)
     if not rows:
         raise NotThereError(f"the group {group_id} has no offsets of {name}")
-    return Plan(
-        f"Forget the offsets of {name} in {group_id}",
-        [
-            f"The group {group_id} loses its offsets of {plural(len(rows), 'partition')} of {name}.",
-            "While a member subscribes to the topic, the broker refuses it.",
-        ],
-        {"id": group_id, "topic": name},
-        [list(row) for row in rows],
-        table=Table(("Partition", "Committed"), rows),
-        confirm=name,
-        button="Forget them",
-    )
+    sentences = [
+        f"The group {group_id} loses its offsets of {plural(len(rows), 'partition')} of {name}.",
+        "While a member subscribes to the topic, the broker refuses it.",
+    ]
+    title = f"Forget the offsets of {name} in {group_id}"
+    return plan_without_topic(title, sentences, group_id, name, rows, "Committed", "Forget them")
 
 
 async def forget(context: Context, fields: Fields, plan: Plan) -> Done:

@@ -41,6 +41,21 @@ class Plan:
     button: str = "Do it"
 
 
+def plan_without_topic(
+    title: str,
+    sentences: Sequence[str],
+    group_id: str,
+    topic: str,
+    rows: Sequence[tuple[int, int]],
+    shown: str,
+    button: str,
+) -> Plan:
+    """That a group loses what it has of a topic: `rows` of partition and offset, which the table calls `shown`."""
+    table = Table(("Partition", shown), rows)
+    fields = {"id": group_id, "topic": topic}
+    return Plan(title, sentences, fields, [list(row) for row in rows], table=table, confirm=topic, button=button)
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
     """What has happened."""

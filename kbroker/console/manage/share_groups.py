@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.groups import given_targets, places_of, plan_of_targets, refuse_members, targets_of
-from kbroker.console.manage.plan import Action, Done, Plan, Table
+from kbroker.console.manage.plan import Action, Done, Plan, plan_without_topic
 from kbroker.console.parameters import NotThereError
 from kbroker.console.viewer_client import refuse
 from kbroker.errors import ErrorCode
@@ -89,15 +89,9 @@ async def plan_forgetting(context: Context, fields: Fields) -> Plan:
     rows = sorted((index, offset) for (topic, index), offset in starts.items() if topic == name)
     if not rows:
         raise NotThereError(f"the group {group_id} has no state of {name}")
-    return Plan(
-        f"Forget the state of {name} in {group_id}",
-        [f"The group {group_id} loses where it stands in {plural(len(rows), 'partition')} of {name}."],
-        {"id": group_id, "topic": name},
-        [list(row) for row in rows],
-        table=Table(("Partition", "Begins at"), rows),
-        confirm=name,
-        button="Forget it",
-    )
+    sentences = [f"The group {group_id} loses where it stands in {plural(len(rows), 'partition')} of {name}."]
+    title = f"Forget the state of {name} in {group_id}"
+    return plan_without_topic(title, sentences, group_id, name, rows, "Begins at", "Forget it")
 
 
 async def forget(context: Context, fields: Fields, plan: Plan) -> Done:
