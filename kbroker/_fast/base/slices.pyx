@@ -7,7 +7,8 @@ one slice of 2 ms and one step.  The first slice of a request is shorter, becaus
 into one turn.
 
 What cannot await asks `pace.due()` between two steps, and leaves the rest to `pace.then(call)`, which waits in the same
-queue.  C loops that cannot yield look at the clock and stop after the same time (SLICE_NS).
+queue.  C loops that cannot yield look at the clock and stop after the same time: `slice_ns`, or SLICE_NS where they
+have no `Slices`.
 
 Invariant: between two `await pace` nothing else runs; behind each the world may have changed.
 """

@@ -22,7 +22,7 @@ from kbroker._fast.net.direct cimport (
 from kbroker._fast.base.growable cimport Growable, growable_free, growable_reserve
 from kbroker._fast.log.log_fields cimport PartitionFields, acknowledges, after_append, has_min_isr
 from kbroker._fast.base.monotonic cimport now_ns, wall_ms
-from kbroker._fast.base.slices cimport SLICE_NS
+from kbroker._fast.base.slices cimport Slices
 from kbroker._fast.log.fast_append cimport append_at
 from kbroker._fast.net.gate cimport Gate
 from kbroker._fast.net.pending cimport Pending
@@ -76,7 +76,8 @@ cdef class FastProduce(DirectAnswers):
                        Gate gate):
         """The answer; a `Pending` while it may not be given yet; a `PartialAppend` where the handler has rows left.
 
-        The services give the partitions that are led (`replica_manager.topics`, `.names`), the time and the loop.
+        The services give the partitions that are led (`replica_manager.topics`, `.names`), the time, the loop and the
+        length of a slice.
         """
         cdef ProduceRows rows
         cdef int count = self._count(version, data, size, &rows)
@@ -129,7 +130,8 @@ cdef class FastProduce(DirectAnswers):
         cdef list left = []             # partitions of such rows
         cdef bint acknowledged = True
         cdef int64_t first, last
-        cdef uint64_t slice_end = now_ns() + SLICE_NS
+        cdef Slices slices = services.slices
+        cdef uint64_t slice_end = now_ns() + slices.slice_ns
         cdef bint late = False
         if not self._are_names(version, data, size, rows):
             return None
