@@ -201,7 +201,7 @@ def go_clients() -> Path:
     require_tool("go")
     folder, program = HERE / "go", TOOLS / "go-clients"
     with Locked("go"):
-        sources = [folder / name for name in ("main.go", "go.mod", "go.sum")]
+        sources = [folder / name for name in ("main.go", "monitors.go", "go.mod", "go.sum")]
         if not program.exists() or program.stat().st_mtime < max(each.stat().st_mtime for each in sources):
             install(["go", "build", "-o", str(program), "."], folder, "the clients in Go")
     return program

@@ -1,6 +1,6 @@
 // franz-go and sarama at a broker, with TLS and SASL unless MECHANISM is NONE: LIBRARY MECHANISM BOOTSTRAP CA USER PASSWORD TOPIC COUNT.
 // COUNT records go there and come back in a group; "ok" is the last line.
-// version BOOTSTRAP: the release that franz-go takes the broker for.
+// lag: see monitors.go.  version BOOTSTRAP: the release that franz-go takes the broker for.
 package main
 
 import (
@@ -169,6 +169,10 @@ func main() {
 	arguments := os.Args[1:]
 	if arguments[0] == "version" {
 		version(arguments[1])
+		return
+	}
+	if arguments[0] == "lag" {
+		lag(arguments[1], arguments[2])
 		return
 	}
 	roots := x509.NewCertPool()
