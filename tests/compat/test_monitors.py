@@ -1,4 +1,4 @@
-"""Monitors of groups by sarama and franz-go, which kafka_exporter and kminion are made with, see what they see at Kafka.
+"""Monitors by sarama and franz-go, which kafka_exporter and kminion are made with, see what they see at Kafka.
 
 The programs themselves are not run: `go/monitors.go` asks what they ask, in the same versions.
 """
