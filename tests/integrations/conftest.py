@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.compat.brokers import KbrokerProcess
+from tests.compat.real_kafka import KafkaProcess
 from tests.integrations.programs import Program
 
 HERE = Path(__file__).parent
@@ -38,3 +40,14 @@ def program(tmp_path: Path) -> Iterator[StartProgram]:
     yield start
     for one in started:
         one.close()
+
+
+@pytest.fixture(params=[KbrokerProcess, KafkaProcess])
+def bootstrap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A broker with default settings, of this project and of Apache Kafka in turn."""
+    broker = request.param(tmp_path / "broker")
+    try:
+        broker.start()
+        yield broker.bootstrap
+    finally:
+        broker.stop()

@@ -37,10 +37,8 @@ def test_a_worker_starts_at_once_on_an_empty_broker(kbroker_process: StartBroker
     app.stop()
 
 
-def test_a_worker_does_not_find_its_topic_at_its_start_as_with_kafka(
-    kbroker_process: StartBroker, program: StartProgram
-) -> None:
+def test_a_worker_does_not_find_its_topic_at_its_start_as_with_kafka(bootstrap: str, program: StartProgram) -> None:
     """The page would name a setting that makes no difference."""
-    app = worker(program, kbroker_process().bootstrap)
+    app = worker(program, bootstrap)
     app.wait_for("Worker ready")
     assert NOT_FOUND in app.output()

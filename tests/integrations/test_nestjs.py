@@ -50,9 +50,9 @@ def test_a_microservice_starts_at_once_on_an_empty_broker(kbroker_process: Start
     assert app.running
 
 
-def test_a_microservice_ends_at_its_start_as_with_kafka(kbroker_process: StartBroker, program: StartProgram) -> None:
+def test_a_microservice_ends_at_its_start_as_with_kafka(bootstrap: str, program: StartProgram) -> None:
     """The page would name a setting that makes no difference."""
-    app = service(program, kbroker_process().bootstrap)
+    app = service(program, bootstrap)
     wait_for(lambda: not app.running or LISTENS in app.output(), "an end", seconds=60, every=0.1)
     assert LISTENS not in app.output()
     assert "does not host this topic-partition" in app.output()
