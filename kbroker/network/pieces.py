@@ -22,9 +22,16 @@ from kbroker._fast.wire.encoding import Encoding
 PIECE_ITEMS = 1024
 
 
+async def go_on(coroutine: Coroutine[object, None, object], waits_for: object) -> object:
+    """The part of a coroutine that a task runs after the coroutine was begun without a task, up to its first wait.
+
+    Tasks take no generator since Python 3.12, and `await` takes no coroutine that was begun.
+    """
+    return await _rest(coroutine, waits_for)
+
+
 @types.coroutine
-def go_on(coroutine: Coroutine[Any, Any, Any], waits_for: object) -> Generator[Any, Any, Any]:
-    """The part of a coroutine that a task runs after the coroutine was begun without a task, up to its first wait."""
+def _rest(coroutine: Coroutine[Any, Any, Any], waits_for: object) -> Generator[Any, Any, Any]:
     try:
         yield waits_for
     except BaseException as error:
@@ -32,7 +39,7 @@ def go_on(coroutine: Coroutine[Any, Any, Any], waits_for: object) -> Generator[A
             waits_for = coroutine.throw(error)
         except StopIteration as stop:
             return stop.value
-        return (yield from go_on(coroutine, waits_for))
+        return (yield from _rest(coroutine, waits_for))
     return (yield from coroutine)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -196,6 +197,22 @@ def test_a_task_goes_on_where_the_first_wait_was() -> None:
         tasks[2].cancel()
         with pytest.raises(asyncio.CancelledError):
             await tasks[2]
+
+    uvloop.run(main())
+
+
+def test_what_is_left_of_a_begun_coroutine_is_a_coroutine() -> None:
+    """From Python 3.12 on, whose tasks take no generator, every request that waits would close its connection."""
+
+    async def waits() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    async def main() -> None:
+        begun = waits()
+        left = go_on(begun, begun.send(None))
+        assert inspect.iscoroutine(left)
+        left.close()
+        begun.close()
 
     uvloop.run(main())
 
