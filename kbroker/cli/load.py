@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kbroker.replay.load.lanes import LaneResult
+    from kbroker.replay.load.manifest import Manifest
 
 Function = TypeVar("Function", bound=Callable[..., object])
+OF_SPARK = ("master", "conf", "packages")
+"""Options that are the session's, and of no request."""
+PACKAGES = "spark.jars.packages"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -35,10 +39,11 @@ def command() -> None:
 
 
 def spark_options(function: Function) -> Function:
-    """`--master` and `--conf`, for commands that run on Spark."""
+    """`--master`, `--conf` and `--packages`, for commands that run on Spark."""
     options = [
         click.option("--master", help="Spark master (default: spark-submit's, else local[*])."),
         click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark."),
+        click.option("--packages", multiple=True, metavar="GROUP:NAME:VERSION[,…]", help="From Maven, for Spark."),
     ]
     return with_options(function, options)
 
@@ -78,6 +83,14 @@ def with_options(function: Function, options: Sequence[Callable[[Function], Func
     return function
 
 
+def with_packages(given: Options) -> dict[str, str]:
+    """Spark's settings by `--conf`, with those of `--packages` among them."""
+    conf = parse_pairs(given["conf"], "--conf")
+    names = [conf.pop(PACKAGES, ""), *given["packages"]]
+    packages = ",".join(name for name in names if name)
+    return {**conf, PACKAGES: packages} if packages else conf
+
+
 @contextmanager
 def running(name: str, given: Options, before: Callable[[], object]) -> Iterator[SparkSession]:
     """A session in which what goes wrong is one line for the user; `before` is called before it starts."""
@@ -94,7 +107,7 @@ def running(name: str, given: Options, before: Callable[[], object]) -> Iterator
     try:
         before()
         check_java()
-        with spark_session(name, given["master"], parse_pairs(given["conf"], "--conf")) as spark:
+        with spark_session(name, given["master"], with_packages(given)) as spark:
             yield spark
     except (LoadError, ClientError) as error:
         raise click.ClickException(str(error)) from None
@@ -120,7 +133,9 @@ def progress_bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
 @command.command("to-parquet")
 @click.argument("topics", nargs=-1, metavar="TOPIC…", shell_complete=completion.topics)
 @bootstrap_option()
-@click.option("--output", "-o", "directory", required=True, metavar="DIRECTORY", help="Where files and manifest are.")
+@click.option(
+    "--output", "-o", "directory", required=True, metavar="DIRECTORY|URI", help="Where files and manifest are."
+)
 @selection_options
 @click.option("--compression", type=click.Choice(["zstd", "snappy", "gzip", "lz4", "none"]), default="zstd")
 @spark_options
@@ -131,7 +146,7 @@ def to_parquet_command(as_json: bool, **given: Any) -> int:
     with running("kbroker load to-parquet", given, check) as spark, progress_bar("loading", "offsets") as progress:
         from kbroker.replay.load import LoadRequest, load_topics
 
-        wanted = {name: value for name, value in given.items() if name not in ("master", "conf", "options")}
+        wanted = {name: value for name, value in given.items() if name not in (*OF_SPARK, "options")}
         report = load_topics(spark, LoadRequest(**wanted, options=parse_pairs(given["options"], "--option")), progress)
     if as_json:
         gaps = [[gap.topic, gap.partition, gap.start, gap.end] for gap in report.gaps]
@@ -175,7 +190,7 @@ def to_iceberg_command(context: click.Context, /, **_given: object) -> int:
     with running("kbroker load to-iceberg", given, check) as spark, progress_bar("loading", "offsets") as progress:
         from kbroker.replay.load import IcebergRequest, load_iceberg
 
-        left = ("master", "conf", "options", "warehouse", "properties", "as_json")
+        left = (*OF_SPARK, "options", "warehouse", "properties", "as_json")
         wanted = {name: value for name, value in given.items() if name not in left}
         request = IcebergRequest(**wanted, options=parse_pairs(given["options"], "--option"))
         reports = load_iceberg(spark, request, progress)
@@ -211,9 +226,9 @@ def _with_catalog(given: Options) -> Options:
 
 
 @command.command("to-topic")
-@click.argument("directory", metavar="DIRECTORY")
+@click.argument("directory", metavar="DIRECTORY|URI")
 @bootstrap_option()
-@click.option("--state", required=True, metavar="DIRECTORY", help="Where this job keeps how far it is.")
+@click.option("--state", required=True, metavar="DIRECTORY|URI", help="Where this job keeps how far it is.")
 @click.option("--topic", help="Where all goes (default, for a load: where it came from).")
 @click.option("--only", metavar="TOPIC", help="Of a load: only what came from this topic.")
 @click.option("--partitions", type=click.Choice(["keep", "key"]), default="keep", show_default=True)
@@ -230,7 +245,7 @@ def to_topic_command(as_json: bool, **given: Any) -> int:
     with running("kbroker load to-topic", given, check) as spark, progress_bar("writing", "partitions") as progress:
         from kbroker.replay.load import RestoreRequest, restore
 
-        wanted = {name: value for name, value in given.items() if name not in ("master", "conf", "options")}
+        wanted = {name: value for name, value in given.items() if name not in (*OF_SPARK, "options")}
         request = RestoreRequest(**wanted, options=parse_pairs(given["options"], "--option"))
         results = restore(spark, request, progress)
     show_lanes(results, as_json)
@@ -247,21 +262,32 @@ def show_lanes(results: list[LaneResult], as_json: bool) -> None:
         print_table(names, rows)
 
 
-@command.command("show")
-@click.argument("directory", metavar="DIRECTORY")
-@json_option
-def show_command(directory: str, as_json: bool) -> int:
-    """Show what a load holds, by partition.  Needs no Spark."""
+def _manifest_at(directory: str, given: Options) -> Manifest:
     try:
         from kbroker.replay.load.errors import LoadError
         from kbroker.replay.load.files import local_path
+        from kbroker.replay.load.hadoop_folder import is_remote
         from kbroker.replay.load.manifest import Manifest
     except ModuleNotFoundError as error:
         raise without_spark(error) from None
+    if is_remote(directory):
+        with running("kbroker load show", given, lambda: None) as spark:
+            from kbroker.replay.load.export import existing_manifest
+
+            return existing_manifest(spark, directory)
     try:
-        manifest = Manifest.existing(local_path(directory))
+        return Manifest.existing(local_path(directory))
     except LoadError as error:
         raise click.ClickException(str(error)) from None
+
+
+@command.command("show")
+@click.argument("directory", metavar="DIRECTORY|URI")
+@spark_options
+@json_option
+def show_command(directory: str, as_json: bool, **given: Any) -> int:
+    """Show what a load holds, by partition.  A directory needs no Spark."""
+    manifest = _manifest_at(directory, given)
     names = ("topic", "partition", "start", "end", "rows", "files", "bytes", "gaps")
     rows = []
     for (topic, partition), end in sorted(manifest.ends().items()):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbroker.cli.before_spark import check_cluster
-from kbroker.cli.load import CODECS, progress_bar, running, show_lanes, spark_options
+from kbroker.cli.load import CODECS, OF_SPARK, progress_bar, running, show_lanes, spark_options
 from kbroker.cli.output import json_option, parse_pairs
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from kbroker.replay.load.lanes import LaneResult
     from kbroker.replay.mirror import MirrorRequest
 
-_NOT_OF_THE_REQUEST = ("master", "conf", "source_options", "target_options")
+_NOT_OF_THE_REQUEST = (*OF_SPARK, "source_options", "target_options")
 
 
 @click.command("mirror")
 @click.argument("topics", nargs=-1, metavar="TOPIC…")
 @click.option("--from", "source", required=True, metavar="HOST:PORT[,…]", help="The cluster that has the topics.")
 @click.option("--to", "target", required=True, metavar="HOST:PORT[,…]", help="The cluster that gets them.")
-@click.option("--state", required=True, metavar="DIRECTORY", help="Where this job keeps how far it is.")
+@click.option("--state", required=True, metavar="DIRECTORY|URI", help="Where this job keeps how far it is.")
 @click.option("--pattern", help="Topics whose whole name matches this regular expression.")
 @click.option("--rename", default="{topic}", show_default=True, help="The target's name for a topic.")
 @click.option("--from-offsets", "starting_offsets", metavar="JSON", help="Where partitions begin (default: earliest).")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 from kbroker.replay.client.cluster import Cluster, TopicInfo
 from kbroker.replay.client.list_offsets import LATEST, TopicPartition, list_offsets
 from kbroker.replay.load.errors import LoadError
-from kbroker.replay.load.files import local_path, locked, read_json, write_json
-from kbroker.replay.load.lanes import LaneResult, Target, note_gap, read_state, run_lane
+from kbroker.replay.load.job_state import job_state, note_gap
+from kbroker.replay.load.lane_results import RESULT_SCHEMA, as_batch
+from kbroker.replay.load.lanes import LaneResult, Target, run_lane
 from kbroker.replay.load.restore import make_target, run_lanes
 from kbroker.replay.load.targets import admin, cluster_id, ensure_topics, own_configs
 from kbroker.replay.session import bounded_batches
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 COLUMNS = ("key", "value", "offset", "timestamp", "headers")
-RESULT_SCHEMA = "topic string, partition int, written long, found long, position long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class MirrorRequest:
     """What to mirror: `topics`, or a `pattern` for whole names, from `source` to `target` (`host:port[,…]`).
 
     `rename` makes the target's name of `{topic}`.  `starting_offsets` and `starting_time_ms` count for partitions that
-    the state does not have yet.  `state` is a directory of this job's own that the driver and all executors see.
+    the state does not have yet.  `state` is a directory of this job's own: one that the driver and all executors see,
+    or on one of Spark's file systems.
     """
 
     source: str
@@ -108,36 +109,42 @@ def mirror_once(
     spark: SparkSession, request: MirrorRequest, progress: Callable[[int, int], None] | None = None
 ) -> list[LaneResult]:
     """Mirrors what the source has when it is called.  `progress(done, all)` counts partitions."""
-    job = Mirror(request)
-    with job.locked():
+    job = Mirror(request, spark)
+    with job.held():
         return job.catch_up(spark, progress)
 
 
 class Mirror:
     """A mirror job: what both ways of running it share."""
 
-    def __init__(self, request: MirrorRequest) -> None:
+    def __init__(self, request: MirrorRequest, spark: SparkSession | None = None) -> None:
+        """A session is needed where the state is on one of Spark's file systems."""
         self.request = request
         self.read = request.read_options()
-        self.state = local_path(request.state)
+        self.state = job_state(spark, request.state)
         self.target: Target = make_target(
-            request.target, str(self.state), request.target_options, compression=request.compression,
+            request.target, self.state.states(), request.target_options, compression=request.compression,
             slice_records=request.slice_records, timestamps=True,
         )  # fmt: skip
         if "{topic}" not in request.rename and (request.pattern is not None or len(request.topics) > 1):
             raise LoadError(f"--rename {request.rename} would put several topics into one: write {{topic}} in it")
         self.known: set[TopicPartition] = set()
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Keeps a second run of the job out."""
-        self.state.mkdir(parents=True, exist_ok=True)
-        return locked(self.state / "job.lock", 0.0, f"another run uses the state {self.state}: wait for it, or end it")
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps a second run of the job out, or ends it."""
+        with self.state.held():
+            yield
 
     def catch_up(self, spark: SparkSession, progress: Callable[[int, int], None] | None = None) -> list[LaneResult]:
         """Copy all that the source has now; one result for each lane that had something to copy."""
-        lanes = [lane for lane in self.plan() if lane.stop > lane.start]
-        run = partial(mirror_lane, self.target, replace(self.read, fail_on_data_loss=True), self.request.job())
-        return run_lanes(spark, lanes, run, progress)
+        lanes = [(lane, lane.stop) for lane in self.plan() if lane.stop > lane.start]
+        run = partial(mirror_lane, replace(self.read, fail_on_data_loss=True), self.request.job())
+        return run_lanes(spark, self.state, self.target, lanes, run, progress)
+
+    def current_target(self) -> Target:
+        """With the lanes' states as they are now."""
+        return replace(self.target, states=self.state.states())
 
     def plan(self) -> list[MirrorLane]:
         """Topics made where they are missing, gaps noted, and for each partition where it goes on.
@@ -154,11 +161,14 @@ class Mirror:
             begin, stop = finder.resolve(self.read.starting, partitions), finder.latest(partitions)
             earliest = finder.earliest(partitions)
         self.known = set(partitions)
-        return [self._lane(at, begin[at], earliest[at], stop[at]) for at in partitions]
+        lanes = [self._lane(at, begin[at], earliest[at], stop[at]) for at in partitions]
+        starts = {(lane.target_topic, lane.partition): lane.start for lane in lanes}
+        self.state.begin(self.target, request.job(), starts)
+        return lanes
 
     def _lane(self, at: TopicPartition, begin: int, earliest: int, stop: int) -> MirrorLane:
         name = self.request.name_of(at[0])
-        state = read_state(self.state, name, at[1])
+        state = self.state.lane(name, at[1])
         start = begin if state is None else state.position
         if start > stop:
             raise LoadError(
@@ -184,7 +194,7 @@ class Mirror:
                 f"what the last run wrote to {name}-{partition} from offset {target_next} on cannot be compared, as "
                 f"the source has lost those records: mirror {topic} to another topic with a new state directory"
             )
-        note_gap(str(self.state), name, partition, self.request.job(), (start, first), end)
+        note_gap(self.state, name, partition, self.request.job(), (start, first), end)
 
     def _prepare_topics(self, topics: Mapping[str, TopicInfo]) -> None:
         """Makes what is missing; checks that source and target are the topics of the last run."""
@@ -202,10 +212,11 @@ class Mirror:
         ensure_topics(request.target, self.target.client, counts, {names[topic]: own for topic, own in configs.items()})
         with Cluster(request.target, self.target.client) as cluster:
             made = cluster.describe(sorted(names.values()))
-        path = self.state / "topics.json"
-        before = read_json(path) or {"job": request.job(), "topics": {}}
+        before = self.state.read("topics") or {"job": request.job(), "topics": {}}
         if before["job"] != request.job():
-            raise LoadError(f"{self.state} is the state of {before['job']}: give each job a state directory of its own")
+            raise LoadError(
+                f"{self.state.where} is the state of {before['job']}: give each job a state directory of its own"
+            )
         for topic, name in names.items():
             now = [bytes(topics[topic].topic_id).hex(), bytes(made[name].topic_id).hex()]
             if before["topics"].setdefault(topic, now) != now:
@@ -213,21 +224,22 @@ class Mirror:
                     f"{topic} at {request.source} or {name} at {request.target} was created anew since the last run: "
                     "offsets mean other records now; mirror to another topic with a new state directory"
                 )
-        write_json(path, before)
+        self.state.write("topics", before)
 
 
-def mirror_lane(target: Target, read: ReadOptions, job: str, lane: MirrorLane) -> LaneResult:
+def mirror_lane(read: ReadOptions, job: str, target: Target, work: tuple[MirrorLane, int]) -> LaneResult:
     """One partition's records into the target's.  An executor's."""
+    lane, stop = work
 
     def source(position: int) -> Iterator[pa.RecordBatch]:
         try:
-            yield from read_range(Range(lane.topic, lane.partition, position, lane.stop), COLUMNS, read)
+            yield from read_range(Range(lane.topic, lane.partition, position, stop), COLUMNS, read)
         except DataLossError as error:
             raise LoadError(
                 f"{error}".split(" Some data may", 1)[0] + " Run the mirror again with --allow-gaps"
             ) from None
 
-    return run_lane(target, lane.target_topic, lane.partition, job, lane.start, source, lane.stop)
+    return run_lane(target, lane.target_topic, lane.partition, job, lane.start, source, stop, target.states.most)
 
 
 @contextmanager
@@ -239,8 +251,8 @@ def mirror_follow(
     on_batch: Callable[[list[LaneResult]], None] | None = None,
 ) -> Iterator[StreamingQuery]:
     """Catches up, then gives a running query, which ends with the block."""
-    job = Mirror(request)
-    with job.locked():
+    job = Mirror(request, spark)
+    with job.held():
         caught_up = job.catch_up(spark)
         if on_batch is not None:
             on_batch(caught_up)
@@ -258,7 +270,7 @@ def mirror_follow(
             query = (
                 rows.select(*COLUMNS, "topic", "partition")
                 .writeStream.foreachBatch(partial(_write_batch, job, on_batch))
-                .option("checkpointLocation", str(job.state / "checkpoint"))
+                .option("checkpointLocation", f"{job.state.where}/checkpoint")
                 .trigger(processingTime=f"{trigger_s} seconds")
                 .start()
             )
@@ -277,17 +289,17 @@ def _write_batch(
         new = set(OffsetFinder(cluster, job.read).partitions()) - job.known
     if new:
         job.plan()
-    write = partial(follow_partition, job.target, job.request.job(), job.request.rename)
-    found = rows.mapInArrow(write, RESULT_SCHEMA).collect()
+    write = partial(follow_partition, job.current_target(), job.request.job(), job.request.rename)
+    found = [LaneResult(**row.asDict()) for row in rows.mapInArrow(write, RESULT_SCHEMA).collect()]
+    job.state.took(found)
     if on_batch is not None:
-        on_batch([LaneResult(**row.asDict()) for row in found])
+        on_batch(found)
 
 
 def follow_partition(
     target: Target, job: str, rename: str, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """One Spark partition, which is a range of one partition's offsets, into its lane.  An executor's."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     first = next((batch for batch in batches if batch.num_rows), None)
@@ -303,14 +315,7 @@ def follow_partition(
 
     name = rename.replace("{topic}", topic)
     result = run_lane(target, name, partition, job, first.column("offset")[0].as_py(), source)
-    schema = pa.schema(
-        [
-            ("topic", pa.string()),
-            ("partition", pa.int32()),
-            *((n, pa.int64()) for n in ("written", "found", "position")),
-        ]
-    )
-    yield pa.RecordBatch.from_pylist([{name: getattr(result, name) for name in result.__slots__}], schema=schema)
+    yield as_batch(result)
 
 
 def _all(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,13 +32,18 @@ def bounded_batches(spark: SparkSession) -> Iterator[None]:
     By default a piece is 10,000 rows, which with values of a megabyte exceeds an executor's memory.
     """
     unset = spark.conf.get(ARROW_BYTES, "1") != spark.conf.get(ARROW_BYTES, "2")
-    if unset:
-        spark.conf.set(ARROW_BYTES, MOST_ARROW_BYTES)
+    with configured(spark, ARROW_BYTES, str(MOST_ARROW_BYTES)) if unset else nullcontext():
+        yield
+
+
+@contextmanager
+def configured(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Within the block the session has a setting, which is not its own otherwise."""
+    spark.conf.set(name, value)
     try:
         yield
     finally:
-        if unset:
-            spark.conf.unset(ARROW_BYTES)
+        spark.conf.unset(name)
 
 
 @contextmanager

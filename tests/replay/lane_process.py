@@ -10,9 +10,9 @@ from kbroker.replay.mirror import Mirror, MirrorRequest, mirror_lane
 def main(source: str, target: str, topic: str, state: str, slice_records: str) -> None:
     request = MirrorRequest(source, target, state, [topic], rename="copy-{topic}", slice_records=int(slice_records))
     job = Mirror(request)
-    with job.locked():
+    with job.held():
         for lane in job.plan():
-            mirror_lane(job.target, job.read, request.job(), lane)
+            mirror_lane(job.read, request.job(), job.target, (lane, lane.stop))
 
 
 if __name__ == "__main__":

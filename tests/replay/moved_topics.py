@@ -62,3 +62,13 @@ def assert_same(source: tuple[str, str], target: tuple[str, str], partitions: in
         expected, found = held(*source, partition), held(*target, partition)
         assert len(found.values) == len(expected.values), f"partition {partition}: records were lost or written twice"
         assert found == expected, f"partition {partition}: records were changed"
+
+
+def delete_before(bootstrap: str, topic: str, partition: int, offset: int) -> None:
+    """As retention does."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient({"bootstrap.servers": bootstrap})
+    for future in client.delete_records([TopicPartition(topic, partition, offset)]).values():
+        future.result(30)

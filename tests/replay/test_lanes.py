@@ -30,8 +30,8 @@ KEEP = {"retention.ms": "-1"}
 
 def run(request: MirrorRequest) -> list[LaneResult]:
     job = Mirror(request)
-    with job.locked():
-        return [mirror_lane(job.target, job.read, request.job(), lane) for lane in job.plan()]
+    with job.held():
+        return [mirror_lane(job.read, request.job(), job.target, (lane, lane.stop)) for lane in job.plan()]
 
 
 def end_of(bootstrap: str, topic: str) -> int:

@@ -26,7 +26,7 @@ from kbroker.replay.load import LoadError, LoadRequest, Manifest, RestoreRequest
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for
-from tests.replay.moved_topics import assert_same, held, produce
+from tests.replay.moved_topics import assert_same, delete_before, held, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,15 +52,6 @@ def offsets_of(spark: SparkSession, directory: Path) -> list[tuple[int, int]]:
 
 def expected(per_partition: int) -> list[tuple[int, int]]:
     return [(partition, offset) for partition in range(2) for offset in range(per_partition)]
-
-
-def delete_before(bootstrap: str, topic: str, partition: int, offset: int) -> None:
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient
-
-    client = AdminClient({"bootstrap.servers": bootstrap})
-    for future in client.delete_records([TopicPartition(topic, partition, offset)]).values():
-        future.result(30)
 
 
 def test_a_topic_comes_back_as_it_was(

@@ -3,6 +3,9 @@
 A task writes a hidden file.  When all tasks of a round are done the driver gives the files their names and replaces the
 manifest: a run that is killed at any point leaves only files that are hidden or not in the manifest, which the next run
 removes, so nothing is read twice.  A load that is killed loses at most its current round.
+
+That is so in a directory that the driver and the executors share.  `remote_export` has Spark write to its own file
+systems.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING
 from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import local_path, locked, sync_directory
+from kbroker.replay.load.hadoop_folder import HadoopFolder, is_remote
 from kbroker.replay.load.manifest import FileEntry, Gap, Manifest
 from kbroker.replay.load.planning import Selection, find_partitions, gone_text, plan, selected
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, split
@@ -81,14 +85,16 @@ def load_topics(
     Raises LoadError."""
     if request.compression not in COMPRESSIONS:
         raise LoadError(f"compression is one of {', '.join(COMPRESSIONS)}, not {request.compression!r}")
+    if is_remote(request.directory):
+        from kbroker.replay.load.remote_export import load_remote
+
+        return load_remote(spark, request, progress)
     read = request.read_options()
     directory = local_path(request.directory)
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory / LOCK, 0.0, f"another load is writing to {directory}: wait for it, or end it"):
         manifest = Manifest.read(directory)
-        if manifest.isolation and manifest.isolation != request.isolation:
-            raise LoadError(f"{directory} was loaded with isolation {manifest.isolation}: go on with that")
-        manifest.isolation = request.isolation
+        manifest.go_on_with(request.isolation)
         report = LoadReport()
         for path in manifest.leftovers():
             path.unlink(missing_ok=True)
@@ -107,26 +113,36 @@ def read_loaded(spark: SparkSession, directory: str, topic: str | None = None) -
     from kbroker.replay.columns import TYPES
     from kbroker.replay.sources.spark_schema import schema_of
 
-    root = local_path(directory)
-    manifest = Manifest.existing(root)
-    paths = [str(root / row.path) for row in manifest.files if row.path and topic in (None, row.topic)]
+    manifest = existing_manifest(spark, directory)
+    root = manifest.where
+    paths = [f"{root}/{row.path}" for row in manifest.files if row.path and topic in (None, row.topic)]
     schema = schema_of(True)
     if not paths:
         return spark.createDataFrame([], schema)
     ordered = StructType([field for name in (*COLUMNS, "topic", "partition") for field in schema if field.name == name])
-    frame = spark.read.schema(ordered).option("basePath", str(root)).parquet(*paths)
+    frame = spark.read.schema(ordered).option("basePath", root).parquet(*paths)
     return frame.select(*TYPES)
+
+
+def existing_manifest(spark: SparkSession, directory: str) -> Manifest:
+    """The manifest of a load, wherever it is.  LoadError where there is none."""
+    if not is_remote(directory):
+        return Manifest.existing(local_path(directory))
+    from kbroker.replay.load.remote_export import read_remote
+
+    return read_remote(HadoopFolder(spark, directory))
 
 
 def _plan(request: LoadRequest, read: ReadOptions, manifest: Manifest, report: LoadReport) -> list[Range]:
     """The ranges to load.  Offsets that are gone are an error, or gaps in the manifest."""
     with Cluster(read.bootstrap, read.client) as cluster:
         partitions = find_partitions(cluster, read)
-        ranges = plan(cluster, read, partitions, manifest, partial(_gap, request.allow_gaps, manifest, report))
+        ranges = plan(cluster, read, partitions, manifest, partial(note_gap, request.allow_gaps, manifest, report))
     return split(ranges, None, request.max_rows)
 
 
-def _gap(allowed: bool, manifest: Manifest, report: LoadReport, gone: Range) -> None:
+def note_gap(allowed: bool, manifest: Manifest, report: LoadReport, gone: Range) -> None:
+    """Offsets that are gone: in manifest and report.  LoadError where that is not allowed."""
     if not allowed:
         raise LoadError(gone_text(gone))
     found = Gap(*gone, time.time_ns() // 1_000_000)
@@ -168,7 +184,7 @@ def _publish(manifest: Manifest, found: Sequence[JsonObject], report: LoadReport
             report.rows += entry["rows"]
             report.bytes += entry["bytes"]
         for gap in row["gaps"]:
-            _gap(True, manifest, report, gap)
+            note_gap(True, manifest, report, gap)
     for folder in folders:
         sync_directory(folder)
     manifest.write()
@@ -230,8 +246,7 @@ def _write_file(task: _Task, piece: Range) -> tuple[dict[str, object] | None, in
         working.unlink()
         return None, reached, lost
     token = uuid.uuid4().hex[:8]
-    name = f"{piece.topic}-{piece.partition}-{piece.start:020d}-{reached - 1:020d}-{token}.parquet"
-    path = folder / name
+    path = folder / file_name(piece._replace(stop=reached), token)
     if rows:
         working.replace(hidden(path))
     else:
@@ -241,6 +256,11 @@ def _write_file(task: _Task, piece: Range) -> tuple[dict[str, object] | None, in
         str(path.relative_to(task.directory)) if rows else None,
     )  # fmt: skip
     return {name: getattr(entry, name) for name in entry.__slots__}, reached, lost
+
+
+def file_name(piece: Range, token: str) -> str:
+    """Of the file that holds a range; the token tells it from what a run that was killed made of the same."""
+    return f"{piece.topic}-{piece.partition}-{piece.start:020d}-{piece.stop - 1:020d}-{token}.parquet"
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -18,7 +18,7 @@ _POLL_S = 0.05
 
 
 def local_path(text: str) -> Path:
-    """A directory that the driver and all executors see.  LoadError for object stores: they cannot lock or rename."""
+    """A directory that the driver and all executors see.  LoadError for a place on another file system."""
     scheme, separator, rest = text.partition("://")
     if not separator:
         return Path(text).absolute()

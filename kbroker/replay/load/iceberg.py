@@ -22,20 +22,26 @@ from typing import TYPE_CHECKING
 from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.client.list_offsets import TopicPartition
 from kbroker.replay.load.errors import LoadError
-from kbroker.replay.load.planning import Selection, find_partitions, gone_text, plan, selected
-from kbroker.replay.sources.offset_json import Offsets, names, to_plain
-from kbroker.replay.sources.offset_ranges import Range, rate_limit
+from kbroker.replay.load.planning import (
+    Selection,
+    find_partitions,
+    gone_text,
+    plan,
+    rounds,
+    rows_between,
+    selected,
+)
+from kbroker.replay.sources.offset_json import Offsets, names
+from kbroker.replay.sources.offset_ranges import Range
 from kbroker.replay.sources.read_options import Limit, ReadOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
 
 OFFSETS, TOPIC_ID, ISOLATION, GAPS = "kbroker.offsets", "kbroker.topic-id", "kbroker.isolation", "kbroker.gaps"
 # By which a commit finds its own snapshot again.
 COMMIT = "kbroker.commit"
 _SNAPSHOT_PROPERTY = "snapshot-property."
-# Tasks per round for each that runs at a time: with more, commits are fewer, and a run that dies loses more work.
-_TASKS_AT_ONCE = 2
 _COLUMNS = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
     "headers array<struct<key: string, value: binary>>"
@@ -132,7 +138,7 @@ def load_iceberg(
             planned.append((report, state, plan(cluster, _only(read, own), own, state, gap)))
     total, done = sum(max(one.size, 0) for _, _, ranges in planned for one in ranges), 0
     for report, state, ranges in planned:
-        for start, stop in _rounds(spark, request, ranges):
+        for start, stop in rounds(spark, request.max_rows, ranges):
             commit(spark, request, state, start, stop, report)
             done += sum(stop[at] - start[at] for at in start)
             if progress is not None:
@@ -200,20 +206,6 @@ def read_state(spark: SparkSession, request: IcebergRequest, topic: str) -> Tabl
     return state
 
 
-def _rounds(spark: SparkSession, request: IcebergRequest, ranges: Sequence[Range]) -> list[tuple[Offsets, Offsets]]:
-    """From where to where each commit goes, over all partitions that have something left."""
-    here = {(one.topic, one.partition): one.start for one in ranges if one.size > 0}
-    stop = {(one.topic, one.partition): one.stop for one in ranges if one.size > 0}
-    most = request.max_rows * max(spark.sparkContext.defaultParallelism, 1) * _TASKS_AT_ONCE
-    rounds = []
-    while here != stop:
-        following = rate_limit(here, stop, most)
-        moved = [at for at in here if following[at] > here[at]]
-        rounds.append(({at: here[at] for at in moved}, {at: following[at] for at in moved}))
-        here = following
-    return rounds
-
-
 def commit(
     spark: SparkSession, request: IcebergRequest, state: TableState, start: Offsets, stop: Offsets, report: TableReport
 ) -> None:
@@ -228,7 +220,11 @@ def commit(
         **({TOPIC_ID: state.topics[state.topic]} if state.topic in state.topics else {}),
         **({GAPS: json.dumps([list(gap) for gap in report.gaps])} if report.gaps else {}),
     }
-    writer = _rows(spark, request, start, stop).writeTo(table).option("isolation-level", "serializable")
+    writer = (
+        rows_between(spark, request.bootstrap, request, start, stop)
+        .writeTo(table)
+        .option("isolation-level", "serializable")
+    )
     # Each task reads one partition, so there is nothing to shuffle.
     writer = writer.option("distribution-mode", "none").option("use-table-distribution-and-ordering", "false")
     for name, value in noted.items():
@@ -251,24 +247,6 @@ def commit(
     state.offsets, state.snapshot = reached, after.snapshot_id
     report.snapshot, report.commits = after.snapshot_id, report.commits + 1
     report.rows += int(after.summary.get("added-records", 0))
-
-
-def _rows(spark: SparkSession, request: IcebergRequest, start: Offsets, stop: Offsets) -> DataFrame:
-    assigned: dict[str, list[int]] = {}
-    for topic, partition in sorted(start):
-        assigned.setdefault(topic, []).append(partition)
-    options = {
-        **request.options,
-        "kafka.bootstrap.servers": request.bootstrap,
-        "kafka.isolation.level": request.isolation,
-        "assign": json.dumps(assigned),
-        "startingOffsets": json.dumps(to_plain(start)),
-        "endingOffsets": json.dumps(to_plain(stop)),
-        "maxRecordsPerPartition": str(request.max_rows),
-        "includeHeaders": "true",
-        "failOnDataLoss": "true",
-    }
-    return spark.read.format("kbroker").options(**options).load()
 
 
 def _from(start: Offsets) -> Column:

@@ -14,21 +14,25 @@ producer must have written.
 A file lock per lane keeps a task of a dying run from writing at the same time as the next run.  After each slice the
 target's log end offset must equal the lane's own count.  Writing is idempotent (acks=all), so answers that get lost
 make no duplicates either.
+
+Where the state is not on a file system that executors see, tasks take it along and bring it back (`CarriedStates`,
+`job_state`): there are no locks then, and what a task wrote that did not come back is recognised in the same way.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from kbroker._fast.records.record_packer import BatchPacker
 from kbroker.replay.client.cluster import ClientSettings, Cluster
-from kbroker.replay.client.list_offsets import EARLIEST, LATEST, list_offsets
+from kbroker.replay.client.list_offsets import EARLIEST, LATEST, TopicPartition, list_offsets
 from kbroker.replay.client.producer import Batch, BatchProducer, ProducerSettings
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import locked, read_json, write_json
@@ -44,22 +48,9 @@ if TYPE_CHECKING:
 # The column that says where a row lies in its source; it rises within a lane.
 POSITION = "offset"
 LOCK_WAIT_S = 60.0
+CARRIED_RECORDS = 500_000
+"""Of a lane, between two states that tasks bring back."""
 Source = Callable[[int], Iterator["pa.RecordBatch"]]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where and how lanes write; picklable.  `read` reads the target back; `directory` holds the lanes' states."""
-
-    bootstrap: str
-    client: ClientSettings
-    read: ReadOptions
-    directory: str
-    producer: ProducerSettings = field(default_factory=ProducerSettings)
-    batch_bytes: int = 256 << 10
-    slice_records: int = 50_000
-    slice_bytes: int = 32 << 20
-    keep_timestamps: bool = True
 
 
 @dataclass(slots=True)
@@ -72,6 +63,11 @@ class LaneState:
     records: int = 0
     map: list[list[int]] = field(default_factory=list)
     gaps: list[list[int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, text: str) -> LaneState:
+        """From the JSON that a task brought."""
+        return cls(**json.loads(text))
 
     def written(self, position: int, count: int) -> None:
         """`count` records more, which take the source to `position`."""
@@ -88,15 +84,110 @@ def _even(step: list[int]) -> bool:
     return step[1] - step[0] == step[3]
 
 
+class OpenedState(Protocol):
+    """A lane's state while its task runs."""
+
+    def read(self) -> LaneState | None:
+        """None for a lane that has not begun."""
+
+    def write(self, state: LaneState) -> None:
+        """What counts when the next run begins, however this one ends."""
+
+
+class LaneStates(Protocol):
+    """The states of lanes as tasks have them; picklable."""
+
+    @property
+    def where(self) -> str:
+        """What to call the place in messages."""
+
+    @property
+    def most(self) -> int | None:
+        """Records of a lane that a task writes before it brings the state back; None: it writes the state itself."""
+
+    def opened(self, topic: str, partition: int) -> AbstractContextManager[OpenedState]:
+        """One lane's, which nobody else has meanwhile, as far as that can be said."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneFiles:
+    """In a directory that the driver and all executors see, with a lock for each."""
+
+    where: str
+    most: int | None = None
+
+    @contextmanager
+    def opened(self, topic: str, partition: int) -> Iterator[OpenedState]:
+        """LoadError where another run has it for LOCK_WAIT_S."""
+        path = state_path(self.where, topic, partition)
+        busy = f"another run writes to {topic}-{partition} with the state {self.where}: wait for it, or end it"
+        with locked(path.with_suffix(".lock"), LOCK_WAIT_S, busy):
+            yield _StateFile(self.where, topic, partition)
+
+
+@dataclass(frozen=True, slots=True)
+class _StateFile:
+    where: str
+    topic: str
+    partition: int
+
+    def read(self) -> LaneState | None:
+        return read_state(self.where, self.topic, self.partition)
+
+    def write(self, state: LaneState) -> None:
+        write_json(state_path(self.where, self.topic, self.partition), asdict(state))
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedStates:
+    """As the driver gave them to its tasks, which bring them back in their results; every lane has begun."""
+
+    where: str
+    states: Mapping[TopicPartition, LaneState]
+    most: int | None = CARRIED_RECORDS
+
+    def opened(self, topic: str, partition: int) -> AbstractContextManager[OpenedState]:
+        """A lane's state, which is written nowhere."""
+        return nullcontext(_Carried(self.states.get((topic, partition))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    state: LaneState | None
+
+    def read(self) -> LaneState | None:
+        return None if self.state is None else LaneState.of(json.dumps(asdict(self.state)))
+
+    def write(self, state: LaneState) -> None:
+        """The result has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where and how lanes write; picklable.  `read` reads the target back; `states` are the lanes' own."""
+
+    bootstrap: str
+    client: ClientSettings
+    read: ReadOptions
+    states: LaneStates
+    producer: ProducerSettings = field(default_factory=ProducerSettings)
+    batch_bytes: int = 256 << 10
+    slice_records: int = 50_000
+    slice_bytes: int = 32 << 20
+    keep_timestamps: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class LaneResult:
-    """What a run of a lane did: `found` were in the target already, `position` is where the next run goes on."""
+    """What a run of a lane did: `found` were in the target already, `position` is where the next run goes on.
+    `state`: as JSON, where the driver keeps it."""
 
     topic: str
     partition: int
     written: int
     found: int
     position: int
+    state: str = ""
 
 
 def state_path(directory: str | Path, topic: str, partition: int) -> Path:
@@ -115,27 +206,36 @@ def read_state(directory: str | Path, topic: str, partition: int) -> LaneState |
 
 
 def run_lane(
-    target: Target, topic: str, partition: int, job: str, begin: int, source: Source, end: int | None = None
+    target: Target,
+    topic: str,
+    partition: int,
+    job: str,
+    begin: int,
+    source: Source,
+    end: int | None = None,
+    most: int | None = None,
 ) -> LaneResult:
     """Writes the records of `source(position)` from the position in the lane's state on; a new lane starts at `begin`.
 
-    `end`  the lane's position once the source has no more rows; None: behind its last row.
+    `end`   the lane's position once the source has no more rows; None: behind its last row
+    `most`  records after which it ends before that
     Raises LoadError, or the error of a client.  An executor's.
     """
-    path = state_path(target.directory, topic, partition)
-    busy = f"another run writes to {topic}-{partition} with the state {target.directory}: wait for it, or end it"
     with (
-        locked(path.with_suffix(".lock"), LOCK_WAIT_S, busy),
+        target.states.opened(topic, partition) as kept,
         Cluster(target.bootstrap, target.client) as cluster,
         BatchProducer(cluster, target.producer) as producer,
     ):
         lane = _Lane(target, topic, partition, cluster, producer)
-        state = read_state(target.directory, topic, partition)
+        state = kept.read()
         if state is None:
             state = LaneState(job, begin, lane.log_end())
-            write_json(path, asdict(state))
+            kept.write(state)
         if state.job != job:
-            raise LoadError(f"{path} belongs to {state.job}, not to {job}: give each job a state directory of its own")
+            raise LoadError(
+                f"the state of {topic}-{partition} at {target.states.where} belongs to {state.job}, not to {job}: give "
+                "each job a state directory of its own"
+            )
         pending = lane.log_end() - state.target_next
         if pending < 0:
             raise LoadError(
@@ -145,27 +245,21 @@ def run_lane(
         begun = state.records
         batches = source(state.position)
         if pending:
-            batches = lane.recognise(batches, pending, state, end)
-            write_json(path, asdict(state))
+            batches = lane.recognise(batches, pending, state)
+            kept.write(state)
         found = state.records - begun
         for position, count in lane.write(batches):
             lane.check_end(state.target_next + count)
             state.written(position, count)
-            write_json(path, asdict(state))
-        if end is not None and end > state.position:
-            state.written(end, 0)
-            write_json(path, asdict(state))
-    return LaneResult(topic, partition, state.records - begun - found, found, state.position)
-
-
-def note_gap(directory: str, topic: str, partition: int, job: str, gone: tuple[int, int], target_next: int) -> None:
-    """Takes a lane over source positions that are gone, which its state lists from then on."""
-    state = read_state(directory, topic, partition) or LaneState(job, gone[0], target_next)
-    state.gaps.append([*gone, time.time_ns() // 1_000_000])
-    state.position = gone[1]
-    path = state_path(directory, topic, partition)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, asdict(state))
+            kept.write(state)
+            if most is not None and state.records - begun - found >= most:
+                break
+        else:
+            if end is not None and end > state.position:
+                state.written(end, 0)
+                kept.write(state)
+    carried = json.dumps(asdict(state)) if target.states.most is not None else ""
+    return LaneResult(topic, partition, state.records - begun - found, found, state.position, carried)
 
 
 class _Lane:
@@ -190,43 +284,41 @@ class _Lane:
                 "a new state directory"
             )
 
-    def recognise(
-        self, batches: Iterator[pa.RecordBatch], pending: int, state: LaneState, end: int | None
-    ) -> Iterator[pa.RecordBatch]:
+    def recognise(self, batches: Iterator[pa.RecordBatch], pending: int, state: LaneState) -> Iterator[pa.RecordBatch]:
         """Takes the records that an earlier run wrote after its last state off the source; gives the rest.
 
         Raises LoadError."""
-        left, base = pending, state.target_next
-        held: list[pa.RecordBatch] = []
+        left, position = pending, state.position
+        first = list_offsets(self.cluster, {self.at: EARLIEST})[self.at].offset
         rest: pa.RecordBatch | None = None
         while left:
             batch = next(batches, None)
             if batch is None:
-                raise LoadError(self._foreign(base + pending - left, "the source has no more records"))
+                raise LoadError(self._foreign(state.target_next + pending - left, "the source has no more records"))
             taken = batch.slice(0, min(left, batch.num_rows))
+            self._compare(taken, state.target_next + pending - left, first)
             left -= taken.num_rows
-            held.append(taken)
+            position = taken.column(POSITION)[-1].as_py() + 1
             rest = batch.slice(taken.num_rows) if taken.num_rows < batch.num_rows else None
-        self._compare(held, base, pending)
-        position = held[-1].column(POSITION)[-1].as_py() + 1
         state.written(position, pending)
         return _chain(rest, batches)
 
-    def _compare(self, held: list[pa.RecordBatch], base: int, count: int) -> None:
-        """LoadError unless each of the target's records from `base` on is the source's at that place."""
+    def _compare(self, source: pa.RecordBatch, base: int, first: int) -> None:
+        """LoadError unless each of the target's records from `base` on is the source's at that place; it has those from
+        `first` on."""
         import pyarrow as pa
 
         columns = ("key", "value", "timestamp", "timestampType", "headers", "offset")
-        source = pa.Table.from_batches(held)
-        first = list_offsets(self.cluster, {self.at: EARLIEST})[self.at].offset
-        piece = Range(*self.at, max(base, first), base + count)
+        piece = Range(*self.at, max(base, first), base + source.num_rows)
+        if piece.size <= 0:
+            return
         for batch in read_range(piece, columns, self.target.read):
             places = np.asarray(batch.column("offset")) - base
             expected = source.take(pa.array(places))
             for name in ("key", "value", "headers", "timestamp"):
                 if name == "timestamp" and not self._timestamps_are_kept(batch):
                     continue
-                wanted = expected.column(name).to_pylist() if name in source.column_names else [None] * len(places)
+                wanted = expected.column(name).to_pylist() if name in source.schema.names else [None] * len(places)
                 for place, have, want in zip(places, batch.column(name).to_pylist(), wanted, strict=True):
                     if have != _plain(name, want):
                         raise LoadError(self._foreign(base + int(place), f"its {name} is another than the source's"))

@@ -1,20 +1,28 @@
 """A load reads what `plan` says: from where it ended before, or from where the request has it begin, up to an end.
+Loads that write by Spark (`rows_between`) do so in `rounds`.
 
 Loads to Parquet and to Iceberg share this; each says by `Held` what it holds already.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kbroker.replay.client.cluster import NO_TOPIC_ID, Cluster
 from kbroker.replay.client.list_offsets import TopicPartition
 from kbroker.replay.load.errors import LoadError
-from kbroker.replay.sources.offset_json import names
-from kbroker.replay.sources.offset_ranges import OffsetFinder, Range
+from kbroker.replay.sources.offset_json import Offsets, names, to_plain
+from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, rate_limit
 from kbroker.replay.sources.read_options import ReadOptions, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Tasks per round for each that runs at a time: with more, commits are fewer, and a run that dies loses more work.
+_TASKS_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +112,39 @@ def plan(
             start = gone
         ranges.append(Range(*at, start, stop[at]))
     return ranges
+
+
+def rounds(spark: SparkSession, max_rows: int, ranges: Sequence[Range]) -> list[tuple[Offsets, Offsets]]:
+    """From where to where each round goes, over all partitions that have something left; a task reads `max_rows`."""
+    here = {(one.topic, one.partition): one.start for one in ranges if one.size > 0}
+    stop = {(one.topic, one.partition): one.stop for one in ranges if one.size > 0}
+    most = max_rows * max(spark.sparkContext.defaultParallelism, 1) * _TASKS_AT_ONCE
+    found = []
+    while here != stop:
+        following = rate_limit(here, stop, most)
+        moved = [at for at in here if following[at] > here[at]]
+        found.append(({at: here[at] for at in moved}, {at: following[at] for at in moved}))
+        here = following
+    return found
+
+
+def rows_between(spark: SparkSession, bootstrap: str, request: Selection, start: Offsets, stop: Offsets) -> DataFrame:
+    """The records of a round; each of Spark's partitions is a range of one partition's offsets, in order."""
+    assigned: dict[str, list[int]] = {}
+    for topic, partition in sorted(start):
+        assigned.setdefault(topic, []).append(partition)
+    options = {
+        **request.options,
+        "kafka.bootstrap.servers": bootstrap,
+        "kafka.isolation.level": request.isolation,
+        "assign": json.dumps(assigned),
+        "startingOffsets": json.dumps(to_plain(start)),
+        "endingOffsets": json.dumps(to_plain(stop)),
+        "maxRecordsPerPartition": str(request.max_rows),
+        "includeHeaders": "true",
+        "failOnDataLoss": "true",
+    }
+    return spark.read.format("kbroker").options(**options).load()
 
 
 def gone_text(gone: Range) -> str:

@@ -1,6 +1,6 @@
 """Parquet back into a topic: the output of a load, or any files with a column `value`.
 
-The rows of a lane come in a fixed order: the files as `files.json` in the state directory lists them, and each file's
+The rows of a lane come in a fixed order: the files as the state's document `files` lists them, and each file's
 rows as they lie in it.  A row's position is its number in that order, so a run that was killed finds its place (see
 `lanes`).  Files may be added between runs; those that are listed must stay as they are.
 
@@ -13,34 +13,36 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbroker.records.compression import codec_of
 from kbroker.replay.client.cluster import ClientSettings, Cluster
+from kbroker.replay.client.list_offsets import TopicPartition
 from kbroker.replay.client.producer import ProducerSettings
 from kbroker.replay.load.errors import LoadError
-from kbroker.replay.load.files import local_path, locked, read_json, write_json
-from kbroker.replay.load.lanes import POSITION, LaneResult, Target, patient, run_lane
+from kbroker.replay.load.files import local_path
+from kbroker.replay.load.hadoop_folder import HadoopFolder, is_remote
+from kbroker.replay.load.job_state import JobState, added, job_state
+from kbroker.replay.load.lanes import LaneResult, LaneStates, Target, patient, run_lane
 from kbroker.replay.load.manifest import MANIFEST, Manifest
+from kbroker.replay.load.restore_rows import BY_KEY, KEEP, InputFile, RestoreLane, rows_of
 from kbroker.replay.load.targets import ensure_topics
 from kbroker.replay.sources.read_options import parse
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-KEEP, BY_KEY = "keep", "key"
-_ROWS_AT_ONCE = 32_768
+FILES = "files"
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
     """What goes where.  `topic` may be None for a load: each record to the topic it came from.  `state` is a directory
-    of this job's own that the driver and all executors see.  `create` makes a missing topic with so many partitions."""
+    of this job's own: one that the driver and all executors see, or on one of Spark's file systems.  `create` makes a
+    missing topic with so many partitions."""
 
     bootstrap: str
     directory: str
@@ -56,30 +58,14 @@ class RestoreRequest:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class InputFile:
-    """One file: `topic` and `partition` of a load, else None."""
-
-    path: str
-    rows: int
-    bytes: int
-    topic: str | None = None
-    partition: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreLane:
-    """What goes to one partition: whole files, or with a filter the rows that belong there."""
-
-    topic: str
-    partition: int
-    count: int
-    files: tuple[InputFile, ...]
-    select: str | None
-
-
 def make_target(
-    bootstrap: str, state: str, options: Mapping[str, str], *, compression: str, slice_records: int, timestamps: bool
+    bootstrap: str,
+    states: LaneStates,
+    options: Mapping[str, str],
+    *,
+    compression: str,
+    slice_records: int,
+    timestamps: bool,
 ) -> Target:
     """OptionError for options that are wrong."""
     read = parse({**options, "kafka.bootstrap.servers": bootstrap, "subscribe": "any"}, streaming=False)
@@ -87,7 +73,7 @@ def make_target(
         bootstrap=bootstrap,
         client=patient(read.client),
         read=read,
-        directory=state,
+        states=states,
         producer=ProducerSettings(codec=codec_of(compression)),
         slice_records=slice_records,
         keep_timestamps=timestamps,
@@ -100,48 +86,67 @@ def restore(
     """Writes what is not in the target yet.  `progress(done, all)` counts partitions.  Raises LoadError."""
     if request.partitions not in (KEEP, BY_KEY):
         raise LoadError(f"partitions are {KEEP} or {BY_KEY}, not {request.partitions!r}")
-    state = local_path(request.state)
-    target = make_target(
-        request.bootstrap, str(state), request.options, compression=request.compression,
-        slice_records=request.slice_records, timestamps=request.timestamps,
-    )  # fmt: skip
-    state.mkdir(parents=True, exist_ok=True)
-    with locked(state / "job.lock", 0.0, f"another run uses the state {state}: wait for it, or end it"):
-        files = _listed(state, request, find_files(request))
+    state = job_state(spark, request.state)
+    with state.held():
+        target = make_target(
+            request.bootstrap, state.states(), request.options, compression=request.compression,
+            slice_records=request.slice_records, timestamps=request.timestamps,
+        )  # fmt: skip
+        files = _listed(state, request, find_files(spark, request))
         lanes = _lanes(request, target.client, files)
         job = _job(request)
-        run = partial(restore_lane, target, job, request.timestamps, request.headers)
-        return run_lanes(spark, lanes, run, progress)
+        state.begin(target, job, {(lane.topic, lane.partition): 0 for lane in lanes})
+        if is_remote(request.directory):
+            from kbroker.replay.load.remote_restore import restore_remote
+
+            return restore_remote(spark, request, state, target, job, lanes, progress)
+        run = partial(restore_lane, job, request.timestamps, request.headers)
+        return run_lanes(spark, state, target, [(lane, total_of(lane)) for lane in lanes], run, progress)
 
 
 def run_lanes(
-    spark: SparkSession, lanes: list[Any], run: Callable[[Any], LaneResult], progress: Callable[[int, int], None] | None
+    spark: SparkSession,
+    state: JobState,
+    target: Target,
+    lanes: list[tuple[Any, int]],
+    run: Callable[[Target, tuple[Any, int]], LaneResult],
+    progress: Callable[[int, int], None] | None,
 ) -> list[LaneResult]:
-    """Each lane a task; rounds of as many as run at a time, so that the driver can tell how far it is."""
+    """Each lane a task, with the position where it ends; rounds of as many as run at a time, so that the driver can
+    tell how far it is.  Where tasks bring states back, each runs as often as it takes."""
     context = spark.sparkContext
     size = max(context.defaultParallelism, 1) * 2
-    results: list[LaneResult] = []
-    for at in range(0, len(lanes), size):
-        chosen = lanes[at : at + size]
-        results += context.parallelize(chosen, len(chosen)).map(run).collect()
+    results: dict[TopicPartition, LaneResult] = {}
+    left, done = list(lanes), 0
+    while left:
+        chosen, left = left[:size], left[size:]
+        now = replace(target, states=state.states())
+        found = context.parallelize(chosen, len(chosen)).map(partial(run, now)).collect()
+        state.took(found)
+        for each, one in zip(chosen, found, strict=True):
+            at = (one.topic, one.partition)
+            results[at] = added(results.get(at), one)
+            if one.position < each[1]:
+                left.append(each)
+            else:
+                done += 1
         if progress is not None:
-            progress(len(results), len(lanes))
-    return results
+            progress(done, len(lanes))
+    return list(results.values())
 
 
-def find_files(request: RestoreRequest) -> list[InputFile]:
+def find_files(spark: SparkSession, request: RestoreRequest) -> list[InputFile]:
     """The input in order.  LoadError for a directory without Parquet."""
+    if is_remote(request.directory):
+        from kbroker.replay.load.remote_restore import find_remote
+
+        return find_remote(HadoopFolder(spark, request.directory), request)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     root = local_path(request.directory)
     if (root / MANIFEST).is_file():
-        entries = sorted(Manifest.existing(root).files, key=lambda row: (row.topic, row.partition, row.start))
-        return [
-            InputFile(str(root / row.path), row.rows, row.bytes, row.topic, row.partition)
-            for row in entries
-            if row.path is not None and request.only in (None, row.topic)
-        ]
+        return of_manifest(Manifest.existing(root), request)
     if not root.exists():
         raise LoadError(f"{root} does not exist")
     paths = [root] if root.is_file() else sorted(root.rglob("*.parquet"))
@@ -156,22 +161,35 @@ def find_files(request: RestoreRequest) -> list[InputFile]:
             about = pq.ParquetFile(path)
         except (pa.ArrowInvalid, OSError) as error:
             raise LoadError(f"{path} cannot be read as Parquet: {error}") from None
-        names = about.schema_arrow.names
-        if "value" not in names:
-            raise LoadError(f"{path} has no column value: it has {', '.join(names)}")
-        if request.partitions == KEEP and "partition" not in names:
-            raise LoadError(f"{path} has no column partition to keep: say --partitions key")
+        check_columns(str(path), about.schema_arrow.names, request)
         found.append(InputFile(str(path), about.metadata.num_rows, path.stat().st_size))
     return found
 
 
-def _listed(state: Path, request: RestoreRequest, found: list[InputFile]) -> list[InputFile]:
+def of_manifest(manifest: Manifest, request: RestoreRequest) -> list[InputFile]:
+    """The files of a load, in the order of their partitions' offsets."""
+    entries = sorted(manifest.files, key=lambda row: (row.topic, row.partition, row.start))
+    return [
+        InputFile(f"{manifest.where}/{row.path}", row.rows, row.bytes, row.topic, row.partition)
+        for row in entries
+        if row.path is not None and request.only in (None, row.topic)
+    ]
+
+
+def check_columns(path: str, names: Sequence[str], request: RestoreRequest) -> None:
+    """LoadError where a file's columns make no records."""
+    if "value" not in names:
+        raise LoadError(f"{path} has no column value: it has {', '.join(names)}")
+    if request.partitions == KEEP and "partition" not in names:
+        raise LoadError(f"{path} has no column partition to keep: say --partitions key")
+
+
+def _listed(state: JobState, request: RestoreRequest, found: list[InputFile]) -> list[InputFile]:
     """The files in the order of the first run, new ones behind.  LoadError when one has changed since."""
-    path = state / "files.json"
     now = {file.path: file for file in found}
-    plain = read_json(path) or {"job": _job(request), "files": []}
+    plain = state.read(FILES) or {"job": _job(request), "files": []}
     if plain["job"] != _job(request):
-        raise LoadError(f"{state} is the state of {plain['job']}: give each job a state directory of its own")
+        raise LoadError(f"{state.where} is the state of {plain['job']}: give each job a state directory of its own")
     listed = [InputFile(**row) for row in plain["files"]]
     for file in listed:
         if now.get(file.path) != file:
@@ -179,13 +197,14 @@ def _listed(state: Path, request: RestoreRequest, found: list[InputFile]) -> lis
     before = {file.path for file in listed}
     listed += [file for file in found if file.path not in before]
     rows = [{name: getattr(file, name) for name in file.__slots__} for file in listed]
-    write_json(path, {"job": _job(request), "files": rows})
+    state.write(FILES, {"job": _job(request), "files": rows})
     return listed
 
 
 def _job(request: RestoreRequest) -> str:
     """The identity of the job, by input, target and placing: positions of another job do not apply to it."""
-    identity = [str(local_path(request.directory)), request.bootstrap, request.topic, request.only, request.partitions]
+    place = request.directory.rstrip("/") if is_remote(request.directory) else str(local_path(request.directory))
+    identity = [place, request.bootstrap, request.topic, request.only, request.partitions]
     return (
         "restore "
         + hashlib.sha256(json.dumps([*identity, request.timestamps, request.headers]).encode()).hexdigest()[:16]
@@ -225,68 +244,15 @@ def _lanes(request: RestoreRequest, client: ClientSettings, files: list[InputFil
     return lanes
 
 
-def restore_lane(target: Target, job: str, timestamps: bool, headers: bool, lane: RestoreLane) -> LaneResult:
+def total_of(lane: RestoreLane) -> int:
+    """The position behind a lane's last row."""
+    return sum(file.rows for file in lane.files)
+
+
+def restore_lane(
+    job: str, timestamps: bool, headers: bool, target: Target, work: tuple[RestoreLane, int]
+) -> LaneResult:
     """One lane's rows into its partition.  An executor's."""
+    lane, total = work
     source = partial(rows_of, lane, timestamps=timestamps, headers=headers)
-    total = sum(file.rows for file in lane.files)
-    return run_lane(target, lane.topic, lane.partition, job, 0, source, total)
-
-
-def rows_of(lane: RestoreLane, position: int, *, timestamps: bool, headers: bool) -> Iterator[pa.RecordBatch]:
-    """The lane's rows from a position on, as the columns of a topic."""
-    import pyarrow.parquet as pq
-
-    first = 0
-    for file in lane.files:
-        at, first = first, first + file.rows
-        if first <= position:
-            continue
-        with pq.ParquetFile(file.path) as opened:
-            names = set(opened.schema_arrow.names)
-            wanted = [name for name in ("key", "value", "partition") if name in names]
-            wanted += ["timestamp"] if timestamps and "timestamp" in names else []
-            wanted += ["headers"] if headers and "headers" in names else []
-            for batch in opened.iter_batches(_ROWS_AT_ONCE, columns=wanted):
-                start, at = at, at + batch.num_rows
-                if at <= position:
-                    continue
-                skipped = max(position - start, 0)
-                found = _shaped(lane, batch.slice(skipped), start + skipped, timestamps)
-                if found.num_rows:
-                    yield found
-
-
-def _shaped(lane: RestoreLane, batch: pa.RecordBatch, first: int, timestamps: bool) -> pa.RecordBatch:
-    """With positions, types that a topic has, and only the rows of the lane's partition."""
-    import numpy as np
-    import pyarrow as pa
-
-    from kbroker.replay.columns import TYPES
-    from kbroker.replay.rows import row_columns
-
-    positions = np.arange(first, first + batch.num_rows, dtype=np.int64)
-    columns: dict[str, object] = {POSITION: pa.array(positions)}
-    for name in batch.schema.names:
-        column = batch.column(name)
-        if name == "timestamp" and pa.types.is_timestamp(column.type):
-            columns[name] = column.cast(pa.timestamp("us", tz=column.type.tz or "UTC"), safe=False)
-        elif name == "timestamp" and pa.types.is_integer(column.type):
-            columns[name] = column.cast(pa.timestamp("ms")).cast(pa.timestamp("us")).cast(TYPES["timestamp"])
-        else:
-            columns[name] = column.cast(TYPES[name])
-    if timestamps and "timestamp" not in columns:
-        raise LoadError(
-            "there is no column timestamp to keep: say --no-timestamps, and records get the time of writing"
-        )
-    whole = pa.RecordBatch.from_pydict(columns)
-    if lane.select is None:
-        return whole
-    chosen = np.full(whole.num_rows, -1, np.int32)
-    if lane.select == BY_KEY:
-        row_columns(whole, with_timestamp=False).fill_partitions(chosen.data, lane.count)
-        chosen = np.where(chosen < 0, (positions % lane.count).astype(np.int32), chosen)
-    else:
-        chosen = np.asarray(whole.column("partition").fill_null(-1)).astype(np.int32)
-        if ((chosen < 0) | (chosen >= lane.count)).any():
-            raise LoadError(f"a row's partition is not one of topic {lane.topic}, which has 0 to {lane.count - 1}")
-    return whole.filter(pa.array(chosen == lane.partition))
+    return run_lane(target, lane.topic, lane.partition, job, 0, source, total, target.states.most)

@@ -1,0 +1,257 @@
+"""Loads on Spark's own file systems: to HDFS and S3 and back, each record once, whoever else runs or died.
+
+Also of `kbroker.replay.load.hadoop_folder`, `kbroker.replay.load.job_state`, `kbroker.replay.load.lane_results`,
+`kbroker.replay.load.remote_export`, `kbroker.replay.load.remote_restore`, `kbroker.replay.load.restore_rows`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from kbroker.cli.main import run
+from kbroker.replay.load import (
+    LoadError,
+    LoadRequest,
+    RestoreRequest,
+    load_topics,
+    read_loaded,
+    remote_restore,
+    restore,
+)
+from kbroker.replay.load.hadoop_folder import HadoopFolder
+from kbroker.replay.load.job_state import CarriedState
+from kbroker.replay.load.lanes import CarriedStates
+from kbroker.replay.load.remote_export import STAGING
+from kbroker.replay.mirror import MirrorRequest, mirror_follow, mirror_once
+from tests.broker_process import BrokerProcess
+from tests.compat.admin import Admin
+from tests.replay.conftest import SPARK_SETTINGS
+from tests.replay.hdfs import hdfs
+from tests.replay.moved_topics import COLUMNS, Held, assert_same, delete_before, held, produce
+from tests.replay.odd_topics import produce_odd
+from tests.replay.s3 import BUCKET, s3, s3a_jars, settings_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).resolve().parents[2]
+KEEP = {"retention.ms": "-1"}
+PARTITIONS = 2
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of an HDFS for all tests of the module."""
+    with hdfs(tmp_path_factory.mktemp("hdfs")) as found:
+        yield found
+
+
+def places(spark: SparkSession, directory: str) -> list[tuple[int, int]]:
+    rows = read_loaded(spark, directory).select("partition", "offset").collect()
+    return sorted((row.partition, row.offset) for row in rows)
+
+
+def expected(per_partition: int) -> list[tuple[int, int]]:
+    return [(partition, offset) for partition in range(PARTITIONS) for offset in range(per_partition)]
+
+
+def test_a_topic_is_on_hdfs_as_it_was(spark: SparkSession, kbroker_broker: BrokerProcess, address: str) -> None:
+    """Rows in a lake would not be the records: bytes, headers or times changed, or in another order."""
+    bootstrap, folder = kbroker_broker.bootstrap, f"{address}/odd"
+    topic = Admin(bootstrap).create_topic("remote.odd", PARTITIONS, KEEP)
+    produce_odd(bootstrap, topic, "zstd", PARTITIONS, 200)
+    report = load_topics(spark, LoadRequest(bootstrap, folder, [topic], max_rows=30))
+    assert (report.rows, report.files) == (200, 8)
+    assert not [name for name in HadoopFolder(spark, folder).names() if name.startswith(STAGING)]
+    frame = read_loaded(spark, folder).toArrow()
+    for partition in range(PARTITIONS):
+        own = [row for row in frame.to_pylist() if row["partition"] == partition]
+        own.sort(key=lambda row: int(row["offset"]))
+        assert Held(*([row[name] for row in own] for name in COLUMNS)) == held(bootstrap, topic, partition)
+    names = sorted(path.rsplit("/", 1)[1] for path in HadoopFolder(spark, folder).files() if "/partition=0/" in path)
+    assert [name[: -len("-00000000.parquet")] for name in names] == [
+        f"{topic}-0-{start:020d}-{end - 1:020d}" for start, end in ((0, 30), (30, 60), (60, 80), (80, 100))
+    ]
+    back = Admin(bootstrap).create_topic("remote.back", PARTITIONS, KEEP)
+    request = RestoreRequest(bootstrap, folder, f"{address}/odd-state", back, slice_records=20)
+    assert sum(one.written for one in restore(spark, request)) == 200
+    assert sum(one.written for one in restore(spark, request)) == 0
+    assert_same((bootstrap, topic), (bootstrap, back), PARTITIONS)
+
+
+def test_a_second_load_takes_only_what_is_new(
+    spark: SparkSession, kbroker_broker: BrokerProcess, address: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A nightly load would read everything again, or what a killed one left behind would count as data."""
+    bootstrap, folder = kbroker_broker.bootstrap, f"{address}/again"
+    topic = Admin(bootstrap).create_topic("remote-again", PARTITIONS, KEEP)
+    produce(bootstrap, topic, PARTITIONS, 0, 300)
+    until = json.dumps({topic: {"0": 100, "1": 150}})
+    assert load_topics(spark, LoadRequest(bootstrap, folder, [topic], ending_offsets=until)).rows == 250
+    place = HadoopFolder(spark, folder)
+    place.create(f"topic={topic}/partition=0/{topic}-0-00000000000000000100-left.parquet", "of a run that was killed")
+    place.create(f"{STAGING}dead/part-0.parquet", "of another")
+    place.create("_manifest.0000000099.json", '{"format": "kbro')
+    assert places(spark, folder) == [(0, n) for n in range(100)] + [(1, n) for n in range(150)]
+    delete_before(bootstrap, topic, 0, 120)
+    words = ["load", "to-parquet", topic, "-b", bootstrap, "-o", folder, "--json"]
+    assert run(words) == 1
+    assert f"offsets 100 to 119 of {topic}-0 are gone" in capfd.readouterr().err
+    assert run([*words, "--allow-gaps"]) == 0
+    said = json.loads(capfd.readouterr().out)
+    assert (said["rows"], said["gaps"], said["leftovers_removed"]) == (30, [[topic, 0, 100, 120]], 0)
+    assert not [path for path in place.files() if "left" in path or STAGING in path]
+    assert run(["load", "show", folder, "--json"]) == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert [(row["end"], row["rows"], row["gaps"]) for row in shown] == [(150, 130, 1), (150, 150, 0)]
+    assert len([name for name in place.names() if name.startswith("_manifest")]) == 2
+
+
+def test_of_two_loads_the_later_goes_on_and_nothing_is_there_twice(
+    spark: SparkSession, kbroker_broker: BrokerProcess, address: str
+) -> None:
+    """A run that was thought dead would bring in what the next has loaded, or name files that it has removed."""
+    bootstrap, folder = kbroker_broker.bootstrap, f"{address}/two"
+    topic = Admin(bootstrap).create_topic("remote-two", PARTITIONS, KEEP)
+    produce(bootstrap, topic, PARTITIONS, 0, 800)
+    request = LoadRequest(bootstrap, folder, [topic], max_rows=50)
+    rounds = []
+
+    def overtaken(done: int, total: int) -> None:
+        rounds.append((done, total))
+        if len(rounds) == 2:
+            load_topics(spark, LoadRequest(bootstrap, folder, [topic], max_rows=100, ending_offsets=until))
+
+    until = json.dumps({topic: {"0": 300, "1": 300}})
+    with pytest.raises(LoadError, match="another run has begun"):
+        load_topics(spark, request, overtaken)
+    assert places(spark, folder) == expected(300)
+    assert load_topics(spark, request).rows == 200
+    assert places(spark, folder) == expected(400)
+
+
+def test_a_restore_that_died_behind_its_last_state_writes_each_row_once(
+    spark: SparkSession, kbroker_broker: BrokerProcess, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tasks wrote before the driver had noted it would be written twice."""
+    bootstrap, folder, state = kbroker_broker.bootstrap, f"{address}/dying", f"{address}/dying-state"
+    topic = Admin(bootstrap).create_topic("remote-dying", PARTITIONS, KEEP)
+    produce(bootstrap, topic, PARTITIONS, 0, 600)
+    load_topics(spark, LoadRequest(bootstrap, folder, [topic], max_rows=40))
+    monkeypatch.setattr(remote_restore, "ROUND_ROWS", 50)
+    back = Admin(bootstrap).create_topic("remote-back", PARTITIONS, KEEP)
+    request = RestoreRequest(bootstrap, folder, state, back, slice_records=30)
+    took, rounds = CarriedState.took, []
+
+    def dies(self: CarriedState, results: Any) -> None:
+        rounds.append(results)
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+        took(self, results)
+
+    monkeypatch.setattr(CarriedState, "took", dies)
+    with pytest.raises(KeyboardInterrupt):
+        restore(spark, request)
+    monkeypatch.setattr(CarriedState, "took", took)
+    # With other rounds than the run that died.
+    monkeypatch.setattr(remote_restore, "ROUND_ROWS", 20)
+    results = restore(spark, request)
+    assert sum(one.found for one in results) > 0
+    assert sum(one.found + one.written for one in results) < 600
+    assert_same((bootstrap, topic), (bootstrap, back), PARTITIONS)
+
+
+def test_any_parquet_goes_to_partitions_by_key(
+    spark: SparkSession, kbroker_broker: BrokerProcess, address: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Files of another tool could not be brought into a topic, or a key's records would be spread over partitions."""
+    bootstrap, folder = kbroker_broker.bootstrap, f"{address}/plain files"
+    spark.range(1000).selectExpr(
+        "concat('k', id % 37) key", "cast(id as string) value", "id source_number"
+    ).repartition(3).write.parquet(folder)
+    name = f"remote-plain-{os.getpid()}"
+    words = ["load", "to-topic", folder, "-b", bootstrap, "--state", f"{address}/plain-state", "--topic", name]
+    assert run(words) == 1
+    assert "say --partitions key" in capfd.readouterr().err
+    words += ["--partitions", "key", "--no-timestamps", "--create", "3", "--json"]
+    for expected_rows in (1000, 0):
+        assert run(words) == 0
+        assert sum(row["written"] for row in json.loads(capfd.readouterr().out)) == expected_rows
+    found = [held(bootstrap, name, partition) for partition in range(3)]
+    assert sorted(int(value or b"") for part in found for value in part.values) == list(range(1000))
+    for number, part in enumerate(found):
+        others = {key for other in found[:number] + found[number + 1 :] for key in other.keys}
+        assert part.keys
+        assert not others & set(part.keys)
+
+
+def test_a_mirror_keeps_its_state_there(
+    spark: SparkSession, kbroker_broker: BrokerProcess, target: BrokerProcess, address: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A mirror whose machine is lost would begin anew, and have everything twice."""
+    topic = Admin(kbroker_broker.bootstrap).create_topic("remote-mirrored", PARTITIONS, KEEP)
+    produce(kbroker_broker.bootstrap, topic, PARTITIONS, 0, 400)
+    monkeypatch.setattr(CarriedStates.__init__, "__defaults__", (70,))
+    request = MirrorRequest(kbroker_broker.bootstrap, target.bootstrap, f"{address}/mirror", [topic], slice_records=30)
+    assert [one.written for one in mirror_once(spark, request)] == [200, 200]
+    produce(kbroker_broker.bootstrap, topic, PARTITIONS, 400, 100)
+    brought: list[int] = []
+    with mirror_follow(
+        spark, request, trigger_s=0.3, on_batch=lambda results: brought.append(sum(one.written for one in results))
+    ) as query:
+        assert brought == [100]
+        produce(kbroker_broker.bootstrap, topic, PARTITIONS, 500, 60)
+        query.processAllAvailable()
+    assert sum(brought) == 160
+    assert mirror_once(spark, request) == []
+    assert_same((kbroker_broker.bootstrap, topic), (target.bootstrap, topic), PARTITIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_topic_goes_to_an_object_store_and_back(kbroker_broker: BrokerProcess, tmp_path: Path) -> None:
+    """S3 renames by copies and has no exclusive create of old: loads would lose files, or not begin."""
+    bootstrap = kbroker_broker.bootstrap
+    topic = Admin(bootstrap).create_topic("remote-s3", PARTITIONS, KEEP)
+    produce(bootstrap, topic, PARTITIONS, 0, 300)
+    with s3(tmp_path) as port:
+        conf = {**SPARK_SETTINGS, **settings_of(port), "spark.jars": ",".join(s3a_jars())}
+        del conf["spark.app.name"]
+
+        def command(*words: str) -> Any:
+            environ = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+            given = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+            line = [sys.executable, "-m", "kbroker.cli", "load", *words, *given, "--json"]
+            done = subprocess.run(line, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            return json.loads(done.stdout)
+
+        folder = f"s3a://{BUCKET}/loads/{topic}"
+        assert command("to-parquet", topic, "-b", bootstrap, "-o", folder, "--max-rows", "60")["rows"] == 300
+        produce(bootstrap, topic, PARTITIONS, 300, 100)
+        assert command("to-parquet", topic, "-b", bootstrap, "-o", folder)["rows"] == 100
+        assert [row["rows"] for row in command("show", folder)] == [200, 200]
+        back = Admin(bootstrap).create_topic("remote-s3-back", PARTITIONS, KEEP)
+        restoring = ["to-topic", folder, "-b", bootstrap, "--state", f"s3a://{BUCKET}/state", "--topic", back]
+        for written in (400, 0):
+            assert sum(row["written"] for row in command(*restoring)) == written
+    assert_same((bootstrap, topic), (bootstrap, back), PARTITIONS)
+
+
+def test_a_file_system_that_spark_lacks_is_named(spark: SparkSession) -> None:
+    """A user would get the name of a Java class."""
+    with pytest.raises(LoadError, match="name its connector with --packages"):
+        HadoopFolder(spark, "s3a://lake/loads")
