@@ -1,7 +1,8 @@
 """Records as a file: JSON lines or CSV, of one partition or of all, one after the other.
 
 A file has up to `MOST_RECORDS` records and what `MOST_BYTES` of the log hold; where that was not all, the last line
-says so in JSON lines (`{"more": …}`), and the header `X-More` in both.  What is not text is base64.
+says so in JSON lines (`{"more": …}`), and the header `X-More` in both.  What a schema decodes is JSON, in JSON lines
+without quotes around it; what is not text is base64.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ MOST_RECORDS = 10_000
 MOST_BYTES = 128 << 20
 """Read for one file."""
 FIELD_BYTES = 16 << 20
-COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers", "key_is_base64", "value_is_base64")
+COLUMNS = (
+    "topic", "partition", "offset", "timestamp", "key", "value", "headers", "key_is_base64", "value_is_base64",
+    "key_schema", "value_schema",
+)  # fmt: skip
 TYPES = {"jsonl": "application/jsonl; charset=utf-8", "csv": "text/csv; charset=utf-8"}
 
 
@@ -67,13 +71,13 @@ async def _download(parts: Parts, parameters: Parameters) -> Download:
     chosen = parameters.number("partition", -1, 0, 1 << 31)
     if chosen >= len(image.partitions):
         raise NotThereError(f"topic {image.name} has no partition {chosen}")
+    filtered = filter_of(parameters)
     is_committed = parameters.choice("committed", ("no", "yes")) == "yes"
     indexes = [chosen] if chosen >= 0 else range(len(image.partitions))
     found: list[_Part] = []
     left, left_bytes, more = count, MOST_SHOWN_BYTES, ""
     for index in indexes:
         source = await source_of(parts, image, index, is_committed=is_committed)
-        filtered = filter_of(parameters, index)
         start, stop, newest = await range_of(source, parameters, count)
         if left <= 0 or left_bytes <= 0:
             more = more or f"partition {index} from offset {start}"
@@ -88,6 +92,8 @@ async def _download(parts: Parts, parameters: Parameters) -> Download:
             FIELD_BYTES,
             () if is_committed else None,
             left_bytes,
+            parts.display,
+            index,
         )
         with parts.reader.turn():
             looked = await look_through(parts, source, wanted, MOST_BYTES)
@@ -119,6 +125,8 @@ def json_lines(topic: str, found: Iterable[_Part], more: str) -> str:
                 "timestamp": time_of(row.timestamp),
                 "key": _value(row.key),
                 "value": _value(row.value),
+                **({"key_schema": row.key.schema} if row.key and row.key.schema else {}),
+                **({"value_schema": row.value.schema} if row.value and row.value.schema else {}),
                 "headers": [{"name": each.name, "value": _value(each.value)} for each in row.headers],
                 **({"control": row.control} if row.control else {}),
             },
@@ -146,20 +154,30 @@ def comma_separated(topic: str, found: Iterable[_Part]) -> str:
                     part.partition,
                     row.offset,
                     time_of(row.timestamp),
-                    "" if row.key is None else row.key.text,
-                    "" if row.value is None else row.value.text,
+                    _cell(row.key),
+                    _cell(row.value),
                     json.dumps(headers, ensure_ascii=False) if headers else "",
                     _is_base64(row.key),
                     _is_base64(row.value),
+                    "" if row.key is None else row.key.schema,
+                    "" if row.value is None else row.value.schema,
                 )
             )
     return out.getvalue()
 
 
 def _value(field: Field | None) -> object:
-    if field is None or not field.is_binary:
-        return None if field is None else field.text
-    return {"base64": field.text}
+    if field is None:
+        return None
+    if field.is_decoded and not field.is_cut:
+        return json.loads(field.text)
+    return {"base64": field.text} if field.is_binary else field.text
+
+
+def _cell(field: Field | None) -> str:
+    """A text that was decoded is itself, and everything else that was decoded is JSON."""
+    value = _value(field)
+    return value if isinstance(value, str) else "" if field is None else field.text
 
 
 def _is_base64(field: Field | None) -> str:

@@ -8,16 +8,16 @@
     operator   = "=" | "!=" | "<" | "<=" | ">" | ">=" | "contains" | "starts" | "ends" | "matches"
     literal    = "text" | 'text' | number | true | false | null
 
-A field with a path looks into JSON; `header` takes a name.  A field alone holds where there is something but null or
-false.  What is not there is null; values of different kinds are not equal, and neither is less.  `matches` is RE2's
-search.  A time is compared with milliseconds since the epoch, or with a text such as "2026-11-26T10:00:00Z".
+A field with a path looks into what a schema decodes, or into JSON; `header` takes a name.  A field alone holds where
+there is something but null or false.  What is not there is null; values of different kinds are not equal, and neither
+is less.  `matches` is RE2's search.  A time is compared with milliseconds since the epoch, or with a text such as
+"2026-11-26T10:00:00Z".
 
 Nothing is executed: an expression is a tree of these few nodes, of bounded size.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,11 +27,10 @@ from typing import TYPE_CHECKING
 from kbroker.patterns import PatternError, compile_pattern
 
 if TYPE_CHECKING:
+    from kbroker.console.looked import Looked
     from kbroker.patterns import Pattern
-    from kbroker.records.batch import Record
 
 MOST_DEPTH = 32
-MOST_JSON_BYTES = 8 << 20
 FIELDS = ("key", "value", "header", "offset", "partition", "timestamp", "size")
 WORDS = ("contains", "starts", "ends", "matches")
 _NUMBERS = ("offset", "partition", "timestamp", "size")
@@ -60,24 +59,6 @@ class ExpressionError(ValueError):
 Test = Callable[["Looked"], bool]
 
 
-class Looked:
-    """A record while it is looked at; its JSON is read once."""
-
-    def __init__(self, record: Record, partition: int) -> None:
-        self.record = record
-        self.partition = partition
-        self._json: dict[str, object] = {}
-
-    def json_of(self, name: str, data: bytes | None) -> object:
-        """What the key or the value says as JSON; None where it is none."""
-        if name not in self._json:
-            try:
-                self._json[name] = None if data is None or len(data) > MOST_JSON_BYTES else json.loads(data)
-            except (ValueError, RecursionError):
-                self._json[name] = None
-        return self._json[name]
-
-
 @dataclass(frozen=True, slots=True)
 class _Field:
     """A field of a record, and the way into its JSON."""
@@ -99,10 +80,10 @@ class _Field:
             case "header":
                 found = [value for name, value in record.headers if name == self.path[0]]
                 return None if not found or found[-1] is None else _text(found[-1])
-        data = record.key if self.name == "key" else record.value
+        is_key = self.name == "key"
         if not self.path:
-            return None if data is None else _text(data)
-        value = looked.json_of(self.name, data)
+            return looked.whole(is_key=is_key)
+        value = looked.json_of(is_key=is_key)
         for step in self.path:
             if isinstance(value, dict) and isinstance(step, str):
                 value = value.get(step)

@@ -28,6 +28,8 @@ STARTS = ("newest", "before", "offset", "oldest", "time")
 MOST_RECORDS = 200
 MOST_FIELD_BYTES = 1 << 20
 READ_BYTES = 1 << 20
+DECODED_READ_BYTES = 256 << 10
+"""At a time where all records are decoded for a filter: other viewers' looks come in between."""
 MOST_BYTES = 16 << 20
 """Read for one answer."""
 LARGEST_BATCH_BYTES = 128 << 20
@@ -93,7 +95,7 @@ async def messages(parts: Parts, parameters: Parameters) -> Value:
     topic = image.name
     index = parameters.number("partition", 0, 0, 1 << 31)
     count = parameters.number("count", 50, 1, MOST_RECORDS)
-    chosen = filter_of(parameters, index)
+    chosen = filter_of(parameters)
     if index >= len(image.partitions):
         raise NotThereError(f"topic {topic} has no partition {index}")
     is_committed = parameters.choice("committed", ("no", "yes")) == "yes"
@@ -109,6 +111,7 @@ async def messages(parts: Parts, parameters: Parameters) -> Value:
         parameters.number("field_bytes", 2048, 16, MOST_FIELD_BYTES),
         () if is_committed else None,
         display=parts.display,
+        partition=index,
     )
     with parts.reader.turn():
         found = await look_through(parts, source, wanted)
@@ -150,11 +153,12 @@ async def look_through(parts: Parts, source: PartitionSource, wanted: Wanted, mo
     rows: deque[RecordRow] = deque()
     total = Found(rows, wanted.start)
     left = most_bytes
+    step_bytes = READ_BYTES if wanted.display is None or wanted.chosen.is_open else DECODED_READ_BYTES
     while total.next_offset < wanted.stop and left > 0:
         # The log start moves up while older records are being deleted.
         position = max(total.next_offset, source.log_start_offset)
         try:
-            data = await source.read(position, min(READ_BYTES, left))
+            data = await source.read(position, min(step_bytes, left))
         except KafkaError as error:
             total.problem = str(error)
             break

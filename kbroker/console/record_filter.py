@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbroker.console.expressions import ExpressionError, Looked, Test, parse
+from kbroker.console.expressions import ExpressionError, Test, parse
 from kbroker.console.parameters import BadParameterError
 
 if TYPE_CHECKING:
+    from kbroker.console.looked import Looked
     from kbroker.console.parameters import Parameters
-    from kbroker.records.batch import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,40 +18,32 @@ class RecordFilter:
     """`needle`: a text in small letters, somewhere in a record; `key`: the whole key.  Empty and None ask for
     nothing."""
 
-    needle: bytes = b""
-    key: bytes | None = None
+    needle: str = ""
+    key: str | None = None
     test: Test | None = None
-    partition: int = 0
 
     @property
     def is_open(self) -> bool:
         """Whether it lets every record through."""
         return not self.needle and self.key is None and self.test is None
 
-    def holds(self, record: Record) -> bool:
+    def holds(self, looked: Looked) -> bool:
         """Whether the record is wanted."""
-        if self.key is not None and record.key != self.key:
+        if self.key is not None and not looked.has_key(self.key):
             return False
-        if self.needle and not any(self.needle in part.lower() for part in parts_of(record)):
+        if self.needle and not looked.contains(self.needle):
             return False
-        return self.test is None or self.test(Looked(record, self.partition))
+        return self.test is None or self.test(looked)
 
 
-def filter_of(parameters: Parameters, partition: int) -> RecordFilter:
-    """What `q`, `key` and `filter` ask for.  BadParameterError."""
+def filter_of(parameters: Parameters) -> RecordFilter:
+    """What `q`, `key` and `filter` ask for; read once for a request, whatever partitions it goes through.
+
+    BadParameterError."""
     key = parameters.text("key", "")
     expression = parameters.text("filter", "").strip()
     try:
         test = parse(expression) if expression else None
     except ExpressionError as error:
         raise BadParameterError(f"filter: {error}") from None
-    return RecordFilter(parameters.text("q", "").lower().encode(), key.encode() if key else None, test, partition)
-
-
-def parts_of(record: Record) -> Iterator[bytes]:
-    """Key, value, names and values of headers, as far as they are there."""
-    yield from (part for part in (record.key, record.value) if part)
-    for name, value in record.headers:
-        yield name.encode("utf-8", "replace")
-        if value:
-            yield value
+    return RecordFilter(parameters.text("q", "").lower(), key or None, test)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kbroker._fast.records.record_batch import BatchError
-from kbroker.console.record_filter import RecordFilter, parts_of
+from kbroker.console.looked import Decode, Looked, parts_of
+from kbroker.console.record_filter import RecordFilter
 from kbroker.errors import KafkaError
 from kbroker.records.compression import Codec, CompressionError
 from kbroker.records.control import ControlType, parse_control_key
@@ -38,8 +39,8 @@ _TEXT_CONTROLS = frozenset("\t\n\r")
 class Field:
     """A key, a value, or one of a header.  `text` is base64 where `is_binary`, and the first part where `is_cut`.
 
-    `schema` names the schema by which the text was decoded, to JSON; `problem` says why it was not, or what it breaks
-    of its schema."""
+    `schema` names the schema by which the text was decoded, to JSON where `is_decoded`; `problem` says why it was not,
+    or what it breaks of its schema."""
 
     text: str
     size_bytes: int
@@ -47,6 +48,7 @@ class Field:
     is_cut: bool
     schema: str = ""
     problem: str = ""
+    is_decoded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class Wanted:
     aborted: Sequence[tuple[int, int]] | None
     room: int = MOST_SHOWN_BYTES
     display: Display | None = None
+    partition: int = 0
 
 
 @dataclass(slots=True)
@@ -154,19 +157,21 @@ def _look_at(data: bytes, info: BatchInfo, wanted: Wanted, found: Found) -> bool
             return True
         if info.is_transactional and info.producer_id in found._open:
             return True
+    decode = _decoder(info, wanted)
     try:
         for record in iterate_stored_records(data, info, limit_bytes=UNPACKED_BYTES):
             if not wanted.start <= record.offset < wanted.stop:
                 continue
             found.looked_at += 1
-            if not wanted.chosen.is_open and not wanted.chosen.holds(record):
+            looked = Looked(record, wanted.partition, decode)
+            if not wanted.chosen.is_open and not wanted.chosen.holds(looked):
                 continue
             if not wanted.newest:
                 found.is_full = found.shown_bytes >= wanted.room
                 if len(found.rows) >= wanted.count or found.is_full:
                     found.next_offset = record.offset
                     return False
-            found.keep(_row(record, info, wanted), wanted)
+            found.keep(_row(looked, info, wanted), wanted)
     except (BatchError, CompressionError, ValueError) as error:
         found.problem = f"The batch at offset {info.base_offset} cannot be read: {error}."
     return True
@@ -180,15 +185,23 @@ def _control(data: bytes, info: BatchInfo) -> ControlType:
         return ControlType.UNKNOWN
 
 
-def _row(record: Record, info: BatchInfo, wanted: Wanted) -> RecordRow:
-    most = wanted.field_bytes
+def _decoder(info: BatchInfo, wanted: Wanted) -> Decode | None:
+    """What decodes the records of a batch; those of brokers begin with a zero byte, too."""
+    display, topic = wanted.display, wanted.topic
+    if display is None or info.is_control or internal_records.decodes(topic):
+        return None
+    return lambda record, is_key: display.show(
+        topic, record.key if is_key else record.value, record.headers, is_key=is_key
+    )
+
+
+def _row(looked: Looked, info: BatchInfo, wanted: Wanted) -> RecordRow:
+    record, most = looked.record, wanted.field_bytes
     control = ""
     meaning = None
-    display = wanted.display
     if info.is_control:
-        control, display = _control_name(record), None
+        control = _control_name(record)
     elif internal_records.decodes(wanted.topic):
-        display = None  # Their keys begin with a zero byte, too.
         try:
             meaning = internal_records.decode_record(wanted.topic, record.key, record.value)
         except (ValueError, KafkaError):
@@ -196,8 +209,8 @@ def _row(record: Record, info: BatchInfo, wanted: Wanted) -> RecordRow:
     return RecordRow(
         record.offset,
         record.timestamp,
-        shown_field(record, wanted, display, is_key=True),
-        shown_field(record, wanted, display, is_key=False),
+        shown_field(looked, most, is_key=True),
+        shown_field(looked, most, is_key=False),
         [Header(name[:most], field_of(value, most)) for name, value in record.headers[:MAX_HEADERS]],
         len(record.headers),
         sum(len(part) for part in parts_of(record)),
@@ -223,20 +236,17 @@ def _codec_name(number: int) -> str:
         return str(number)
 
 
-def shown_field(record: Record, wanted: Wanted, display: Display | None, *, is_key: bool) -> Field | None:
+def shown_field(looked: Looked, most: int, *, is_key: bool) -> Field | None:
     """The key or value of a record, decoded where a schema says how."""
-    data = record.key if is_key else record.value
-    field = field_of(data, wanted.field_bytes)
-    if field is None or data is None or display is None:
-        return field
-    shown = display.show(wanted.topic, data, record.headers, is_key=is_key)
-    if shown is None:
-        return field
+    data = looked.bytes_of(is_key=is_key)
+    shown = looked.shown(is_key=is_key)
+    if data is None or shown is None:
+        return field_of(data, most)
     if not shown.is_decoded:
-        return replace(field, schema=shown.schema, problem=shown.problem)
+        field = field_of(data, most)
+        return field and replace(field, schema=shown.schema, problem=shown.problem)
     text = shown.text
-    most = wanted.field_bytes
-    return Field(text[:most], len(data), False, len(text) > most, shown.schema, shown.problem)
+    return Field(text[:most], len(data), False, len(text) > most, shown.schema, shown.problem, is_decoded=True)
 
 
 def field_of(data: bytes | None, most: int) -> Field | None:

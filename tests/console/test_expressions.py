@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from kbroker.console.expressions import ExpressionError, Looked, parse
+from kbroker.console.expressions import ExpressionError, parse
+from kbroker.console.looked import Looked
 from kbroker.records.batch import Record
 
 ORDER = {

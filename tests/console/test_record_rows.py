@@ -73,10 +73,10 @@ def test_the_newest_records_hold_no_more_memory_than_is_shown() -> None:
 def test_a_text_is_found_in_keys_values_and_headers() -> None:
     """A person who looks for an order would be told that there is none."""
     data = batch(0, b"Apple", b"pear") + batch(2, b"APPLE pie", codec=Codec.GZIP)
-    found = look(data, Wanted("t", 0, 100, 10, False, RecordFilter(b"apple"), 64, None))
+    found = look(data, Wanted("t", 0, 100, 10, False, RecordFilter("apple"), 64, None))
     assert (offsets(found), found.looked_at) == ([0, 2], 3)
-    assert len(look(data, Wanted("t", 0, 100, 10, False, RecordFilter(b"name"), 64, None)).rows) == 3
-    assert not look(data, Wanted("t", 0, 100, 10, False, RecordFilter(b"cherry"), 64, None)).rows
+    assert len(look(data, Wanted("t", 0, 100, 10, False, RecordFilter("name"), 64, None)).rows) == 3
+    assert not look(data, Wanted("t", 0, 100, 10, False, RecordFilter("cherry"), 64, None)).rows
 
 
 def test_records_of_aborted_transactions_are_left_out_for_committed_readers() -> None:
