@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.console.site import ConsoleSite
     from kbroker.handlers.services import Services
-    from kbroker.metrics.http_messages import Answer, Request, Sites
+    from kbroker.metrics.http_messages import Answer, BodyLimits, Request, Sites
     from kbroker.metrics.readiness import Readiness
     from kbroker.metrics.sources import Sources
     from kbroker.network.listener import Listener
@@ -23,12 +23,17 @@ if TYPE_CHECKING:
     from kbroker.security.authorizer import Authorizer
 
 SITE = "console"
-MOST_BODY_BYTES = 8 << 20
 
 
-def bodies_of(config: BrokerConfig) -> dict[str, int]:
+def bodies_of(config: BrokerConfig) -> BodyLimits:
     """How many bytes a body for the console may have: none while it only reads."""
-    return {SITE: MOST_BODY_BYTES} if config.get("kbroker.console.manage") else {}
+    return {SITE: _body_limit} if config.get("kbroker.console.manage") else {}
+
+
+def _body_limit(path: str) -> int:
+    from kbroker.console.manage.door import body_limit  # The console is imported with its first viewer.
+
+    return body_limit(path)
 
 
 class Console:

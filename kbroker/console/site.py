@@ -18,7 +18,7 @@ from kbroker.console.brokers import brokers
 from kbroker.console.clients import clients
 from kbroker.console.download import Download, download
 from kbroker.console.groups import group, groups
-from kbroker.console.manage.door import PERFORM, PLAN, Door
+from kbroker.console.manage.door import LARGE, PERFORM, PLAN, Door
 from kbroker.console.messages import ends, messages
 from kbroker.console.overview import overview
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError, Parameters
@@ -59,7 +59,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {
 
 
 ME = "me"
-OF_THE_DOOR = (ME, PLAN, PERFORM)
+CHANGES = (PLAN, PERFORM, f"{PLAN}/{LARGE}", f"{PERFORM}/{LARGE}")
+OF_THE_DOOR = (ME, *CHANGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ class ConsoleSite:
         if request.method != "POST":
             return _error(405, f"{name} takes POST")
         status, value = await self._door.ask(name, request)
-        body = await asyncio.get_running_loop().run_in_executor(None, to_json, value)
+        body = await asyncio.get_running_loop().run_in_executor(None, in_pieces, value)
         return Answer(status, body, JSON, guard.SECURITY_HEADERS)
 
 
@@ -195,6 +196,11 @@ def _answer(value: object) -> Answer:
 def to_json(value: object) -> bytes:
     """A value of dataclasses, mappings, sequences and plain values as JSON."""
     return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+
+
+def in_pieces(value: object) -> bytes:
+    """The same where there may be megabytes, for a thread: the loop goes on between two values."""
+    return "".join(json.JSONEncoder(default=_plain, separators=(",", ":")).iterencode(value)).encode()
 
 
 def _plain(value: object) -> object:

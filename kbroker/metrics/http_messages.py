@@ -128,3 +128,5 @@ Pages = Mapping[str, Page]
 Site = Callable[[Request], Awaitable[Answer]]
 """Answers everything under its name."""
 Sites = Mapping[str, Site]
+BodyLimits = Mapping[str, Callable[[str], int]]
+"""How many bytes the body of a request to a site may have, by its path."""

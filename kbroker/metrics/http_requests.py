@@ -42,7 +42,7 @@ class RefusedError(Exception):
 
 
 class Bodies:
-    """The bytes of bodies that all connections hold."""
+    """The bytes of bodies that all connections hold: those that come, wait (for a proof, too), and are answered."""
 
     def __init__(self, most_bytes: int = MOST_BODIES_BYTES) -> None:
         self.most_bytes = most_bytes
@@ -52,7 +52,7 @@ class Bodies:
 class RequestReader:
     """One connection's requests: `take` gets each when it is complete; httptools calls the `on_*` methods.
 
-    `body_limit`: how many bytes a body may have for a path.
+    `body_limit`: how many bytes a body may have for a path.  What takes a request counts its body until the answer.
     """
 
     def __init__(self, take: Callable[[Request], None], body_limit: Callable[[str], int], bodies: Bodies) -> None:
@@ -125,7 +125,7 @@ class RequestReader:
         """All of it is there."""
         self._head_bytes = 0
         body = b"".join(self._body)
-        self.drop()
+        self._body, self._body_bytes = [], 0
         method = self._parser.get_method().decode("latin-1")
         path, _, query = self._target.decode("latin-1").partition("?")
         said = self._headers.get

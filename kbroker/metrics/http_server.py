@@ -25,7 +25,7 @@ import json
 import logging
 import socket
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -41,6 +41,7 @@ from kbroker.metrics.http_messages import (
     VIEWER,
     Access,
     Answer,
+    BodyLimits,
     Names,
     Page,
     Pages,
@@ -88,7 +89,7 @@ class MetricsServer:
         hosts: Collection[str] = (),
         access: Access | None = None,
         names: Names = KBROKER,
-        bodies: Mapping[str, int] | None = None,
+        bodies: BodyLimits | None = None,
     ) -> None:
         """`hosts`: the names under which it is asked for, besides those that `http_guard` allows anyway; `access`: who
         may look, None: everybody; `names`: those that /metrics has; `bodies`: how many bytes a body for a site may
@@ -179,7 +180,9 @@ class MetricsServer:
 
     def body_limit(self, path: str) -> int:
         """How many bytes the body of a request for a path may have."""
-        return self.body_limits.get(unquote(path).strip("/").partition("/")[0], 0)
+        path = unquote(path).strip("/")
+        limit = self.body_limits.get(path.partition("/")[0])
+        return 0 if limit is None else limit(f"/{path}")
 
     def make_room(self) -> bool:
         """Ends the connection that has kept a place for longest without asking or reading; whether there was one."""
@@ -242,6 +245,7 @@ class _Connection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[Request] = deque()
+        self._answering: Request | None = None
         self._is_unread = False
         self.since = self._loop.time()
         self.idle_since: float | None = self.since
@@ -268,6 +272,7 @@ class _Connection(asyncio.Protocol):
         self._server.connections.discard(self)
         self._disarm()
         self._end_reading()
+        self._forget_waiting()
         self._transport = None
         if self._task is not None:
             self._task.cancel()
@@ -316,6 +321,15 @@ class _Connection(asyncio.Protocol):
     def _take(self, request: Request) -> None:
         self._waiting.append(request)
 
+    def _forget(self, request: Request | None) -> None:
+        """The body of a request that has its answer, or gets none, counts no more."""
+        if request is not None:
+            self._server.bodies.held_bytes -= len(request.body)
+
+    def _forget_waiting(self) -> None:
+        while self._waiting:
+            self._forget(self._waiting.popleft())
+
     def _answer_next(self) -> None:
         """Take the next complete request, when none is being answered."""
         if self._task is not None or not self._waiting or self._transport is None or self._is_unread:
@@ -323,11 +337,14 @@ class _Connection(asyncio.Protocol):
         self._disarm()
         self.idle_since = None
         self._transport.pause_reading()
-        self._task = self._loop.create_task(self._answer(self._waiting.popleft()))
+        self._answering = self._waiting.popleft()
+        self._task = self._loop.create_task(self._answer(self._answering))
         self._task.add_done_callback(self._answered)
 
     def _answered(self, task: asyncio.Task[None]) -> None:
         self._task = None
+        self._forget(self._answering)
+        self._answering = None
         if task.cancelled() or self._transport is None or self._transport.is_closing():
             return
         if task.exception() is not None:
@@ -378,7 +395,7 @@ class _Connection(asyncio.Protocol):
         if page is None and site is None and request.path not in (*SCRAPED, *PROBES):
             known = [*SCRAPED, "/healthz", *(f"/{each}" for each in (*server.pages, *server.sites)), "/readyz"]
             return Answer(404, f"not found; there are {', '.join(known[:-1])} and {known[-1]}\n".encode())
-        if not request.is_read and not (request.method == "POST" and server.body_limits.get(name)):
+        if not request.is_read and not (request.method == "POST" and name in server.body_limits):
             return Answer(405, b"GET or HEAD only\n")
         # By a Unix socket a supervisor asks, which says where its own client is.
         request = request._replace(peer=self._host if server.is_guarded else request.peer)
@@ -438,7 +455,7 @@ class _Connection(asyncio.Protocol):
 
     def _refuse(self, status: int) -> None:
         self._end_reading()
-        self._waiting.clear()
+        self._forget_waiting()
         self._write(Answer(status, f"{REASONS[status]}\n".encode()), keep_alive=False)
 
     def _arm(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from kbroker.metrics.http_messages import KBROKER
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import ssl
     from concurrent.futures import Executor
 
-    from kbroker.metrics.http_messages import Access, Names, Pages, Sites
+    from kbroker.metrics.http_messages import Access, BodyLimits, Names, Pages, Sites
     from kbroker.metrics.readiness import Readiness
     from kbroker.metrics.sources import Sources
 
@@ -32,7 +32,7 @@ async def start_metrics_server(
     access: Access | None = None,
     tls: Callable[[], ssl.SSLContext] | None = None,
     names: Names = KBROKER,
-    bodies: Mapping[str, int] | None = None,
+    bodies: BodyLimits | None = None,
 ) -> MetricsServer | None:
     """Serve on `listener`, with the context that `tls` makes where it asks for one; `names`: those of /metrics.
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import ssl
 
     from kbroker.cluster.workers.worker_slot import WorkerSlot
+    from kbroker.metrics.http_messages import BodyLimits
     from kbroker.metrics.readiness import Readiness
 
 logger = logging.getLogger("kbroker.supervisor")
@@ -81,7 +82,7 @@ class WorkerPages(MetricsServer):
         hosts: Collection[str] = (),
         access: Access | None = None,
         names: Names = KBROKER,
-        bodies: Mapping[str, int] | None = None,
+        bodies: BodyLimits | None = None,
         *,
         has_console: bool = True,
     ) -> None:
@@ -202,7 +203,7 @@ async def start_pages(
     access: Access | None = None,
     tls: Callable[[], ssl.SSLContext] | None = None,
     names: Names = KBROKER,
-    bodies: Mapping[str, int] | None = None,
+    bodies: BodyLimits | None = None,
     *,
     has_console: bool = True,
 ) -> WorkerPages | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from kbroker.console.guard import why_no_changes
+from kbroker.console.manage.door import LARGE_BODY_BYTES, SMALL_BODY_BYTES
 from kbroker.console.manage.fields import Fields
 from kbroker.console.parameters import BadParameterError
 from tests.broker_process import BrokerProcess
@@ -79,10 +80,15 @@ def test_a_number_beyond_all_floats_is_no_limit() -> None:
         Fields({"rate": 10**500}).real("rate")
 
 
-def test_a_body_that_is_too_large_is_not_read(viewer: Viewer) -> None:
-    """Anybody could fill the broker's memory."""
-    answer = viewer.send("POST", "/console/api/plan", b"{}", Content_Length=str(9 << 20))
-    assert answer.status == 413
+@pytest.mark.parametrize("step", ["plan", "perform"])
+def test_a_body_that_is_too_large_is_not_read(viewer: Viewer, step: str) -> None:
+    """Anybody could fill the broker's memory, or hold its loop with megabytes for an action that takes a name."""
+    for path, most in ((step, SMALL_BODY_BYTES), (f"{step}/produce", LARGE_BODY_BYTES)):
+        answer = viewer.send("POST", f"/console/api/{path}", b"{}", Content_Length=str(most + 1))
+        assert answer.status == 413
+    told = viewer.post(f"{step}/produce", CREATE)
+    assert told.status == 400 and "for the action produce alone" in told.value["error"]
+    assert viewer.post(f"{step}/topic.create", CREATE).status == 404
 
 
 def test_what_is_done_is_what_was_shown(viewer: Viewer) -> None:

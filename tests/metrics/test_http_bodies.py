@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
@@ -28,7 +29,7 @@ def serve(scenario: Callable[[MetricsServer], Awaitable[None]]) -> None:
         readiness = Readiness()
         readiness.move(ReadyState.READY)
         sites = {"takes": site, "reads": site}
-        server = MetricsServer(sources(), readiness, sites=sites, bodies={"takes": LIMIT})
+        server = MetricsServer(sources(), readiness, sites=sites, bodies={"takes": lambda _path: LIMIT})
         await server.listen("127.0.0.1", 0)
         try:
             await scenario(server)
@@ -99,5 +100,39 @@ def test_all_bodies_together_are_bounded_and_given_back() -> None:
         while server.bodies.held_bytes:
             await asyncio.sleep(0)
         assert (await exchange(server, asked("/takes", b"b" * LIMIT))).startswith(b"HTTP/1.1 200 ")
+
+    serve(scenario)
+
+
+def test_bodies_count_until_they_are_answered() -> None:
+    """Clients whose proofs take long (a token of a slow server) would each have a whole body held, uncounted."""
+    proved = asyncio.Event()
+
+    class Slow:
+        challenge, refusal = "", "no"
+
+        async def viewer(self, _authorization: str, _host: str) -> None:
+            await proved.wait()
+
+    async def scenario(server: MetricsServer) -> None:
+        server.access = Slow()
+        server.bodies = Bodies(most_bytes=2 * LIMIT)
+        writers = []
+        # One whose client waits, and one whose client goes.
+        for number in (1, 2):
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(asked("/takes", b"b" * LIMIT))
+            writers.append(writer)
+            while server.bodies.held_bytes < number * LIMIT:
+                await asyncio.sleep(0)
+        assert (await exchange(server, asked("/takes", b"b"))).startswith(b"HTTP/1.1 503 ")
+        writers[0].transport.abort()
+        proved.set()
+        while server.bodies.held_bytes:
+            await asyncio.sleep(0)
+        for writer in writers:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
     serve(scenario)

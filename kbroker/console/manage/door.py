@@ -4,6 +4,9 @@
     POST /console/api/perform   {"action": …, "fields": {…}, "token": …}    does it; 409 with the new plan where it is
                                                                             another by now
 
+A body has up to SMALL_BODY_BYTES.  The action `produce` may have up to LARGE_BODY_BYTES, at plan/produce and
+perform/produce.
+
 A password is beside the fields, as `secret`, and in no plan.  A request takes `Content-Type: application/json` and
 `X-Kbroker-Console: 1`, which a page of another origin cannot send.
 """
@@ -12,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ from kbroker.console import guard
 from kbroker.console.manage.actions import ACTIONS
 from kbroker.console.manage.context import Context
 from kbroker.console.manage.fields import Fields
+from kbroker.console.manage.json_body import read_body
 from kbroker.console.manage.plan import Plan, Table, token_of
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError
 from kbroker.errors import RETRIABLE, ErrorCode, KafkaError
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.console")
 
 PLAN, PERFORM = "plan", "perform"
+LARGE = "produce"
+"""The action whose fields may be large, and the last part of its paths."""
+SMALL_BODY_BYTES = 256 << 10
+LARGE_BODY_BYTES = 8 << 20
 MOST_AT_ONCE = 16
 _NOT_ALLOWED = frozenset(code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED"))
 _NOT_THERE = frozenset(
@@ -65,6 +72,11 @@ class Refused:
     plan: Shown | None = None
 
 
+def body_limit(path: str) -> int:
+    """How many bytes a body for a path of the console may have; more is answered with 413."""
+    return LARGE_BODY_BYTES if path.endswith((f"/{PLAN}/{LARGE}", f"/{PERFORM}/{LARGE}")) else SMALL_BODY_BYTES
+
+
 class Door:
     """`why_closed`: why nothing can be changed by viewers who prove nothing, empty where it can; `is_open`: whether
     anything can at all (`kbroker.console.manage`)."""
@@ -82,7 +94,7 @@ class Door:
         return "" if request.viewer is not None else self._why_closed
 
     async def ask(self, name: str, request: Request) -> tuple[int, object]:
-        """The answer to a POST: its status, and what becomes JSON."""
+        """The answer to a POST to PLAN or PERFORM, LARGE behind it or not: its status, and what becomes JSON."""
         reason = self.why_not(request)
         if reason:
             return 403, Refused(reason)
@@ -107,11 +119,14 @@ class Door:
             self._under_way -= 1
 
     async def _answer(self, name: str, request: Request) -> tuple[int, object]:
-        asked = await asyncio.get_running_loop().run_in_executor(None, _read, request.body)
+        asked = await asyncio.get_running_loop().run_in_executor(None, read_body, request.body)
         action = ACTIONS.get(str(asked.get("action")))
         if action is None:
             raise NotThereError(f"there is no such action; there are {', '.join(ACTIONS)}")
         kind = str(asked["action"])
+        name, _, only = name.partition("/")
+        if only and kind != only:
+            raise BadParameterError(f"{name}/{only} is for the action {only} alone")
         fields = Fields(asked.get("fields") or {}, str(asked.get("secret") or ""))
         parts = self._parts.seen_by(request.viewer, request.peer)
         principal = parts.client.principal
@@ -129,22 +144,6 @@ class Door:
             parts.close()
         _note(principal, request.peer, kind, plan, done)
         return 200, done
-
-
-def _read(body: bytes) -> dict[str, object]:
-    try:
-        text = body.decode()
-        found = json.loads(text)
-        if "\\u" in text:
-            # Half of a surrogate pair is text for JSON, but for nothing that this is going to.
-            json.dumps(found, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise BadParameterError("the body has text that UTF-8 cannot carry") from None
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise BadParameterError("the body must be an object of JSON")
-    return found
 
 
 def _shown(action: str, plan: Plan, token: str) -> Shown:

@@ -76,8 +76,13 @@ class Action:
 
 def token_of(action: str, principal: tuple[str, str], plan: Plan) -> str:
     """What proves that a viewer has seen this plan."""
-    said = json.dumps([action, principal, plan.fields, plan.basis], sort_keys=True, default=_plain)
-    return hmac.digest(_KEY, said.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()
+    said = hmac.new(_KEY, digestmod=hashlib.sha256)
+    # In pieces, as a plan may have megabytes of records.
+    for piece in json.JSONEncoder(sort_keys=True, default=_plain).iterencode(
+        [action, principal, plan.fields, plan.basis]
+    ):
+        said.update(piece.encode("utf-8", "surrogatepass"))
+    return said.hexdigest()
 
 
 def _plain(value: object) -> object:

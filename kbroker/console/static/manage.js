@@ -31,6 +31,8 @@ export function act({ action, title, inputs = [], read = (values) => values, sec
   const files = {};
   let fields = null;
 
+  // Where records, which may be large, have a place of their own.
+  const place = (step) => (action === "produce" ? `${step}/produce` : step);
   const body = () => ({ action, fields, secret: secret ? values[secret] : undefined });
 
   function form(problem = "") {
@@ -44,7 +46,7 @@ export function act({ action, title, inputs = [], read = (values) => values, sec
   async function plan() {
     await step(form, async () => {
       fields = await read(values, files);
-      shown(await post("plan", body()));
+      shown(await post(place("plan"), body()));
     });
   }
 
@@ -68,7 +70,7 @@ export function act({ action, title, inputs = [], read = (values) => values, sec
   async function perform(told, again) {
     await step(again, async () => {
       try {
-        done(told, await post("perform", { ...body(), token: told.token }));
+        done(told, await post(place("perform"), { ...body(), token: told.token }));
       } catch (error) {
         if (!(error instanceof Refused) || error.status !== 409 || !error.told.plan) throw error;
         shown(error.told.plan, "It is no longer as it was shown, and nothing was done. This is what would happen now:");
