@@ -20,6 +20,7 @@ from kbroker.metrics.sources import (
     GroupSummary,
     OfflineTotals,
     QuotaRow,
+    SchemaTotals,
     Sources,
     StableOffsetHolder,
     StorageTotals,
@@ -90,6 +91,7 @@ class BrokerFigures:
             directories=self._directory_spaces,
             commits=self._commit_totals,
             conversions=lambda: self.services.conversions.totals() if self._ready else ConversionTotals(),
+            schemas=self._schema_totals,
             storage=self._storage_totals,
             offline=self._offline_totals,
             rebalances=self._rebalances,
@@ -174,6 +176,15 @@ class BrokerFigures:
     def _commit_totals(self) -> CommitTotals:
         commits = self._logs.commits
         return CommitTotals(commits.fsync_count, commits.fsync_seconds, commits.settled_count)
+
+    def _schema_totals(self) -> SchemaTotals:
+        if not self._ready:
+            return SchemaTotals()
+        services = self.services
+        ids = services.schema_ids
+        if ids is None:
+            return SchemaTotals(dict(services.schema_batches))
+        return SchemaTotals(dict(services.schema_batches), dict(ids.answers), ids.count)
 
     def _storage_totals(self) -> StorageTotals:
         files, producers = self._logs.open_files, self._logs.environment.producers

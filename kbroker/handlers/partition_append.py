@@ -9,8 +9,16 @@ from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.gate.access import require_topic
 from kbroker.handlers.delayed_produce import Unacknowledged
-from kbroker.handlers.schema_validation import UnaskedError, Unknown, names_schemas, next_to_ask, unknown_in
+from kbroker.handlers.schema_validation import (
+    UnaskedError,
+    Unknown,
+    UnnamedError,
+    names_schemas,
+    next_to_ask,
+    unknown_in,
+)
 from kbroker.metadata.topic_names import is_internal
+from kbroker.metrics.sources import ASKED, AWAY, KNOWN, REFUSED
 from kbroker.registry.errors import RegistryAwayError
 from kbroker.schemas import schema, wire
 from kbroker.security.authorizer import Operation
@@ -194,7 +202,7 @@ class PartitionAppend:
 
         One id after the other, up to the first that is not there: a batch may name as many as it has records.
         """
-        ids, config = self._ctx.services.schema_ids, partition.log.config
+        ids, config, outcome = self._ctx.services.schema_ids, partition.log.config, KNOWN
 
         def look() -> None:
             self._unknown = unknown_in(analyzed, config, known)
@@ -205,12 +213,14 @@ class PartitionAppend:
             asked = next_to_ask(self._unknown, ids, partition)
             if asked is None or ids is None:
                 break
+            outcome = ASKED
             try:
                 await ids.ask(asked)
             except RegistryAwayError as error:
                 raise UnaskedError(
                     f"schema {asked} of the append to {partition} cannot be looked up: {error}"
                 ) from None
+        self._ctx.services.schema_batches[outcome] += 1
         self._names_known = True
 
     def _prepare(self, partition: Partition) -> AnalyzedBatch | None:
@@ -294,6 +304,7 @@ class PartitionAppend:
         if next_to_ask(unknown, ids, partition) is not None:
             self.analyzed = analyzed
             raise LongRecordsError
+        self._ctx.services.schema_batches[KNOWN] += 1
 
     def _acknowledge(
         self, partition: Partition, last_offset: int, answer: PartitionProduceResponse
@@ -309,6 +320,8 @@ class PartitionAppend:
             answer.log_start_offset = partition.log.log_start_offset
             # What Kafka counts as failed is what its answer has the log start offset with.
             partition.log.count_failed_append()
+        if isinstance(error, (UnnamedError, UnaskedError)):
+            self._ctx.services.schema_batches[AWAY if isinstance(error, UnaskedError) else REFUSED] += 1
         if isinstance(error, RecordValidationError):
             answer.error_message = error.message
             answer.record_errors = [

@@ -32,8 +32,12 @@ Unknown = tuple[int, bool, int]
 """Index of a record, whether it is about the key, and the id, or NO_SCHEMA."""
 
 
+class UnnamedError(RejectedRecordsError):
+    """Records name no schema that the registry has."""
+
+
 class UnaskedError(RecordValidationError):
-    """The registry does not say; the producer had better try again."""
+    """The registry does not say; the producer had better try again: nothing is wrong with its records."""
 
     code = ErrorCode.REQUEST_TIMED_OUT
 
@@ -73,7 +77,7 @@ def next_to_ask(found: Sequence[Unknown], ids: KnownIds | None, topic_partition:
     if not found:
         return None
     if ids is None:
-        raise RejectedRecordsError(
+        raise UnnamedError(
             f"{topic_partition} takes records with schemas alone, and this broker has no confluent.schema.registry.url"
         )
     errors = [
@@ -82,7 +86,7 @@ def next_to_ask(found: Sequence[Unknown], ids: KnownIds | None, topic_partition:
         if schema_id == NO_SCHEMA or ids.lacks(schema_id)
     ]
     if errors:
-        refused = RejectedRecordsError(
+        refused = UnnamedError(
             f"{len(errors)} records in the append to {topic_partition} name no schema of the registry, the first at "
             f"index {errors[0].batch_index} of the batch: {errors[0].message}"
         )

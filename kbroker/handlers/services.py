@@ -8,6 +8,7 @@ have of the network layer's objects: Protocols, because the real ones are compil
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -93,6 +94,8 @@ class Services:
     authorizer: Authorizer | None = None
     forwarding: Forwarding | None = None
     schema_ids: KnownIds | None = None
+    schema_batches: Counter[str] = field(default_factory=Counter)
+    """Batches of topics that ask for schemas, by `metrics.sources.SCHEMA_OUTCOMES`."""
 
     @property
     def config(self) -> BrokerConfig:

@@ -13,6 +13,7 @@ from kbroker._fast.base.counters import BUCKET_BOUNDS_NS
 from kbroker.metrics import cluster, security
 from kbroker.metrics.maintenance import families
 from kbroker.metrics.snapshot import PartitionRow, Snapshot
+from kbroker.metrics.sources import SCHEMA_ANSWERS, SCHEMA_OUTCOMES
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -202,6 +203,27 @@ def _conversions(snapshot: Snapshot) -> Iterator[Metric]:
     yield _gauge("kbroker_converted_bytes", "Bytes of converted records not taken yet.", made.held_bytes)
 
 
+def _schemas(snapshot: Snapshot) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
+
+    said = snapshot.schemas
+    batches = CounterMetricFamily(
+        "kbroker_schema_validation_batches",
+        "Batches of topics that ask for schemas: all ids known, registry asked, refused, registry away.",
+        labels=["outcome"],
+    )
+    for outcome in SCHEMA_OUTCOMES:
+        batches.add_metric([outcome], said.batches.get(outcome, 0))
+    yield batches
+    lookups = CounterMetricFamily(
+        "kbroker_schema_lookups", "Ids that the registry was asked for, by its answer.", labels=["answer"]
+    )
+    for answer in SCHEMA_ANSWERS:
+        lookups.add_metric([answer], said.lookups.get(answer, 0))
+    yield lookups
+    yield _gauge("kbroker_schema_known_ids", "Ids of schemas that are believed to be there.", said.known_ids)
+
+
 def _groups(snapshot: Snapshot) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -330,6 +352,7 @@ SECTIONS: tuple[tuple[str, Callable[[Snapshot], Iterator[Metric]]], ...] = (
     ("Log directories", _disks),
     ("Open files and producers", _storage),
     ("Message formats", _conversions),
+    ("Schemas", _schemas),
     ("Groups", _groups),
     ("Transactions", _transactions),
     ("Compaction, retention, flushes", _maintenance),

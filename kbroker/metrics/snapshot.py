@@ -26,6 +26,7 @@ from kbroker.metrics.sources import (
     LogView,
     OfflineTotals,
     QuotaRow,
+    SchemaTotals,
     Sources,
     StableOffsetHolder,
     StorageTotals,
@@ -121,6 +122,7 @@ class Snapshot:
     directories: tuple[DirectorySpace, ...]
     commits: CommitTotals
     conversions: ConversionTotals
+    schemas: SchemaTotals
     rebalance_count: int
     expired_offset_count: int
     maintenance: Values
@@ -176,6 +178,7 @@ async def take(sources: Sources) -> Snapshot:
         directories=tuple(sources.directories()),
         commits=sources.commits(),
         conversions=sources.conversions(),
+        schemas=sources.schemas(),
         rebalance_count=sources.rebalances(),
         expired_offset_count=sources.expired_offsets(),
         maintenance=maintenance,

@@ -137,6 +137,20 @@ class ConversionTotals(NamedTuple):
     held_bytes: int = 0
 
 
+KNOWN, ASKED, REFUSED, AWAY = SCHEMA_OUTCOMES = ("known", "asked", "refused", "away")
+FOUND, UNKNOWN, FAILED = SCHEMA_ANSWERS = ("found", "unknown", "failed")
+
+
+class SchemaTotals(NamedTuple):
+    """Batches of topics that ask for schemas, by how they were judged: with ids that were known, after the registry was
+    asked, refused, and not judged as the registry was away; ids that the registry was asked for, by its answer; and the
+    ids that are believed to be there now."""
+
+    batches: Mapping[str, int] = {}
+    lookups: Mapping[str, int] = {}
+    known_ids: int = 0
+
+
 class StorageTotals(NamedTuple):
     """Segments with an open file, how many there may be, maps of their indexes; idempotent producers remembered.
 
@@ -271,6 +285,7 @@ class Sources:
     directories: Callable[[], Iterable[DirectorySpace]] = _no_directories
     commits: Callable[[], CommitTotals] = CommitTotals
     conversions: Callable[[], ConversionTotals] = ConversionTotals
+    schemas: Callable[[], SchemaTotals] = SchemaTotals
     storage: Callable[[], StorageTotals] = StorageTotals
     offline: Callable[[], OfflineTotals] = OfflineTotals
     rebalances: Callable[[], int] = _nothing

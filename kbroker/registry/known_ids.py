@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kbroker.log_output import RateLimitedLog
+from kbroker.metrics.sources import FAILED, FOUND, UNKNOWN
 from kbroker.registry.errors import RegistryAwayError, SchemaError
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class KnownIds:
         self._asked: dict[int, asyncio.Future[bool]] = {}
         self._turn = asyncio.Semaphore(THREADS)
         self._complaints = RateLimitedLog(logger)
+        self.answers: Counter[str] = Counter()
+        """How often the registry was asked, by what it said (`metrics.sources.SCHEMA_ANSWERS`)."""
 
     def fresh(self) -> set[int]:
         """The ids that are known to be there."""
@@ -54,6 +57,11 @@ class KnownIds:
             del self._known_until[schema_id]
             self._known.discard(schema_id)
         return self._known
+
+    @property
+    def count(self) -> int:
+        """How many ids are believed to be there."""
+        return len(self.fresh())
 
     def lacks(self, schema_id: int) -> bool:
         """Whether the registry said lately that there is no such schema."""
@@ -88,9 +96,11 @@ class KnownIds:
         if error is not None:
             text = str(error) if isinstance(error, SchemaError) else f"{type(error).__name__}: {error}"
             self._away = now + AWAY_SECONDS, text
+            self.answers[FAILED] += 1
             self._complaints.warning("away", "%s; records with ids that are new are refused meanwhile", text)
             asked.set_exception(RegistryAwayError(text))
             return
+        self.answers[FOUND if done.result() else UNKNOWN] += 1
         if done.result():
             self._known.add(schema_id)
             self._known_until[schema_id] = now + KNOWN_SECONDS

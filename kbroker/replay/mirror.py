@@ -24,8 +24,9 @@ from kbroker.replay.client.list_offsets import LATEST, TopicPartition, list_offs
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.job_state import job_state, note_gap
 from kbroker.replay.load.lane_results import RESULT_SCHEMA, as_batch
+from kbroker.replay.load.lane_rounds import run_lanes
 from kbroker.replay.load.lanes import LaneResult, Target, run_lane
-from kbroker.replay.load.restore import make_target, run_lanes
+from kbroker.replay.load.restore import make_target
 from kbroker.replay.load.targets import admin, cluster_id, ensure_topics, own_configs
 from kbroker.replay.session import bounded_batches
 from kbroker.replay.sources.offset_json import to_plain

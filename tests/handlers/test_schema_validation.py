@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
+import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -164,6 +165,52 @@ def test_a_registry_that_is_away_has_producers_try_again(client: Client, registr
     # Until the pause is over.
     while (answer := client.produce("away", batch(values(named(7))))).error_code:
         assert answer.error_code == TIMED_OUT
+
+
+def test_what_becomes_of_batches_and_look_ups_is_counted(
+    client: Client, broker: BrokerProcess, registry: StandIn
+) -> None:
+    """Nobody would see that producers are refused, or that the registry is asked for every batch, or not at all."""
+    client.create("counted", configs=VALUE)
+    number = registry.add("s", '{"type": "fixed", "name": "F", "size": 200}')
+
+    def counts() -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        rows = (line.rsplit(" ", 1) for line in lines if line.startswith("kbroker_schema_"))
+        return {name.removeprefix("kbroker_schema_"): float(value) for name, value in rows}
+
+    def grown(before: dict[str, float]) -> dict[str, float]:
+        return {name: value - before[name] for name, value in counts().items() if value != before[name]}
+
+    before = counts()
+    for _ in range(3):
+        assert client.produce("counted", batch(values(named(number)))).error_code == 0
+    assert grown(before) == {
+        'validation_batches_total{outcome="asked"}': 1,
+        'validation_batches_total{outcome="known"}': 2,
+        'lookups_total{answer="found"}': 1,
+        "known_ids": 1,
+    }
+    before = counts()
+    for _ in range(2):
+        assert client.produce("counted", batch(values(named(4711)))).error_code == INVALID_RECORD
+    assert client.produce("counted", batch(values(b"no schema"))).error_code == INVALID_RECORD
+    assert grown(before) == {
+        'validation_batches_total{outcome="refused"}': 3, 'lookups_total{answer="unknown"}': 1
+    }  # fmt: skip
+    before, registry.status = counts(), 503
+    try:
+        for _ in range(2):
+            assert client.produce("counted", batch(values(named(4712)))).error_code == TIMED_OUT
+    finally:
+        registry.status = 0
+    told = grown(before)
+    assert told.pop('lookups_total{answer="failed"}') >= 1
+    assert told == {'validation_batches_total{outcome="away"}': 2}
+    late = registry.add("s", '{"type": "fixed", "name": "F", "size": 201}')
+    while client.produce("counted", batch(values(named(late)))).error_code:
+        pass
 
 
 def test_others_are_served_while_the_registry_takes_its_time(

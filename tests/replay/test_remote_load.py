@@ -1,7 +1,8 @@
 """Loads on Spark's own file systems: to HDFS and S3 and back, each record once, whoever else runs or died.
 
 Also of `kbroker.replay.load.hadoop_folder`, `kbroker.replay.load.job_state`, `kbroker.replay.load.lane_results`,
-`kbroker.replay.load.remote_export`, `kbroker.replay.load.remote_restore`, `kbroker.replay.load.restore_rows`.
+`kbroker.replay.load.lane_rounds`, `kbroker.replay.load.load_request`, `kbroker.replay.load.remote_export`,
+`kbroker.replay.load.remote_restore`, `kbroker.replay.load.restore_request`, `kbroker.replay.load.restore_rows`.
 """
 
 from __future__ import annotations

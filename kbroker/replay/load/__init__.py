@@ -5,10 +5,12 @@ from kbroker.replay.load import load_iceberg, IcebergRequest
 """
 
 from kbroker.replay.load.errors import LoadError
-from kbroker.replay.load.export import LoadReport, LoadRequest, load_topics, read_loaded
+from kbroker.replay.load.export import load_topics, read_loaded
 from kbroker.replay.load.iceberg import IcebergRequest, TableReport, load_iceberg
+from kbroker.replay.load.load_request import LoadReport, LoadRequest
 from kbroker.replay.load.manifest import Manifest
-from kbroker.replay.load.restore import RestoreRequest, restore
+from kbroker.replay.load.restore import restore
+from kbroker.replay.load.restore_request import RestoreRequest
 
 __all__ = [
     "IcebergRequest",

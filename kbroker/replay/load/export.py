@@ -11,10 +11,9 @@ systems.
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +22,10 @@ from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import local_path, locked, sync_directory
 from kbroker.replay.load.hadoop_folder import HadoopFolder, is_remote
-from kbroker.replay.load.manifest import FileEntry, Gap, Manifest
-from kbroker.replay.load.planning import Selection, find_partitions, gone_text, plan, selected
+from kbroker.replay.load.load_request import COLUMNS, COMPRESSIONS, LoadReport, LoadRequest, file_name, note_gap
+from kbroker.replay.load.manifest import FileEntry, Manifest
+from kbroker.replay.load.planning import find_partitions, gone_text, plan
+from kbroker.replay.load.remote_export import load_remote, read_remote
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, split
 from kbroker.replay.sources.read_options import ReadOptions
 from kbroker.replay.sources.read_range import DataLossError, read_range
@@ -34,37 +35,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-COLUMNS = ("key", "value", "offset", "timestamp", "timestampType", "headers")
-COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 LOCK = "_lock"
 ROW_GROUP_BYTES = 64 << 20
 # Files per round for each concurrent task: with more, the manifest is written less often, and a crash loses more work.
 _FILES_PER_TASK = 2
-
-
-@dataclass(frozen=True, slots=True)
-class LoadRequest(Selection):
-    """What to load, from which brokers, into which directory."""
-
-    bootstrap: str
-    directory: str
-    topics: Sequence[str] = ()
-    compression: str = field(default="zstd", kw_only=True)
-
-    def read_options(self) -> ReadOptions:
-        """OptionError, which says what to change."""
-        return selected(self.bootstrap, self.topics, self)
-
-
-@dataclass(slots=True)
-class LoadReport:
-    """What a load did; sizes are those of the files."""
-
-    rows: int = 0
-    files: int = 0
-    bytes: int = 0
-    gaps: list[Gap] = field(default_factory=list)
-    leftovers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +60,6 @@ def load_topics(
     if request.compression not in COMPRESSIONS:
         raise LoadError(f"compression is one of {', '.join(COMPRESSIONS)}, not {request.compression!r}")
     if is_remote(request.directory):
-        from kbroker.replay.load.remote_export import load_remote
-
         return load_remote(spark, request, progress)
     read = request.read_options()
     directory = local_path(request.directory)
@@ -128,8 +100,6 @@ def existing_manifest(spark: SparkSession, directory: str) -> Manifest:
     """The manifest of a load, wherever it is.  LoadError where there is none."""
     if not is_remote(directory):
         return Manifest.existing(local_path(directory))
-    from kbroker.replay.load.remote_export import read_remote
-
     return read_remote(HadoopFolder(spark, directory))
 
 
@@ -139,15 +109,6 @@ def _plan(request: LoadRequest, read: ReadOptions, manifest: Manifest, report: L
         partitions = find_partitions(cluster, read)
         ranges = plan(cluster, read, partitions, manifest, partial(note_gap, request.allow_gaps, manifest, report))
     return split(ranges, None, request.max_rows)
-
-
-def note_gap(allowed: bool, manifest: Manifest, report: LoadReport, gone: Range) -> None:
-    """Offsets that are gone: in manifest and report.  LoadError where that is not allowed."""
-    if not allowed:
-        raise LoadError(gone_text(gone))
-    found = Gap(*gone, time.time_ns() // 1_000_000)
-    manifest.gaps.append(found)
-    report.gaps.append(found)
 
 
 def _run(
@@ -256,11 +217,6 @@ def _write_file(task: _Task, piece: Range) -> tuple[dict[str, object] | None, in
         str(path.relative_to(task.directory)) if rows else None,
     )  # fmt: skip
     return {name: getattr(entry, name) for name in entry.__slots__}, reached, lost
-
-
-def file_name(piece: Range, token: str) -> str:
-    """Of the file that holds a range; the token tells it from what a run that was killed made of the same."""
-    return f"{piece.topic}-{piece.partition}-{piece.start:020d}-{piece.stop - 1:020d}-{token}.parquet"
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kbroker.replay.load.errors import LoadError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Java: TypeAlias = Any
+"""An object of the JVM, whose methods are found as they are called."""
 
 # S3A writes the object with If-None-Match by this; other file systems do not know it, and create exclusively anyway.
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
@@ -31,14 +34,14 @@ class HadoopFolder:
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         """LoadError where the session has no JVM of its own, or does not know the file system."""
-        jvm: Any = getattr(spark, "_jvm", None)
+        jvm: Java = getattr(spark, "_jvm", None)
         if jvm is None:
             raise LoadError(f"{uri}: this takes a session with a JVM of its own, which Spark Connect has not")
         self._jvm = jvm
-        self._conf: Any = spark._jsc.hadoopConfiguration()
+        self._conf: Java = spark._jsc.hadoopConfiguration()
         with _refused(uri):
             path = jvm.org.apache.hadoop.fs.Path(uri.rstrip("/"))
-            self._files: Any = path.getFileSystem(self._conf)
+            self._files: Java = path.getFileSystem(self._conf)
             self.uri = str(self._files.makeQualified(path).toString())
 
     def at(self, path: str) -> str:
@@ -126,7 +129,7 @@ class HadoopFolder:
         """The URI as Spark's `_metadata.file_path` has it."""
         return str(self._path(path).toUri().toString())
 
-    def _path(self, path: str) -> Any:
+    def _path(self, path: str) -> Java:
         return self._jvm.org.apache.hadoop.fs.Path(self.at(path))
 
 

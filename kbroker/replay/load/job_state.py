@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.client.list_offsets import LATEST, TopicPartition, list_offsets
@@ -32,6 +32,7 @@ from kbroker.replay.load.lanes import (
     state_path,
 )
 from kbroker.replay.load.versions import Versions
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,13 +45,13 @@ class JobState(Protocol):
 
     where: str
 
-    def held(self) -> Any:
+    def held(self) -> AbstractContextManager[None]:
         """A context in which the state is this run's.  LoadError where another run has it."""
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str) -> JsonObject | None:
         """A document of the job's own; None where there is none."""
 
-    def write(self, name: str, value: object) -> None:
+    def write(self, name: str, value: JsonObject) -> None:
         """Replaces a document."""
 
     def lane(self, topic: str, partition: int) -> LaneState | None:
@@ -93,11 +94,12 @@ class SharedState:
         with locked(self._directory / "job.lock", 0.0, busy):
             yield
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str) -> JsonObject | None:
         """A JSON file."""
-        return read_json(self._directory / f"{name}.json")
+        found: JsonObject | None = read_json(self._directory / f"{name}.json")
+        return found
 
-    def write(self, name: str, value: object) -> None:
+    def write(self, name: str, value: JsonObject) -> None:
         """Replaces the file."""
         write_json(self._directory / f"{name}.json", value)
 
@@ -128,26 +130,29 @@ class CarriedState:
     def __init__(self, folder: HadoopFolder) -> None:
         self.where = folder.uri
         self._versions = Versions(folder, NAME)
-        self._documents: dict[str, Any] = {}
+        self._documents: dict[str, JsonObject] = {}
         self._lanes: dict[TopicPartition, LaneState] = {}
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """From here on a run that began before can publish nothing."""
-        plain = self._versions.latest() or {"documents": {}, "lanes": []}
+        plain = self._versions.latest()
         try:
-            self._documents = dict(plain["documents"])
-            self._lanes = {(topic, partition): LaneState(**state) for topic, partition, state in plain["lanes"]}
+            if isinstance(plain, dict):
+                self._documents = dict(plain["documents"])
+                self._lanes = {(topic, partition): LaneState(**state) for topic, partition, state in plain["lanes"]}
+            elif plain is not None:
+                raise TypeError("no object")
         except (KeyError, TypeError, ValueError) as error:
             raise LoadError(f"the state at {self.where} is not as a job writes it: {error}") from None
         self._publish()
         yield
 
-    def read(self, name: str) -> Any:
+    def read(self, name: str) -> JsonObject | None:
         """Of the state's document."""
         return self._documents.get(name)
 
-    def write(self, name: str, value: object) -> None:
+    def write(self, name: str, value: JsonObject) -> None:
         """Replaces the state."""
         if self._documents.get(name) != value:
             self._documents[name] = value

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.load.errors import LoadError
-from kbroker.replay.load.export import COLUMNS, LoadReport, LoadRequest, file_name, note_gap
 from kbroker.replay.load.hadoop_folder import HadoopFolder
+from kbroker.replay.load.load_request import COLUMNS, LoadReport, LoadRequest, file_name, note_gap
 from kbroker.replay.load.manifest import FileEntry, Manifest
 from kbroker.replay.load.planning import find_partitions, plan, rounds, rows_between
 from kbroker.replay.load.versions import Versions

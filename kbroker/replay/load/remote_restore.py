@@ -18,11 +18,12 @@ from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.hadoop_folder import HadoopFolder
 from kbroker.replay.load.job_state import JobState, added
 from kbroker.replay.load.lane_results import RESULT_SCHEMA, as_batch
+from kbroker.replay.load.lane_rounds import run_lanes
 from kbroker.replay.load.lanes import POSITION, LaneResult, Target, run_lane
 from kbroker.replay.load.manifest import Manifest
 from kbroker.replay.load.remote_export import NAME
-from kbroker.replay.load.restore import RestoreRequest, check_columns, of_manifest, run_lanes, total_of
-from kbroker.replay.load.restore_rows import InputFile, RestoreLane, columns_of, partitions_of, shaped
+from kbroker.replay.load.restore_request import RestoreRequest, check_columns, of_manifest
+from kbroker.replay.load.restore_rows import InputFile, RestoreLane, columns_of, partitions_of, shaped, total_of
 from kbroker.replay.load.versions import Versions
 from kbroker.replay.session import bounded_batches
 
@@ -91,7 +92,7 @@ def restore_remote(
         left = {at: end for at, end in ends.items() if _position(state, at) < end}
         if left:
             # What a run that dies in this round has written is looked for in the same rows again.
-            state.write(ROUND, [[*at, end] for at, end in sorted(left.items())])
+            state.write(ROUND, {"ends": [[*at, end] for at, end in sorted(left.items())]})
             chosen = [lane for lane in lanes if (lane.topic, lane.partition) in left]
             for one in _round(spark, request, state, target, job, chosen, left):
                 at = (one.topic, one.partition)
@@ -105,7 +106,8 @@ def restore_remote(
 
 def _under_way(state: JobState) -> dict[TopicPartition, int]:
     """Where the lanes of the last round were to end, which an earlier run may not have seen through."""
-    return {(topic, partition): end for topic, partition, end in state.read(ROUND) or []}
+    found = state.read(ROUND) or {"ends": []}
+    return {(topic, partition): end for topic, partition, end in found["ends"]}
 
 
 def _position(state: JobState, at: TopicPartition) -> int:

@@ -13,22 +13,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.records.compression import codec_of
 from kbroker.replay.client.cluster import ClientSettings, Cluster
-from kbroker.replay.client.list_offsets import TopicPartition
 from kbroker.replay.client.producer import ProducerSettings
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import local_path
 from kbroker.replay.load.hadoop_folder import HadoopFolder, is_remote
-from kbroker.replay.load.job_state import JobState, added, job_state
+from kbroker.replay.load.job_state import JobState, job_state
+from kbroker.replay.load.lane_rounds import run_lanes
 from kbroker.replay.load.lanes import LaneResult, LaneStates, Target, patient, run_lane
 from kbroker.replay.load.manifest import MANIFEST, Manifest
-from kbroker.replay.load.restore_rows import BY_KEY, KEEP, InputFile, RestoreLane, rows_of
+from kbroker.replay.load.remote_restore import find_remote, restore_remote
+from kbroker.replay.load.restore_request import RestoreRequest, check_columns, of_manifest
+from kbroker.replay.load.restore_rows import BY_KEY, KEEP, InputFile, RestoreLane, rows_of, total_of
 from kbroker.replay.load.targets import ensure_topics
 from kbroker.replay.sources.read_options import parse
 
@@ -36,26 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES = "files"
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreRequest:
-    """What goes where.  `topic` may be None for a load: each record to the topic it came from.  `state` is a directory
-    of this job's own: one that the driver and all executors see, or on one of Spark's file systems.  `create` makes a
-    missing topic with so many partitions."""
-
-    bootstrap: str
-    directory: str
-    state: str
-    topic: str | None = None
-    only: str | None = None
-    partitions: str = KEEP
-    timestamps: bool = True
-    headers: bool = True
-    compression: str = "none"
-    create: int | None = None
-    slice_records: int = 50_000
-    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_target(
@@ -97,49 +78,14 @@ def restore(
         job = _job(request)
         state.begin(target, job, {(lane.topic, lane.partition): 0 for lane in lanes})
         if is_remote(request.directory):
-            from kbroker.replay.load.remote_restore import restore_remote
-
             return restore_remote(spark, request, state, target, job, lanes, progress)
         run = partial(restore_lane, job, request.timestamps, request.headers)
         return run_lanes(spark, state, target, [(lane, total_of(lane)) for lane in lanes], run, progress)
 
 
-def run_lanes(
-    spark: SparkSession,
-    state: JobState,
-    target: Target,
-    lanes: list[tuple[Any, int]],
-    run: Callable[[Target, tuple[Any, int]], LaneResult],
-    progress: Callable[[int, int], None] | None,
-) -> list[LaneResult]:
-    """Each lane a task, with the position where it ends; rounds of as many as run at a time, so that the driver can
-    tell how far it is.  Where tasks bring states back, each runs as often as it takes."""
-    context = spark.sparkContext
-    size = max(context.defaultParallelism, 1) * 2
-    results: dict[TopicPartition, LaneResult] = {}
-    left, done = list(lanes), 0
-    while left:
-        chosen, left = left[:size], left[size:]
-        now = replace(target, states=state.states())
-        found = context.parallelize(chosen, len(chosen)).map(partial(run, now)).collect()
-        state.took(found)
-        for each, one in zip(chosen, found, strict=True):
-            at = (one.topic, one.partition)
-            results[at] = added(results.get(at), one)
-            if one.position < each[1]:
-                left.append(each)
-            else:
-                done += 1
-        if progress is not None:
-            progress(done, len(lanes))
-    return list(results.values())
-
-
 def find_files(spark: SparkSession, request: RestoreRequest) -> list[InputFile]:
     """The input in order.  LoadError for a directory without Parquet."""
     if is_remote(request.directory):
-        from kbroker.replay.load.remote_restore import find_remote
-
         return find_remote(HadoopFolder(spark, request.directory), request)
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -164,24 +110,6 @@ def find_files(spark: SparkSession, request: RestoreRequest) -> list[InputFile]:
         check_columns(str(path), about.schema_arrow.names, request)
         found.append(InputFile(str(path), about.metadata.num_rows, path.stat().st_size))
     return found
-
-
-def of_manifest(manifest: Manifest, request: RestoreRequest) -> list[InputFile]:
-    """The files of a load, in the order of their partitions' offsets."""
-    entries = sorted(manifest.files, key=lambda row: (row.topic, row.partition, row.start))
-    return [
-        InputFile(f"{manifest.where}/{row.path}", row.rows, row.bytes, row.topic, row.partition)
-        for row in entries
-        if row.path is not None and request.only in (None, row.topic)
-    ]
-
-
-def check_columns(path: str, names: Sequence[str], request: RestoreRequest) -> None:
-    """LoadError where a file's columns make no records."""
-    if "value" not in names:
-        raise LoadError(f"{path} has no column value: it has {', '.join(names)}")
-    if request.partitions == KEEP and "partition" not in names:
-        raise LoadError(f"{path} has no column partition to keep: say --partitions key")
 
 
 def _listed(state: JobState, request: RestoreRequest, found: list[InputFile]) -> list[InputFile]:
@@ -242,11 +170,6 @@ def _lanes(request: RestoreRequest, client: ClientSettings, files: list[InputFil
             if mine:
                 lanes.append(RestoreLane(name, number, counts[name], mine, select))
     return lanes
-
-
-def total_of(lane: RestoreLane) -> int:
-    """The position behind a lane's last row."""
-    return sum(file.rows for file in lane.files)
 
 
 def restore_lane(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.lanes import POSITION
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 KEEP, BY_KEY = "keep", "key"
@@ -65,6 +67,11 @@ def rows_of(lane: RestoreLane, position: int, *, timestamps: bool, headers: bool
                     yield found
 
 
+def total_of(lane: RestoreLane) -> int:
+    """The position behind a lane's last row."""
+    return sum(file.rows for file in lane.files)
+
+
 def columns_of(names: set[str], *, timestamps: bool, headers: bool) -> list[str]:
     """Those of a file's columns that a record is made of."""
     wanted: list[str] = [name for name in ("key", "value", "partition") if name in names]
@@ -72,7 +79,7 @@ def columns_of(names: set[str], *, timestamps: bool, headers: bool) -> list[str]
     return wanted + (["headers"] if headers and "headers" in names else [])
 
 
-def shaped(batch: pa.RecordBatch, positions: Any, *, timestamps: bool) -> pa.RecordBatch:
+def shaped(batch: pa.RecordBatch, positions: npt.NDArray[np.int64], *, timestamps: bool) -> pa.RecordBatch:
     """With positions (int64), and types that a topic has.  LoadError without times that are to be kept."""
     import pyarrow as pa
 
@@ -94,7 +101,7 @@ def shaped(batch: pa.RecordBatch, positions: Any, *, timestamps: bool) -> pa.Rec
     return pa.RecordBatch.from_pydict(columns)
 
 
-def partitions_of(rows: pa.RecordBatch, select: str, topic: str, count: int) -> Any:
+def partitions_of(rows: pa.RecordBatch, select: str, topic: str, count: int) -> npt.NDArray[np.int32]:
     """The partition of each row (int32): by its key, or the one that it names.  LoadError for one that is not there."""
     import numpy as np
 

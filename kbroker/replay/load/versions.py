@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Protocol
+from typing import Protocol
 
 from kbroker.replay.load.errors import LoadError
 
@@ -50,7 +50,7 @@ class Versions:
         self._own = re.compile(re.escape(name) + rf"\.(\d{{{_DIGITS}}})\.json")
         self._number = 0
 
-    def latest(self) -> Any:
+    def latest(self) -> object:
         """The document as it is; None where there is none.  What is published next goes on from here."""
         for _ in range(_TRIES):
             numbers = self._numbers()
