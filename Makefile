@@ -20,7 +20,10 @@
 #   make debug      the same tests on extensions built with every check on, in build/debug
 #   make dist-test  sdist and wheel: what they hold, and that they work outside the tree
 #   make wheel      wheels for x86-64 and arm64 that need no compiler where they are installed, into dist/; make wheel-test
-#   make fresh-machine  both commands of the README on bare Debian 12 and 13 and Ubuntu 24.04 (root, debootstrap); PYTEST="-k 12"
+#   make wheels     a wheel for each of Python 3.11 to 3.14, built and tried on a bare system that has it (root, debootstrap)
+#   make fresh-machine  both commands of the README on bare Debian 12 and 13, Ubuntu 24.04 and 26.04 (root, debootstrap);
+#                   PYTEST="-k 'Debian and 12'"   make fresh-machine-today  another one each day, in some minutes
+#   make test-image docker/'s image and compose files built and run by podman (root; podman, podman-compose, debootstrap)
 #   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat, Chromium (Debian packages)
 
 PYTHON ?= python3
@@ -51,7 +54,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test fresh-machine spark test test-quick test-slow test-kafka test-integrations test-spark test-tools soak faults check-answers histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test wheels fresh-machine fresh-machine-today spark test test-quick test-slow test-kafka test-integrations test-spark test-image test-tools soak faults check-answers histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -155,11 +158,19 @@ $(MADE)/wheel: $(MADE)/install
 
 # As root, with debootstrap.
 wheel-test: wheel $(MADE)/test
+	$(BIN)/python -m pytest -m "slow" tests/package/test_bare_machine.py -k "Debian and 12" $(PYTEST)
+
+# Wheels that are in dist/ are tried, others made: all are made anew here.  As root, with debootstrap.
+wheels: install $(MADE)/test
+	rm -f dist/*.whl
 	$(BIN)/python -m pytest -m "slow" tests/package/test_bare_machine.py $(PYTEST)
 
 # As root, with debootstrap: some 15 minutes for each system.
-fresh-machine: $(MADE)/test
+fresh-machine: install $(MADE)/test
 	$(BIN)/python -m pytest -m "slow" tests/package/test_fresh_machine.py $(PYTEST)
+
+fresh-machine-today: install $(MADE)/test
+	$(BIN)/python -m pytest -m "slow" tests/package/test_system_of_the_day.py $(PYTEST)
 
 wheel: $(MADE)/wheel
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python docker/wheel.py
@@ -196,6 +207,10 @@ test-kafka: install $(MADE)/test
 test-integrations: install $(MADE)/test
 	@if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq; fi
 	$(BIN)/python -m pytest -m "integration or not slow" tests/integrations $(PYTEST)
+
+# Debian's podman, podman-compose, runc, netavark, aardvark-dns and iptables.  CONTAINER_ENGINE=folder keeps the images.
+test-image: install $(MADE)/test
+	$(BIN)/python -m pytest -m "slow" tests/images/test_engine.py $(PYTEST)
 
 SECONDS ?= 300
 soak: install $(MADE)/test
