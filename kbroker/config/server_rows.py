@@ -29,7 +29,8 @@ kbroker.console.manage|BOOLEAN|false|||+|
     whether the console also changes things, as the viewer's principal (docs/console.md); to those who prove nothing
     only while metrics.listener is an address of this machine alone and the broker has no authorizer
 kbroker.console.links|LIST|||distinct|+|
-    consoles of other clusters that this one links to, each `name=https://host:port/console/`
+    consoles of other clusters that this one links to and asks for one page of all of them, each
+    `name=https://host:port/console/`
 kbroker.console.hosts|LIST|||distinct|+|
     names under which /metrics, /logs and the console are asked for, besides addresses, localhost, names without a dot
     and the hosts of listeners; others are refused

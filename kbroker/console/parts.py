@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kbroker.console.connection_lines import ConnectionLine, connection_lines
 from kbroker.console.group_lag import Bounds, lag_of_uncommitted
 from kbroker.console.group_lines import GroupLine, group_lines
+from kbroker.console.other_consoles import OtherConsoles
 from kbroker.console.parameters import NotShownError, Parameters
 from kbroker.console.reader import Reader
 from kbroker.console.shared_values import SharedValue
@@ -64,6 +65,7 @@ class Parts:
         self._viewer: Viewer | None = None
         self._services = services
         self.reader = Reader()
+        self.consoles = OtherConsoles()
         self.logs = SharedValue(self._gather_logs)
         self.bounds = SharedValue(self._gather_bounds)
         self.groups = SharedValue(self._gather_groups)
@@ -90,6 +92,11 @@ class Parts:
             login = None if viewer is None else viewer.login
             self._client = ViewerClient(self.services, self._inside, principal, self._host, login)
         return self._client
+
+    @property
+    def login(self) -> tuple[str, str] | None:
+        """Name and password by which the viewer has proved itself, None where it was something else."""
+        return None if self._viewer is None else self._viewer.login
 
     def close(self) -> None:
         """Hang up what was asked for the viewer."""

@@ -11,13 +11,15 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from kbroker.console import guard
 from kbroker.console.brokers import brokers
 from kbroker.console.clients import clients
+from kbroker.console.clusters import cluster, clusters
 from kbroker.console.download import Download, download
 from kbroker.console.groups import group, groups
+from kbroker.console.links import Link, links_of
 from kbroker.console.manage.door import LARGE, PERFORM, PLAN, Door
 from kbroker.console.messages import ends, messages
 from kbroker.console.overview import overview
@@ -51,6 +53,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "transactions": transactions,
     "settings": settings,
     "brokers": brokers,
+    "cluster": cluster,
+    "clusters": clusters,
     "why": why,
     "users": users,
     "acls": acls,
@@ -61,14 +65,6 @@ ENDPOINTS: Mapping[str, Endpoint] = {
 ME = "me"
 CHANGES = (PLAN, PERFORM, f"{PLAN}/{LARGE}", f"{PERFORM}/{LARGE}")
 OF_THE_DOOR = (ME, *CHANGES)
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """The console of another cluster."""
-
-    name: str
-    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +169,6 @@ class ConsoleSite:
         status, value = await self._door.ask(name, request)
         body = await asyncio.get_running_loop().run_in_executor(None, in_pieces, value)
         return Answer(status, body, JSON, guard.SECURITY_HEADERS)
-
-
-def links_of(texts: Sequence[str]) -> list[Link]:
-    """Of `name=https://…`; an address is its own name.  What is no address of a web page is left out."""
-    found = []
-    for text in texts:
-        name, _, address = text.partition("=") if "://" in text.partition("=")[2] else (text, "", text)
-        if urlsplit(address.strip()).scheme in ("http", "https"):
-            found.append(Link(name.strip(), address.strip()))
-    return found
 
 
 def _answer(value: object) -> Answer:

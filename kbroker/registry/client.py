@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kbroker.registry.errors import RegistryAwayError, SchemaError, UnknownSchemaError
+from kbroker.registry.opener import direct_opener
 
 if TYPE_CHECKING:
     import urllib.request
@@ -123,18 +124,10 @@ class Registry:
         return said
 
     def _make_opener(self) -> urllib.request.OpenerDirector:
-        import ssl
-        import urllib.request
-
-        class NoRedirects(urllib.request.HTTPRedirectHandler):
-            def redirect_request(self, *_: object) -> None:
-                return None
-
         try:
-            context = ssl.create_default_context(cafile=self._place.ca_file or None)
+            opener = direct_opener(self._place.ca_file)
         except OSError as error:
             raise SchemaError(f"{self._place.ca_file} holds no certificates that can be read: {error}") from None
-        opener = urllib.request.build_opener(NoRedirects, urllib.request.HTTPSHandler(context=context))
         opener.addheaders = [("Accept", "application/vnd.schemaregistry.v1+json, application/json")]
         if self._place.user_info:
             encoded = base64.b64encode(self._place.user_info.encode()).decode()

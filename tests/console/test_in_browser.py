@@ -33,6 +33,7 @@ PAGES = (
     "#/settings",
     "#/why",
     "#/brokers",
+    "#/clusters",
     "#/users",
     "#/acls",
     "#/quotas",

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import kbroker.console
-from kbroker.console.site import ENDPOINTS, Link, links_of, to_json
+from kbroker.console.links import Link, links_of
+from kbroker.console.site import ENDPOINTS, to_json
 from tests.console.viewer import Viewer
 
 STATIC = Path(kbroker.console.__file__).parent / "static"

@@ -5,6 +5,7 @@ import { forgetCharts } from "./chart.js";
 import { draw, h } from "./dom.js";
 import { brokers } from "./brokers.js";
 import { clients } from "./clients.js";
+import { clusters } from "./clusters.js";
 import { group, groups } from "./groups.js";
 import { whoAmI } from "./manage.js";
 import { messages } from "./messages.js";
@@ -16,8 +17,8 @@ import { partition, topic, topics } from "./topics.js";
 import { transactions } from "./transactions.js";
 import { why } from "./why.js";
 
-const PAGES = { overview, topics, topic, partition, messages, groups, group, clients, transactions, settings, why, brokers, users, acls, quotas };
-const MENU = [["overview", "o"], ["topics", "t"], ["groups", "g"], ["why", "w"], ["brokers", "b"], ["clients", "c"], ["transactions", "x"], ["settings", "s"], ["users", "u"], ["acls", "a"], ["quotas", "q"]];
+const PAGES = { overview, topics, topic, partition, messages, groups, group, clients, transactions, settings, why, brokers, clusters, users, acls, quotas };
+const MENU = [["overview", "o"], ["topics", "t"], ["groups", "g"], ["why", "w"], ["brokers", "b"], ["clusters", "k"], ["clients", "c"], ["transactions", "x"], ["settings", "s"], ["users", "u"], ["acls", "a"], ["quotas", "q"]];
 
 const byId = (id) => document.getElementById(id);
 let looking = null;
@@ -110,7 +111,7 @@ function pause(milliseconds, signal) {
 // Keys
 
 const KEYS = [
-  ["g then o, t, g, w, b, c, x, s, u, a, q", "overview, topics, groups, why, brokers, clients, transactions, settings, users, ACLs, quotas"],
+  ["g then o, t, g, w, b, k, c, x, s, u, a, q", "overview, topics, groups, why, brokers, clusters, clients, transactions, settings, users, ACLs, quotas"],
   ["/", "search"],
   ["n, p", "next and previous page of a table"],
   ["r", "look now"],
