@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
+from kbroker.errors import ErrorCode
 from kbroker.schemas import response_message, schema, wire
 from kbroker.security.principal import ANONYMOUS
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 
 REQUESTER_FROM = schema("CreateDelegationTokenResponse").first_version("token_requester_principal_name")
+# Kafka's own words for a code, which of these answers that of quotas alone has.
+WORDS = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
+    ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
+}
 CODE_OF_ELECTIONS_FROM = schema("ElectLeadersResponse").first_version("error_code")
 
 
@@ -154,7 +160,7 @@ def _alter_client_quotas(request: wire.AlterClientQuotasRequest, error: KafkaErr
         entries=[
             response.EntryData(
                 error_code=error.code,
-                error_message=error.message,
+                error_message=WORDS.get(error.code, error.message),
                 entity=[
                     response.EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
                     for part in entry.entity

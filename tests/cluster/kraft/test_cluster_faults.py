@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import re
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import Producer
 
 from kbroker.schemas import wire
 from tests.cluster.kraft.asking import ask
+from tests.cluster.kraft.life import can_create, life
 from tests.cluster.kraft.processes import FIRST_CONTROLLER, Cluster, Kafka, Kbroker, running
 from tests.cluster.kraft.shifted_clock import shifted
 from tests.compat.waiting import wait_for
@@ -32,94 +31,12 @@ HOUR = 3600
 FAIL_OVERS = 5
 
 
-class Life:
-    """A producer that writes all the time and a group that reads it, from before something happens until after it."""
-
-    def __init__(self, cluster: Cluster, topic: str) -> None:
-        self.acknowledged: set[str] = set()
-        self.failures: list[KafkaError] = []
-        self.read: list[str] = []
-        self._topic = topic
-        self._stop = threading.Event()
-        self._producer = Producer(
-            {**cluster.client(), "enable.idempotence": True, "message.timeout.ms": 120000, "log_level": 0}
-        )
-        settings = {"group.id": f"of-{topic}", "auto.offset.reset": "earliest", "log_level": 0}
-        self._consumer = Consumer({**cluster.client(), **settings})
-        self._consumer.subscribe([topic])
-        self._threads = [threading.Thread(target=each) for each in (self._write, self._read)]
-        for each in self._threads:
-            each.start()
-
-    def _write(self) -> None:
-        number = 0
-        while not self._stop.is_set():
-            self._producer.produce(self._topic, str(number), on_delivery=self._delivered)
-            self._producer.poll(0.02)
-            number += 1
-        self._producer.flush(120)
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.acknowledged.add(message.value().decode())
-        else:
-            self.failures.append(error)
-
-    def _read(self) -> None:
-        while not self._stop.is_set() or len(self.read) < len(self.acknowledged):
-            message = self._consumer.poll(0.5)
-            if message is not None and message.error() is None:
-                self.read.append(message.value().decode())
-            if self._stop.is_set() and time.monotonic() > self._deadline:
-                break
-        self._consumer.close()
-
-    def goes_on(self) -> None:
-        """Until more is acknowledged and read than by now."""
-        written, read = len(self.acknowledged) + 50, len(self.read) + 50
-        wait_for(lambda: len(self.acknowledged) > written and len(self.read) > read, "clients to go on", seconds=60)
-
-    def end(self) -> None:
-        """Everything is there, once."""
-        self._deadline = time.monotonic() + 120
-        self._stop.set()
-        for each in self._threads:
-            each.join(200)
-        assert not self.failures, self.failures[:3]
-        assert set(self.read) == self.acknowledged
-        assert len(self.read) == len(self.acknowledged)
-
-
-@contextmanager
-def life(cluster: Cluster, topic: str) -> Iterator[Life]:
-    """Over all of a block."""
-    cluster.create(topic, BOTH)
-    cluster.wait_isr(topic, EVERYBODY)
-    found = Life(cluster, topic)
-    try:
-        found.goes_on()
-        yield found
-    finally:
-        found.end()
-
-
-def can_create(cluster: Cluster, through: int, topic: str) -> bool:
-    """Whether a controller serves what a broker forwards; the topic may be there already, by a request before."""
-    # It lives until it is answered.
-    admin = cluster.admin_of(through)
-    try:
-        admin.create_topics([NewTopic(topic, 1, 1)], request_timeout=15)[topic].result(30)
-    except KafkaException as error:
-        return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
-    return True
-
-
 @pytest.mark.parametrize("kinds", [(Kbroker, Kbroker), (Kbroker, Kafka)])
 def test_clients_go_on_while_all_controllers_are_away_for_a_minute(
     tmp_path: Path, kinds: tuple[type[Kbroker | Kafka], ...]
 ) -> None:
     """An outage of the controllers would be one of the cluster."""
-    with running(tmp_path, kinds) as cluster, life(cluster, "t") as clients:
+    with running(tmp_path, kinds) as cluster, life(cluster, "t", BOTH) as clients:
         cluster.controllers[FIRST_CONTROLLER].kill()
         end = time.monotonic() + AWAY_SECONDS
         while time.monotonic() < end:
@@ -152,7 +69,7 @@ def active(cluster: Cluster) -> int:
 
 def test_controllers_that_take_over_from_each_other_again_and_again_hold_nobody_up(tmp_path: Path) -> None:
     """A broker would be lost behind the third fail-over, or take a topic for made that no controller knows."""
-    with running(tmp_path, (Kbroker, Kafka), controllers=3) as cluster, life(cluster, "t") as clients:
+    with running(tmp_path, (Kbroker, Kafka), controllers=3) as cluster, life(cluster, "t", BOTH) as clients:
         for number in range(FAIL_OVERS):
             before = wait_for(lambda: max(0, active(cluster)), "an active controller", seconds=90)
             cluster.controllers[before].stop()
@@ -185,7 +102,7 @@ def test_a_broker_whose_clock_is_off_by_an_hour_serves_as_the_others(tmp_path: P
         cluster.nodes[1] = ours
         ours.start()
         cluster.wait_known(EVERYBODY)
-        with life(cluster, "t") as clients:
+        with life(cluster, "t", BOTH) as clients:
             for name in ("__consumer_offsets", "t"):
                 cluster.wait_isr(name, EVERYBODY)
             producer = Producer({**cluster.client(), "transactional.id": "x", "transaction.timeout.ms": 20000})
