@@ -31,3 +31,18 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+BEAT_SECONDS = 0.5
+_TIMER_SECONDS = 0.01
+
+
+def until_beat(now: float, seconds: float) -> float:
+    """How long to wait from `now` on for something that is to happen in so many seconds, or up to a beat sooner.
+
+    What waits for a beat or more ends with one, so that timers of a process that has nothing else to do fire together
+    and wake it once.  A timer that fires a hundredth of a second before its beat, or less, is one of that beat, and
+    waits for as much longer.
+    """
+    if seconds < BEAT_SECONDS:
+        return seconds
+    return (now + seconds + _TIMER_SECONDS) // BEAT_SECONDS * BEAT_SECONDS - now

@@ -1,7 +1,8 @@
 """Tasks that the loop runs at an interval, such as checkpoints, flushes and the sweep of idle connections.
 
-A task that fails is logged and runs again at its next turn; a coroutine function's run is awaited before the next
-interval begins, so that a task never runs twice at once.
+Intervals of half a second and more end with the beats of the clock (`until_beat`): the tasks of an idle broker wake it
+together.  A task that fails is logged and runs again at its next turn; a coroutine function's run is awaited before the
+next interval begins, so that a task never runs twice at once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
+
+from kbroker.clock import until_beat
 
 logger = logging.getLogger("kbroker.periodic")
 
@@ -71,7 +74,8 @@ class PeriodicTasks:
         return interval() if callable(interval) else interval
 
     def _wait(self, name: str, delay_ms: int) -> None:
-        self._timers[name] = self._loop.call_later(delay_ms / 1000, self._fire, name)
+        seconds = until_beat(self._loop.time(), delay_ms / 1000)
+        self._timers[name] = self._loop.call_later(seconds, self._fire, name)
 
     def _fire(self, name: str) -> None:
         try:

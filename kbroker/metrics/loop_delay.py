@@ -12,12 +12,16 @@ import time
 from collections.abc import Callable
 
 from kbroker._fast.base.counters import Histogram
+from kbroker.clock import until_beat
 
 #: While there is work: close enough to see any stall of 50 ms.
 BUSY_INTERVAL_SECONDS = 0.02
 
 #: While there is none: far enough apart to let the processor sleep.
 IDLE_INTERVAL_SECONDS = 0.5
+
+#: So much within the idle interval is no work: followers, heartbeats and members of groups that wait for something.
+IDLE_ACTIVITY = 16
 
 #: libuv rounds timers to whole milliseconds, so that much lateness says nothing about the loop.
 _TIMER_RESOLUTION_NS = 1_000_000
@@ -26,11 +30,21 @@ _TIMER_RESOLUTION_NS = 1_000_000
 class LoopDelaySampler:
     """Samples the running loop from `start` to `stop`.
 
-    `activity` returns a number that changes while there is work, such as the count of requests; without it the
-    sampler takes every moment for a busy one.
+    `activity` returns a number that grows while there is work, such as the count of requests; without it the sampler
+    takes every moment for a busy one.
     """
 
-    __slots__ = ("_activity", "_busy_seconds", "_due_ns", "_handle", "_loop", "_seen", "histogram", "max_ns")
+    __slots__ = (
+        "_activity",
+        "_busy_seconds",
+        "_due_ns",
+        "_handle",
+        "_is_busy",
+        "_loop",
+        "_seen",
+        "histogram",
+        "max_ns",
+    )
 
     def __init__(
         self, activity: Callable[[], int] | None = None, *, busy_seconds: float = BUSY_INTERVAL_SECONDS
@@ -39,6 +53,7 @@ class LoopDelaySampler:
         self.max_ns = 0
         self._activity = activity
         self._seen = 0
+        self._is_busy = False
         self._busy_seconds = busy_seconds
         self._due_ns = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -58,7 +73,7 @@ class LoopDelaySampler:
 
     def _arm(self) -> None:
         if self._loop is not None:
-            interval = self._next_interval()
+            interval = until_beat(self._loop.time(), self._next_interval())
             self._due_ns = time.monotonic_ns() + int(interval * 1e9) + _TIMER_RESOLUTION_NS
             self._handle = self._loop.call_later(interval, self._fire)
 
@@ -66,7 +81,8 @@ class LoopDelaySampler:
         if self._activity is None:
             return self._busy_seconds
         before, self._seen = self._seen, self._activity()
-        return self._busy_seconds if self._seen != before else IDLE_INTERVAL_SECONDS
+        self._is_busy = self._seen - before > (0 if self._is_busy else IDLE_ACTIVITY)
+        return self._busy_seconds if self._is_busy else IDLE_INTERVAL_SECONDS
 
     def _fire(self) -> None:
         late_ns = max(0, time.monotonic_ns() - self._due_ns)

@@ -22,6 +22,7 @@ from kbroker._fast.base.ready_queue import ReadyQueue
 from kbroker._fast.log.fetch_target import enter, leave
 from kbroker._fast.log.log_fields import PurgatoryFields, RecordSource
 from kbroker._fast.net.pending import DelayedFetch
+from kbroker.clock import until_beat
 
 if TYPE_CHECKING:
     from kbroker._fast.net.pending import Request
@@ -53,10 +54,13 @@ class FetchPurgatory(PurgatoryFields):
         return len(self._waiting)
 
     def add(self, fetch: DelayedFetch) -> None:
-        """Keep a fetch until it is answered, `fetch.wait_ms` have passed or its client is gone."""
+        """Keep a fetch until it is answered, `fetch.wait_ms` have passed (see `on_beat`) or its client is gone."""
         enter(fetch, fetch.sources)
         self._waiting[fetch] = None
-        fetch.expire_after(self._loop, fetch.wait_ms)
+        wait_ms: float = fetch.wait_ms
+        if fetch.on_beat:
+            wait_ms = until_beat(self._loop.time(), wait_ms / 1000) * 1000
+        fetch.expire_after(self._loop, wait_ms)
         if CHECKED:
             self.check_invariants()
 
@@ -97,6 +101,18 @@ class FetchPurgatory(PurgatoryFields):
         self.forget(fetch)
         if not fetch.done:
             self._attempt(fetch, force=True)
+
+    def time_is_up(self, fetch: DelayedFetch) -> None:
+        """Let a fetch answer now that it has waited for so long as it may."""
+        if self._marked:
+            self.expire(fetch)
+            return
+        self.forget(fetch)
+        if not fetch.done:
+            try:
+                fetch.attempt_unmarked()
+            except Exception as error:
+                fetch.fail(error)
 
     def _look(self) -> None:
         self.due = False

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from kbroker.cluster.kraft import cluster_metadata
+from kbroker.cluster.kraft.batches import MetadataBatch
 from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
 from kbroker.cluster.kraft.quorum import Quorum
 from kbroker.cluster.kraft.segments import Segments
@@ -64,8 +65,11 @@ def epochs_in_memory_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MetadataDirectory, "elected", lambda _self, _state: None)
 
 
-def appended_without_fsync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Segments, "sync", lambda _self: None)
+def appended_in_memory_alone(patch: pytest.MonkeyPatch) -> None:
+    def note(self: Segments, batches: Iterable[MetadataBatch]) -> None:
+        self.end_offset = [*batches][-1].end_offset
+
+    patch.setattr(Segments, "append", note)
 
 
 def truncated_in_memory_alone(patch: pytest.MonkeyPatch) -> None:
@@ -87,7 +91,7 @@ FAULTS = (
     above_the_high_watermark,
     half_a_transaction,
     epochs_in_memory_alone,
-    appended_without_fsync,
+    appended_in_memory_alone,
     truncated_in_memory_alone,
     an_older_epoch_is_believed,
 )

@@ -15,4 +15,5 @@ cdef class Pending:
 cdef class DelayedFetch(Pending):
     cdef public tuple sources
     cdef public int wait_ms
+    cdef public bint on_beat
     cdef object purgatory

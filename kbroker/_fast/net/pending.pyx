@@ -112,7 +112,8 @@ cdef class Pending:
 cdef class DelayedFetch(Pending):
     """A fetch that waits in a purgatory for more to read at its sources, or for `wait_ms` to pass.
 
-    `sources`: partitions, or other `RecordSource`s.
+    `sources`: partitions, or other `RecordSource`s.  `on_beat`: it may wait for less, up to a beat of the clock, as those
+    of followers, which come again at once.
     """
 
     def __init__(self, purgatory, tuple sources not None, int wait_ms):
@@ -130,5 +131,9 @@ cdef class DelayedFetch(Pending):
     def lost(self) -> None:
         self.purgatory.forget(self)
 
+    def attempt_unmarked(self) -> bool:
+        """`attempt(True)` where none of its sources was marked since the last attempt."""
+        return self.attempt(True)
+
     def expired(self) -> None:
-        self.purgatory.expire(self)
+        self.purgatory.time_is_up(self)

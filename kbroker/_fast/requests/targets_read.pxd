@@ -42,8 +42,10 @@ cdef class TargetsRead:
     cdef dict names             # of topics, by id
     cdef object replica         # the follower whose session it is, as Python's number, else None
     cdef double now             # as ISRs count it
+    cdef bint has_news          # there is something that an answer may have to say
 
     cdef object attempt(self, bint force)
+    cdef object attempt_unmarked(self)
     cdef int pass_gate(self, Gate gate) except -1
     cdef int _judge(self) except -1
     cdef int _look_at(self, FetchTarget target) except -1

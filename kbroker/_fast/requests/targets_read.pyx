@@ -87,6 +87,7 @@ cdef class TargetsRead:
         fetch.purgatory = self.services.replica_manager.purgatory
         fetch.sources = self.answer.all_waiting()
         fetch.wait_ms = self.head.max_wait_ms
+        fetch.on_beat = self.replica_id >= 0
         fetch.read = self
         self.answer = self.topics = None
         self.is_again = True
@@ -98,6 +99,17 @@ cdef class TargetsRead:
         self.look(len(self.targets))
         if not self.is_enough(force):
             return None
+        return self.write(len(self.targets) + 1)
+
+    cdef object attempt_unmarked(self):
+        """The frame, where no target was marked since the last attempt: if there was nothing to say then, nothing is
+        looked at again.  What comes without a mark, such as a log's new start, is for the next fetch."""
+        cdef bint has_news = self.has_news
+        if self.gate is not None and self.gate.judge is not None and self.judged_in != self.gate.judge.generation:
+            has_news = True
+        self.begin()
+        if has_news or not self.incremental:
+            self.look(len(self.targets))
         return self.write(len(self.targets) + 1)
 
     def begin(self) -> None:
@@ -113,6 +125,7 @@ cdef class TargetsRead:
         self.with_records = []
         self.looked = 0
         self.order = None
+        self.has_news = False
         manager = self.services.replica_manager
         self.led = manager.topics
         self.names = manager.names
@@ -157,6 +170,7 @@ cdef class TargetsRead:
                 if not self.incremental or target.is_changed(found.size, found.high_watermark, found.log_start_offset):
                     self._add(target, &found, None, partition)
                 return 0
+        self.has_news = True
         urgent, answer.urgent = answer.urgent, False
         data = answer.read_alone(target)
         if answer.read is not None and partition is None:
@@ -200,6 +214,7 @@ cdef class TargetsRead:
     cdef int _add(self, FetchTarget target, const Found* found, object data, PartitionFields partition) except -1:
         cdef LookedAt row = LookedAt.__new__(LookedAt)
         cdef object key = target.topic_id if self.by_id else target.topic
+        self.has_news = True
         row.target = target
         row.found = found[0]
         row.data = data
@@ -301,4 +316,8 @@ cdef class DelayedTargets(DelayedFetch):
         if frame is None:
             return False
         self._end(frame, True)
+        return True
+
+    def attempt_unmarked(self) -> bool:
+        self._end(self.read.attempt_unmarked(), True)
         return True

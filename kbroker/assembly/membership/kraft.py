@@ -23,6 +23,7 @@ from kbroker.metadata.metadata_record import MetadataLogError
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.leader_changes import report_at_start
 from kbroker.replication.stray_replicas import replicas_deleted, stray_replicas
+from kbroker.storage.directories.directory_plans import MoveTotals
 from kbroker.storage.directories.log_dirs import NO_EPOCH, LogDirError
 from kbroker.storage.manager.known_directories import claim_directories
 from kbroker.types import TopicPartition
@@ -49,6 +50,7 @@ class KRaftMembership(ReplicatedMembership):
     keeps_metadata = False
     shows_losses = False
     _directories: DirectoryAssignments
+    _looked_after = MoveTotals()
     _member: KRaftMember
 
     def __init__(
@@ -207,7 +209,10 @@ class KRaftMembership(ReplicatedMembership):
         return (*super().periodic_tasks(), telling)
 
     async def _tell_directories(self) -> None:
-        if self._member.epoch >= 0:
+        """Once replicas have moved: what new metadata say is looked at as it comes."""
+        moves = self._broker.log_manager.plans.totals
+        if self._member.epoch >= 0 and moves != self._looked_after:
+            self._looked_after = moves
             await self._directories.look_at_all(self._broker.slices.pace())
 
     def lost(self, names: Collection[TopicPartition]) -> None:

@@ -112,7 +112,7 @@ class DirectoryAssignments:
         self._closed = False
 
     async def look_at_all(self, pace: Pace) -> None:
-        """Compare all topics: at a start, and from time to time, as replicas move to other directories."""
+        """Compare all topics: at a start, and when replicas have moved to other directories."""
         node_id = self._broker().node_id
         found = set()
         for topic in self._image().topics.values():

@@ -9,7 +9,7 @@ A snapshot has its name once it is whole and durable.  One that turns out to be 
 `.checkpoint.damaged`, and the one before it is taken, or the controllers' own.  Everything here can be fetched again,
 so nothing that is missing or damaged keeps a broker from its start; I/O errors do.
 
-All calls may wait for the disk; they belong to one thread at a time.
+All calls may wait for the disk, but `takes_at_once` and what that allows; they belong to one thread at a time.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ logger = logging.getLogger("kbroker.cluster")
 
 PART_SUFFIX = ".part"
 DAMAGED_SUFFIX = ".damaged"
+AT_ONCE_BYTES = 64 << 10
 _OF_KAFKA = re.compile(r"^(\d{20}\.(index|timeindex|txnindex|snapshot)|leader-epoch-checkpoint|.*\.deleted)$")
 """What Kafka keeps beside its segments and makes again where it is missing, and what it was about to delete."""
 
@@ -135,9 +136,16 @@ class MetadataDirectory:
     # -- the log ------------------------------------------------------------------------------------------------------
 
     def append(self, batches: tuple[MetadataBatch, ...]) -> None:
-        """Write batches that follow the end, durably."""
+        """Write batches that follow the end, into the page cache: see `Segments.append`.
+
+        An observer is no part of the quorum, and what it has counts for no commit; a start asks for what is missing.
+        """
         self._segments.append(batches)
-        self._segments.sync()
+
+    def takes_at_once(self, batches: tuple[MetadataBatch, ...]) -> bool:
+        """Whether `append` is one short write to an open file."""
+        size = sum(len(each.data) for each in batches)
+        return size <= AT_ONCE_BYTES and self._segments.goes_on_with(batches)
 
     def truncate(self, end_offset: int) -> None:
         """Take away all from this offset on, durably."""

@@ -1,7 +1,10 @@
 """Follows the metadata log of the controllers: drives `quorum` over the network, keeps the log on disk and applies it.
 
-    fetch → append and sync (a thread) ┬→ fetch, which says that it is on disk
-          → apply what is committed    ┘
+    fetch → append, where a file begins or ends by a thread ┬→ fetch, which says that it is here
+          → apply what is committed                         ┘
+
+Kafka's observers do not wait for the disk, either: what is committed does not depend on what they have.  After a loss
+of power the log may end before what was applied; a start serves nobody before it has all that is committed by then.
 
 `failed` is called once for what this broker cannot outlive: a disk that fails, another cluster, records that it cannot
 read.  All else is tried again, with other controllers, for ever.
@@ -12,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.kraft.batches import DamagedBatchesError, MetadataBatch
@@ -94,7 +97,7 @@ class QuorumObserver:
         self._ready: asyncio.Future[None] = loop.create_future()
         self._on_leader: list[Callable[[], None]] = []
         self._disk = asyncio.Lock()
-        self._disk_call: Awaitable[object] | None = None
+        self._disk_call: asyncio.Future[Any] | None = None
         self._writing: asyncio.Task[None] | None = None
         self._endpoint: Endpoint | None = None
         self._quiet_until = 0.0
@@ -287,8 +290,7 @@ class QuorumObserver:
                 match step:
                     case Append(batches):
                         self._pending += batches
-                        writing = self._loop.create_task(self._on_disk(self._directory.append, batches))
-                        self._writing = writing
+                        writing = self._append(batches)
                     case Committed(high_watermark):
                         await self._apply(quorum, high_watermark)
                     case Truncate(end_offset):
@@ -307,6 +309,15 @@ class QuorumObserver:
             if writing is not None:
                 await asyncio.shield(writing)
         self._served(quorum, steps)
+
+    def _append(self, batches: tuple[MetadataBatch, ...]) -> asyncio.Task[None] | None:
+        """Write batches to the log; the task that does so, where this may wait for the disk."""
+        is_idle = not self._disk.locked() and (self._disk_call is None or self._disk_call.done())
+        if is_idle and self._directory.takes_at_once(batches):
+            self._directory.append(batches)
+            return None
+        self._writing = self._loop.create_task(self._on_disk(self._directory.append, batches))
+        return self._writing
 
     def _served(self, quorum: Quorum, steps: Sequence[Step]) -> None:
         if not any(isinstance(step, Trouble) for step in steps):

@@ -151,8 +151,16 @@ class Segments:
             self._files.unlink(each.path)
             self._has_new_names = True
 
+    def goes_on_with(self, batches: Sequence[MetadataBatch]) -> bool:
+        """Whether these batches go into the segment that is open: no file begins or ends with them."""
+        if self._fd < 0 or not self._segments[-1].size:
+            return False
+        size = sum(len(each.data) for each in batches)
+        return not self._ends_with(self._segments[-1], size, batches[-1].info.max_timestamp)
+
     def append(self, batches: Iterable[MetadataBatch]) -> None:
-        """Write batches, of which the first begins at the end."""
+        """Write batches, of which the first begins at the end.  They are durable once their segment has ended, or with
+        the next `sync`."""
         for batch in batches:
             assert batch.base_offset == self.end_offset, f"{batch.base_offset} follows {self.end_offset}"
             segment = self._active(batch)
@@ -167,12 +175,9 @@ class Segments:
 
     def _active(self, batch: MetadataBatch) -> _Segment:
         last = self._segments[-1] if self._segments else None
-        if last is not None and last.size:
-            is_full = last.size + len(batch.data) > self._segment_bytes
-            is_old = last.first_ms is not None and batch.info.max_timestamp - last.first_ms > self._segment_ms
-            if is_full or is_old or self._rolls:
-                self._finish()
-                last = None
+        if last is not None and last.size and self._ends_with(last, len(batch.data), batch.info.max_timestamp):
+            self._finish()
+            last = None
         if last is None:
             last = _Segment(batch.base_offset, f"{self._directory}/{segment_name(batch.base_offset)}", 0)
             self._fd = self._files.open(last.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -181,11 +186,16 @@ class Segments:
         self._rolls = False
         return last
 
+    def _ends_with(self, segment: _Segment, size: int, newest_ms: int) -> bool:
+        """Whether a segment with records ends where so many bytes are to follow, of which the newest are of then."""
+        is_full = segment.size + size > self._segment_bytes
+        is_old = segment.first_ms is not None and newest_ms - segment.first_ms > self._segment_ms
+        return self._rolls or is_full or is_old
+
     def _finish(self) -> None:
         """Leave the active segment, durable."""
         if self._fd >= 0:
-            with naming(self._segments[-1].path):
-                self._files.fsync(self._fd)
+            self.sync()
             self._files.close(self._fd)
             self._fd = -1
 

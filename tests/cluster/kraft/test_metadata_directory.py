@@ -22,7 +22,7 @@ from kbroker.cluster.kraft.settings import MetadataLogSettings
 from kbroker.cluster.kraft.snapshots import encoded_snapshot, snapshot_batches, snapshot_name
 from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from tests.cluster.kraft.controllers import START_MS, config_record, data_batch
-from tests.storage.faulty_files import CrashedError, Fault, FaultyFiles, each_crash
+from tests.storage.faulty_files import OF_THE_MACHINE, CrashedError, Fault, FaultyFiles, each_crash
 
 SETTINGS = MetadataLogSettings(segment_bytes=500, retention_bytes=1500, retention_ms=-1)
 FOLDER = "__cluster_metadata-0"
@@ -56,19 +56,19 @@ LAST = data_batch(40, 2, [config_record(40), config_record(41)])
 
 
 class Workload:
-    """What an observer does with its directory; `durable` is where its log was said to end, as far as it is kept."""
+    """What an observer does with its directory; its log was said to end at `written`, and on the disk at `durable`."""
 
     def __init__(self, path: Path, files: FileSystem) -> None:
         self.directory = directory_of(path, files)
         self.log: list[MetadataBatch] = []
         self.snapshot = 0
-        self.durable = 0
+        self.written = self.durable = 0
         self.epoch = 0
 
     def append(self, batches: list[MetadataBatch]) -> None:
         self.log += batches
         self.directory.append(tuple(batches))
-        self.durable = self.log[-1].end_offset
+        self.written = self.log[-1].end_offset
 
     def elect(self, epoch: int) -> None:
         self.directory.elected(QuorumState(epoch, 3001))
@@ -88,8 +88,9 @@ class Workload:
         batches = log_of(14)
         self.append(batches[:5])
         self.append(batches[5:6])
-        self.durable = 8
+        self.written = 8
         self.directory.truncate(8)
+        self.durable = 8
         del self.log[4:]
         self.append(batches[4:9])
         self.own_snapshot(16)
@@ -102,19 +103,19 @@ class Workload:
         self.directory.write_piece(snapshot, 0, data)
         self.directory.written(snapshot)
         self.directory.keep(snapshot, START_MS)
-        self.log, self.snapshot, self.durable = [], 40, 40
+        self.log, self.snapshot, self.written, self.durable = [], 40, 40, 40
         self.directory.restart(snapshot)
         self.append([LAST])
         self.directory.close()
 
 
-def check(workload: Workload, path: Path) -> Opened:
-    """What is found after a crash is right, and has all that was durable."""
+def check(workload: Workload, path: Path, least: int) -> Opened:
+    """What is found after a crash is right, and has all up to `least`."""
     directory = directory_of(path)
     opened = directory.open()
     start = 0 if opened.log.snapshot is None else opened.log.snapshot.end_offset
     assert start >= workload.snapshot, "a snapshot that was kept is gone"
-    assert opened.log.end_offset >= workload.durable, "records that were said to be on disk are gone"
+    assert opened.log.end_offset >= least, "records that have to be there are gone"
     assert opened.log.epoch >= workload.epoch
     end = start
     written = {each.data for each in (*log_of(14), LAST)}
@@ -148,7 +149,7 @@ def test_crash_at_every_call(fault: Fault, tmp_path: Path) -> None:
             workload.run()
         files.after_crash()
         path.mkdir(exist_ok=True)
-        check(workload, path)
+        check(workload, path, workload.durable if fault in OF_THE_MACHINE else workload.written)
         shutil.rmtree(path)
 
 
