@@ -83,11 +83,17 @@ class Program:
             self.kill()
 
 
-def java_program(project: str, java_class: str, *args: str, source: Path | None = None) -> list[str]:
-    """A command line that runs a class of a Maven project's jars (`maven/<project>.xml`), or of a source of our own."""
+def java_program(
+    project: str, java_class: str, *args: str, source: Path | None = None, temporary: Path | None = None
+) -> list[str]:
+    """A command line that runs a class of a Maven project's jars (`maven/<project>.xml`), or of a source of our own.
+
+    `temporary`: where its temporary files go, of which some programs leave some."""
     jars = maven_folder(HERE / "maven" / f"{project}.xml")
     path = f"{jars}/*" if source is None else f"{java_classes(source, jars)}:{jars}/*"
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
+    if temporary is not None:
+        options.append(f"-Djava.io.tmpdir={temporary}")
     logging = f"-Dlog4j2.configurationFile={jars / 'log4j2-INFO.properties'}"
     return ["java", *options, logging, "-cp", path, java_class, *args]
 

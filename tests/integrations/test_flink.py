@@ -18,9 +18,9 @@ SETTINGS = {
 RECOVERY = "execution.state-recovery.path"
 
 
-def command(broker: BrokerProcess, settings: dict[str, str]) -> list[str]:
+def command(broker: BrokerProcess, settings: dict[str, str], temporary: Path) -> list[str]:
     words = [f"{key}={value}" for key, value in settings.items()]
-    return java_program("flink", "FlinkOrders", broker.bootstrap, *words, source=JOB)
+    return java_program("flink", "FlinkOrders", broker.bootstrap, *words, source=JOB, temporary=temporary)
 
 
 def last_checkpoint(folder: Path) -> Path:
@@ -38,13 +38,13 @@ def test_orders_are_counted_once_though_broker_and_job_die(
         broker.create_topic(topic)
     checkpoints = tmp_path / "checkpoints"
     settings = {**SETTINGS, "execution.checkpointing.dir": checkpoints.as_uri()}
-    job = program("flink", command(broker, settings))
+    job = program("flink", command(broker, settings, tmp_path))
     writer, orders = Writer(broker.bootstrap, "orders"), numbered("order", 0, 3000)
     bills = [f"{count} {order}" for count, order in enumerate(orders, 1)]
 
     def again() -> None:
         job.kill()
-        job.command = command(broker, {**settings, RECOVERY: last_checkpoint(checkpoints).as_uri()})
+        job.command = command(broker, {**settings, RECOVERY: last_checkpoint(checkpoints).as_uri()}, tmp_path)
         job.start()
 
     with Reader(broker.bootstrap, "bills") as reader:

@@ -19,7 +19,14 @@ def hdfs(folder: Path) -> Iterator[str]:
     """The address, `hdfs://127.0.0.1:port`; skips (in CI: fails) the test where Maven cannot provide it."""
     jars = fetched_jars("hdfs-3.4.2", "HDFS", POM)
     details = folder / "details.json"
-    command = ["java", "-Xmx256m", "-cp", ":".join(jars), "org.apache.hadoop.test.MiniDFSClusterManager"]
+    command = [
+        "java",
+        "-Xmx256m",
+        f"-Djava.io.tmpdir={folder}",
+        "-cp",
+        ":".join(jars),
+        "org.apache.hadoop.test.MiniDFSClusterManager",
+    ]
     command += ["-format", "-datanodes", "1", "-nnport", "0", "-writeDetails", str(details)]
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
