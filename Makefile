@@ -24,7 +24,7 @@
 #   make fresh-machine  both commands of the README on bare Debian 12 and 13, Ubuntu 24.04 and 26.04 (root, debootstrap);
 #                   PYTEST="-k 'Debian and 12'"   make fresh-machine-today  another one each day, in some minutes
 #   make test-image docker/'s image and compose files built and run by podman (root; podman, podman-compose, debootstrap)
-#   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat, Chromium (Debian packages)
+#   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat, Chromium, for root debootstrap (Debian packages)
 
 PYTHON ?= python3
 CC ?= cc
@@ -306,6 +306,7 @@ test-tools:
 	java_ok() { command -v javac >/dev/null && java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; }; \
 	java_ok || needed="$$needed java"; \
 	for tool in mvn node npm kcat chromium chromedriver; do command -v $$tool >/dev/null || needed="$$needed $$tool"; done; \
+	if [ "$$(id -u)" = 0 ]; then command -v debootstrap >/dev/null || needed="$$needed debootstrap"; fi; \
 	if [ -z "$$needed" ]; then echo "test tools: all there"; exit 0; fi; \
 	command -v apt-get >/dev/null || { echo "install these yourself (no apt-get here):$$needed (Java 17 or newer)" >&2; exit 1; }; \
 	as_root=""; if [ "$$(id -u)" != 0 ]; then as_root=sudo; fi; \

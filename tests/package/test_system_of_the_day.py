@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.systems import SYSTEMS, run_and_speak, run_tests, set_up
+from tests.package.systems import QUICK_SET_UP, SYSTEMS, run_and_speak, run_tests, set_up
 
 SECONDS = 900
 # What differs between releases of Python: the loop and its tasks, memory, files, clients of a broker.
@@ -36,7 +36,7 @@ def test_a_record_goes_through_the_system_of_the_day(tmp_path: Path, capsys: pyt
     with capsys.disabled():
         print(f"\nthe bare system of the day: {system}, Python {SYSTEMS[system].python}")
     machine = tmp_path / "machine"
-    set_up(machine, system, seconds=SECONDS, patience=300)
+    set_up(machine, system, seconds=SECONDS, patience=300, commands=QUICK_SET_UP)
     run_and_speak(machine)
     said = run_tests(machine, f".venv/bin/python -m pytest -q -n 2 --dist loadfile {TESTS}", seconds=SECONDS)
     with capsys.disabled():
