@@ -36,9 +36,18 @@ _COMMAND_SECONDS = 60.0
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def command(words: tuple[str, ...]) -> int:
-    """Start as Kafka's container images do, by their environment, or run WORDS."""
+    """Start as Kafka's container images do, by their environment, or run WORDS: a command of kbroker, or any program.
+
+    Without words, or with `start` and its options, it first does what those images' start scripts do: run the commands
+    that the environment names, bind new directories to the cluster's id, make users of SCRAM; and behind the start the
+    topics of KAFKA_CREATE_TOPICS.  docs/containers.md has the variables.
+    """
     from kbroker.cli.main import COMMANDS, run
 
+    if words[:1] in (("--help",), ("-h",)):
+        context = click.get_current_context()
+        click.echo(context.get_help())
+        return 0
     if words and words[0] != _START:
         if words[0] in COMMANDS or words[0].startswith("-"):
             return run(list(words))

@@ -107,7 +107,8 @@ def main() -> int:
     reasons = make_topics(own_address(BrokerConfig.load(None)), topics, seconds_to_wait(os.environ))
     made = [each.name for each in topics if each.name not in reasons]
     if made:
-        click.echo(f"kbroker: {TOPICS}: there are {', '.join(made)}", err=True)
+        verb = "topic is" if len(made) == 1 else "topics are"
+        click.echo(f"kbroker: {TOPICS}: {len(made)} {verb} there: {', '.join(made)}", err=True)
     for name, reason in reasons.items():
         click.echo(f"kbroker: {TOPICS}: {name} is not made: {reason}", err=True)
     return 1 if reasons else 0

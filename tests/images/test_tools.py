@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from kbroker.cli import first_topics
 from kbroker.cli.first_topics import make_topics
 from kbroker.cli.kafka_tools import NOT_HERE, TOOLS
 from kbroker.cli.main import run
@@ -128,3 +129,30 @@ def test_words_of_the_container_are_a_command_of_kbrokers_or_a_program(capfd: py
     assert (done.returncode, done.stdout) == (0, b"y\n")
     assert run(["container", "no-such-program"]) == 1
     assert "no command of kbroker's either" in capfd.readouterr().err
+
+
+def test_help_of_the_container_is_about_the_container(capfd: pytest.CaptureFixture[str]) -> None:
+    """Who asks how to start the image would get the list of all commands, in which `container` is not."""
+    for word in ("--help", "-h"):
+        assert run(["container", word]) == 0
+        said = capfd.readouterr().out
+        assert "kbroker container" in said and "KAFKA_CREATE_TOPICS" in said
+    assert run(["container", "topics", "--help"]) == 0
+    assert "KAFKA_CREATE_TOPICS" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("reasons", "said"),
+    [
+        ({"b": "no"}, "KAFKA_CREATE_TOPICS: 1 topic is there: a\n"),
+        ({}, "KAFKA_CREATE_TOPICS: 2 topics are there: a, b\n"),
+    ],
+)
+def test_what_topics_are_there_is_a_sentence(
+    reasons: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`there are one` reads as if something were wrong."""
+    monkeypatch.setenv("KAFKA_CREATE_TOPICS", "a:1:1,b:1:1")
+    monkeypatch.setattr(first_topics, "make_topics", lambda *_: reasons)
+    assert first_topics.main() == (1 if reasons else 0)
+    assert said in capfd.readouterr().err

@@ -21,6 +21,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 from confluent_kafka import Producer, TopicPartition
 
+from kbroker.cli.load import with_packages
 from kbroker.replay.load import LoadError
 from kbroker.replay.load.iceberg import GAPS, OFFSETS, settings
 from tests.broker_process import BrokerProcess
@@ -273,3 +274,12 @@ def test_a_spark_that_iceberg_has_no_runtime_for_is_named() -> None:
     assert "spark.jars.packages" not in own
     assert own["spark.sql.catalog.lake.type"] == "rest"
     assert "runtime-4.1_2.13" in settings("4.1.0", "lake", {}, {})["spark.jars.packages"]
+
+
+def test_packages_come_to_those_that_there_are() -> None:
+    """A connector of an object store would take the place of Iceberg's runtime, or of the user's own packages."""
+    own = settings("4.1.0", "lake", {}, {})["spark.jars.packages"]
+    given = {"conf": (f"spark.jars.packages={own}", "a=b"), "packages": ("x:y:1", "v:w:2,v:u:3")}
+    assert with_packages(given) == {"a": "b", "spark.jars.packages": f"{own},x:y:1,v:w:2,v:u:3"}
+    assert with_packages({"conf": (), "packages": ("x:y:1",)}) == {"spark.jars.packages": "x:y:1"}
+    assert with_packages({"conf": ("a=b",), "packages": ()}) == {"a": "b"}
