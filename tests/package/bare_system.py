@@ -13,6 +13,7 @@ import pytest
 
 NETWORK = ("etc/resolv.conf", "etc/hosts", "etc/pip.conf", "etc/ssl/certs/ca-certificates.crt")
 """How this machine finds what it installs."""
+ISOLATED = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ def bare_system(target: Path, release: Release, packages: Sequence[str], *, seco
     """Make it; the test is skipped where that cannot be, or takes longer than `seconds`."""
     if os.geteuid() != 0 or shutil.which("debootstrap") is None or shutil.which("unshare") is None:
         pytest.skip("needs root, debootstrap and unshare")
+    if subprocess.run([*ISOLATED, "--net", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=False).returncode != 0:
+        pytest.skip("may not have namespaces of its own here")
     command = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}"]
     command.append(f"--components={release.components}")
     if release.script:
@@ -62,7 +65,7 @@ def run_inside(
     environ = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8"}
     if has_network:
         environ |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-    isolated = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *([] if has_network else ["--net"])]
+    isolated = [*ISOLATED, *([] if has_network else ["--net"])]
     begins = 'ip link set lo up; mount --bind /dev "$0/dev"; exec chroot "$0" bash /script.sh'
     return subprocess.run(
         [*isolated, "sh", "-c", begins, str(target)],
