@@ -54,7 +54,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test wheels fresh-machine fresh-machine-today spark test test-quick test-slow test-kafka test-integrations test-spark test-image test-tools soak faults check-answers histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test wheels fresh-machine fresh-machine-today spark test test-quick test-slow test-kafka test-integrations test-integrations-today test-spark test-image test-tools soak faults check-answers histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -207,6 +207,11 @@ test-kafka: install $(MADE)/test
 test-integrations: install $(MADE)/test
 	@if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then apt-get update -qq; fi
 	$(BIN)/python -m pytest -m "integration or not slow" tests/integrations $(PYTEST)
+
+# One of them, another each day; what cannot be fetched is a skip that says so, in CI as well.
+PROGRAMS := $(sort $(filter-out %/test_page.py,$(wildcard tests/integrations/test_*.py)))
+test-integrations-today: install $(MADE)/test
+	set -- $(PROGRAMS); shift $$(($$(date -u +%-j) % $$#)); CI= $(BIN)/python -m pytest -m integration $$1 $(PYTEST)
 
 # Debian's podman, podman-compose, runc, netavark, aardvark-dns and iptables.  CONTAINER_ENGINE=folder keeps the images.
 test-image: install $(MADE)/test
