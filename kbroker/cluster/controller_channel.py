@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 LAST_VERSION_BY_NAME = schema("AlterPartitionRequest").last_version("topics.topic_name")
 CREATE_TOPICS_VERSION = 7
+PRODUCERS_WAIT_SECONDS = 10.0
+"""For ids: less than their clients wait for an answer.  Kafka's brokers tell them at once to ask again."""
 LAST_VERSION_WITHOUT_EPOCHS = schema("AlterPartitionRequest").last_version("topics.partitions.new_isr")
 
 
@@ -111,12 +114,12 @@ class ControllerChannel:
         self._node_id = self._place.controller_id()
         return self._place.endpoint()
 
-    async def _ask(self, request: Message, version: Callable[[], int]) -> Any:
+    async def _ask(self, request: Message, version: Callable[[], int], *, seconds: float | None = None) -> Any:
         if self._node_id != self._place.controller_id():
             self._client.disconnect()
         try:
             await self._client.connect()
-            answer = await self._client.send(request, version())
+            answer = await self._client.send(request, version(), seconds=seconds)
         except NodeError as error:
             raise NotControllerError(f"the controller cannot be asked: {error}") from error
         if is_of_no_controller(answer):
@@ -193,7 +196,8 @@ class ControllerChannel:
     async def allocate_producer_ids(self, broker: BrokerEpoch) -> ProducerIdBlock:
         """See `Controller.allocate_producer_ids`."""
         request = wire.AllocateProducerIdsRequest(broker_id=broker.node_id, broker_epoch=broker.epoch)
-        answer = await self._ask(request, lambda: self._version_of(ApiKey.ALLOCATE_PRODUCER_IDS, 0))
+        version = partial(self._version_of, ApiKey.ALLOCATE_PRODUCER_IDS, 0)
+        answer = await self._ask(request, version, seconds=PRODUCERS_WAIT_SECONDS)
         return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)
 
     async def create_topics(self, request: wire.CreateTopicsRequest) -> wire.CreateTopicsResponse:

@@ -12,23 +12,51 @@ from kbroker.metadata.store import ProducerIdBlock
 
 
 class ProducerIdManager:
-    """The next id of the current block; a new block, from `allocate`, when it is used up."""
+    """The next id of the current block; a new block, from `allocate`, when it is used up.
 
-    __slots__ = ("_allocate", "_end", "_fetching", "_next")
+    All who wait for a block share one request, and its failure: in turn they would each wait for a controller that is
+    away.
+    """
+
+    __slots__ = ("_allocate", "_end", "_is_fetching", "_next", "_waiting")
 
     def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
         self._allocate = allocate
-        self._fetching = asyncio.Lock()
+        self._is_fetching = False
+        self._waiting: list[asyncio.Future[None]] = []
         self._next = 0
         self._end = 0
 
     async def next_id(self) -> int:
         """A producer id that was never handed out.  The controller's error when no block can be had."""
         while self._next >= self._end:
-            async with self._fetching:
-                if self._next >= self._end:
-                    first_id, length = await self._allocate()
-                    self._next, self._end = first_id, first_id + length
+            if self._is_fetching:
+                waiting = asyncio.get_running_loop().create_future()
+                self._waiting.append(waiting)
+                await waiting
+            else:
+                await self._fetch()
         producer_id = self._next
         self._next += 1
         return producer_id
+
+    async def _fetch(self) -> None:
+        self._is_fetching = True
+        failure: Exception | None = None
+        try:
+            first_id, length = await self._allocate()
+            self._next, self._end = first_id, first_id + length
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            self._is_fetching = False
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                if each.done():
+                    continue
+                if failure is None:
+                    # There are ids, or who asked for all has gone, and the next one asks again.
+                    each.set_result(None)
+                else:
+                    each.set_exception(failure)
