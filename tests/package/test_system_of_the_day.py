@@ -15,9 +15,9 @@ import pytest
 from tests.package.systems import QUICK_SET_UP, SYSTEMS, run_and_speak, run_tests, set_up
 
 SECONDS = 400
-# What differs between releases of Python: the loop and its tasks, memory, files, clients of a broker.
+# README's tour; what differs between releases of Python: the loop and its tasks, memory, files, clients of a broker.
 TESTS = (
-    "tests/network/test_slices.py tests/network/test_connection.py tests/network/test_endings.py "
+    "tests/test_readme.py tests/network/test_slices.py tests/network/test_connection.py tests/network/test_endings.py "
     "tests/broker/test_start.py tests/cli/test_against_broker.py tests/compat/test_confluent.py "
     "tests/records/test_vectors.py tests/storage/test_kafka_files.py tests/metadata/test_local_store.py "
     "tests/coordinator/streams/test_broker.py"
@@ -42,7 +42,8 @@ def test_a_record_goes_through_the_system_of_the_day(tmp_path: Path, capsys: pyt
     except subprocess.TimeoutExpired:
         pytest.skip(f"the set-up of {system} took longer than {SECONDS} s")
     run_and_speak(machine)
-    said = run_tests(machine, f".venv/bin/python -m pytest -q -n 2 --dist loadfile {TESTS}", seconds=SECONDS)
+    command = ".venv/bin/python -m pytest -q -n 2 --dist loadfile -m 'not slow and not fuzz'"
+    said = run_tests(machine, f"{command} {TESTS}", seconds=SECONDS)
     with capsys.disabled():
         print(said)
 
