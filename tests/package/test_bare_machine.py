@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.package.bare_system import as_connected, bare_system, run_inside
-from tests.package.systems import NO_NETWORK, SYSTEMS, System, clone
+from tests.package.systems import SYSTEMS, System, clone, need_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "quickstart.md"
@@ -90,10 +90,7 @@ def wheel(system: System, machine: Path) -> Path:
     if not any((ROOT / "dist").glob(wanted)):
         clone(machine)
         done = run_inside(machine, BUILD.format(processor=platform.machine()), seconds=1800, has_network=True)
-        said = done.stdout[-3000:] + done.stderr[-3000:]
-        if done.returncode and NO_NETWORK.search(said):
-            pytest.skip(f"no packages of Python for {system.python}: {said[-600:]}")
-        assert done.returncode == 0, said
+        need_packages(done, f"Python {system.python}")
         (ROOT / "dist").mkdir(exist_ok=True)
         for made in (machine / "checkout" / "dist").glob(wanted):
             shutil.copy(made, ROOT / "dist")
@@ -107,7 +104,7 @@ def test_the_wheel_is_a_service_where_there_is_no_compiler(wheel: Path, machine:
     # Not `download`: of what is pure Python there may be an sdist alone.
     packages = f"python3 -m venv /brings && /brings/bin/pip wheel -q -w /wheels /{wheel.name}"
     done = run_inside(machine, packages, seconds=900, has_network=True)
-    assert done.returncode == 0, done.stderr
+    need_packages(done, wheel.name)
     shutil.copytree(ROOT / "docs", machine / "checkout" / "docs", ignore=shutil.ignore_patterns("benchmarks"))
     (machine / "etc/systemd/system").mkdir(parents=True, exist_ok=True)
     steps = [line for line in block("As a service", "text") if not line.startswith(NOT_HERE)]
