@@ -33,14 +33,27 @@ def made_in(directory: Path, pattern: str) -> Path:
     return found
 
 
-def environment(processor: str) -> dict[str, str]:
+def headers(processor: str, scratch: Path) -> str:
+    """An option for the compiler, where Debian's own Python has its settings in a folder of the processor's, in which
+    zig does not look; those of this one serve the other, which has the same sizes."""
+    config = Path(sysconfig.get_config_h_filename())
+    own = config.parents[1] / str(sysconfig.get_config_var("MULTIARCH")) / config.parent.name / config.name
+    if not own.exists():
+        return ""
+    folder = scratch / "include" / f"{processor}-linux-gnu" / config.parent.name
+    folder.mkdir(parents=True)
+    shutil.copy(own, folder)
+    return f" -idirafter {scratch / 'include'}"
+
+
+def environment(processor: str, scratch: Path) -> dict[str, str]:
     """What makes setuptools compile, link and name extensions for a processor."""
     compiler = f"{sys.executable} -m ziglang cc -target {processor}-linux-gnu.{GLIBC} -Qunused-arguments"
     version = f"{sys.version_info.major}{sys.version_info.minor}"
     return {
         "CC": compiler,
         "LDSHARED": f"{compiler} -shared -s",
-        "CFLAGS": "-Wno-error -g0",
+        "CFLAGS": "-Wno-error -g0" + headers(processor, scratch),
         "_PYTHON_HOST_PLATFORM": f"linux-{processor}",
         "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version}-{processor}-linux-gnu.so",
     }
@@ -52,7 +65,7 @@ def build(sdist: Path, processor: str, scratch: Path) -> Path:
     tree.mkdir(parents=True)
     run("tar", "--no-same-owner", "-xzf", sdist, "-C", tree)
     source = made_in(tree, "kbroker-*")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", tree, cwd=source, **environment(processor))
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", tree, cwd=source, **environment(processor, scratch))
     wheel = made_in(tree, "*.whl")
     repaired = tree / "repaired"
     run(sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "-w", repaired, wheel)
