@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +38,7 @@ from kbroker.replay.load.remote_export import STAGING
 from kbroker.replay.mirror import MirrorRequest, mirror_follow, mirror_once
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
+from tests.compat.waiting import wait_for
 from tests.replay.conftest import SPARK_SETTINGS
 from tests.replay.hdfs import hdfs
 from tests.replay.moved_topics import COLUMNS, Held, assert_same, delete_before, held, produce
@@ -250,6 +253,54 @@ def test_a_topic_goes_to_an_object_store_and_back(kbroker_broker: BrokerProcess,
         for written in (400, 0):
             assert sum(row["written"] for row in command(*restoring)) == written
     assert_same((bootstrap, topic), (bootstrap, back), PARTITIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_load_killed_and_run_again_has_each_offset_once(
+    spark: SparkSession, kbroker_broker: BrokerProcess, address: str, tmp_path: Path
+) -> None:
+    """Each crash of a load would lose offsets, or load them twice, and nobody would know which."""
+    bootstrap, folder, total = kbroker_broker.bootstrap, f"{address}/killed", 6000
+    topic = Admin(bootstrap).create_topic("remote-killed", PARTITIONS, KEEP)
+    produce(bootstrap, topic, PARTITIONS, 0, total)
+    place = HadoopFolder(spark, folder)
+    environ = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    words = [sys.executable, "-m", "tests.replay.load_process", bootstrap, topic, folder, str(tmp_path)]
+    kinds = ("manifest", "staging", "staging")
+    for turn, kind in enumerate(kinds):
+        before = set(place.files())
+        with (tmp_path / "log").open("ab") as log:
+            process = subprocess.Popen(words, cwd=ROOT, env=environ, stdout=log, stderr=log, start_new_session=True)
+        try:
+            wait_for(partial(is_reached, process, place, before, kind, turn + 3), kind, seconds=250, every=0.05)
+            assert process.poll() is None, (tmp_path / "log").read_text()[-3000:]
+        finally:
+            # The driver and its JVM, or the driver alone, whose JVM may still write what it had begun.
+            if process.poll() is None:
+                (os.kill if turn == 1 else os.killpg)(process.pid, signal.SIGKILL)
+            process.wait(30)
+        loaded = places(spark, folder)
+        assert 0 < len(loaded) < total
+        assert len(set(loaded)) == len(loaded)
+    report = load_topics(spark, LoadRequest(bootstrap, folder, [topic], max_rows=5000))
+    assert report.leftovers > 0
+    assert places(spark, folder) == expected(total // PARTITIONS)
+
+
+def is_reached(process: subprocess.Popen[bytes], place: HadoopFolder, before: set[str], kind: str, count: int) -> bool:
+    """Whether a load has published a manifest of that number, or is writing a round behind its first files, or has
+    ended."""
+    try:
+        new = set(place.files()) - before
+    except LoadError:
+        return False  # A folder went while it was listed.
+    numbers = [int(path.split(".")[1]) for path in new if path.startswith("_manifest.")]
+    if kind == "staging":
+        is_there = any(path.startswith(STAGING) for path in new) and len(numbers) > 1
+    else:
+        is_there = any(number >= count for number in numbers)
+    return is_there or process.poll() is not None
 
 
 def test_a_file_system_that_spark_lacks_is_named(spark: SparkSession) -> None:

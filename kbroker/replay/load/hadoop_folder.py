@@ -29,6 +29,10 @@ def is_remote(text: str) -> bool:
     return bool(separator) and scheme != "file"
 
 
+class _GoneError(LoadError):
+    """Something that was listed is not there any more."""
+
+
 class HadoopFolder:
     """See the module's text.  Each method raises LoadError for what the file system refuses."""
 
@@ -77,12 +81,15 @@ class HadoopFolder:
 
     def read(self, path: str) -> str:
         """A file's text.  FileNotFoundError."""
-        with _refused(self.at(path)):
-            stream = self._files.open(self._path(path))
-            try:
-                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-            finally:
-                stream.close()
+        try:
+            with _refused(self.at(path)):
+                stream = self._files.open(self._path(path))
+                try:
+                    return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+                finally:
+                    stream.close()
+        except _GoneError as error:
+            raise FileNotFoundError(str(error)) from None
 
     def create(self, path: str, text: str) -> bool:
         """A new file.  False where there is one of that name, whoever was first."""
@@ -143,7 +150,7 @@ def _refused(where: str) -> Iterator[None]:
         text = str(error.java_exception)
         first = text.splitlines()[0]
         if "FileNotFoundException" in first:
-            raise FileNotFoundError(f"{where}: {first}") from None
+            raise _GoneError(f"{where}: {first}") from None
         if "No FileSystem for scheme" in text or "ClassNotFoundException" in text:
             raise LoadError(
                 f"{where}: Spark does not have this file system: name its connector with --packages, as "
