@@ -28,6 +28,7 @@ from kbroker.replay.load.lane_rounds import run_lanes
 from kbroker.replay.load.lanes import LaneResult, Target, run_lane
 from kbroker.replay.load.restore import make_target
 from kbroker.replay.load.targets import admin, cluster_id, ensure_topics, own_configs
+from kbroker.replay.registration import register
 from kbroker.replay.session import bounded_batches
 from kbroker.replay.sources.offset_json import to_plain
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range
@@ -258,6 +259,7 @@ def mirror_follow(
         if on_batch is not None:
             on_batch(caught_up)
         begin = {(lane.topic, lane.partition): lane.start for lane in job.plan()}
+        register(spark)
         rows = (
             spark.readStream.format("kbroker")
             .options(**request.choice())

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from kbroker.replay.client.cluster import NO_TOPIC_ID, Cluster
 from kbroker.replay.client.list_offsets import TopicPartition
 from kbroker.replay.load.errors import LoadError
+from kbroker.replay.registration import register
 from kbroker.replay.sources.offset_json import Offsets, names, to_plain
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, rate_limit
 from kbroker.replay.sources.read_options import ReadOptions, parse
@@ -144,6 +145,7 @@ def rows_between(spark: SparkSession, bootstrap: str, request: Selection, start:
         "includeHeaders": "true",
         "failOnDataLoss": "true",
     }
+    register(spark)  # A session of the user's own may not have the source yet.
     return spark.read.format("kbroker").options(**options).load()
 
 
