@@ -14,6 +14,7 @@ from contextlib import closing
 import pytest
 import uvloop
 
+from kbroker._fast.base import monotonic
 from kbroker._fast.net.send_threads import SendThreads
 from kbroker.network.limits import beside_the_loop
 from tests.broker_process import BrokerProcess
@@ -117,6 +118,29 @@ def test_one_client_that_reads_is_served_by_the_loop_alone() -> None:
             assert harness.listener.endpoint.send_threads.running == 0
 
     uvloop.run(main())
+
+
+def test_a_client_is_another_one_wherever_the_last_one_was_in_memory() -> None:
+    """The place of a connection that is gone is the next one's: whether a thread sends would be up to the allocator,
+    and the history of a seed another one in each process."""
+
+    async def main() -> None:
+        async with running(send_threads=1, buffer_bytes=-1) as harness:
+            content = fill(harness, LENT)
+            for n in range(READERS):
+                reader, writer = await harness.connect()
+                writer.write(frame(BARE, n, struct.pack(">qq", 0, LENT)))
+                assert await answer(reader) == (n, content)
+                writer.close()
+                await until(lambda: not harness.listener.endpoint.connections)
+            assert harness.listener.endpoint.send_threads.lent_count == READERS - 1
+
+    # Nothing is long ago.
+    monotonic.set_virtual(time.monotonic_ns(), 0, 0)
+    try:
+        uvloop.run(main())
+    finally:
+        monotonic.set_virtual(0)
 
 
 def test_clients_that_leave_in_the_middle_leave_nothing_behind_and_harm_nobody() -> None:

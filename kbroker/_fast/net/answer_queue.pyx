@@ -151,6 +151,7 @@ cdef class AnswerQueue:
 
         The requests before the one that ends the connection were served: their answers leave if they can.
         """
+        self.endpoint.send_threads.forget(self.connection)
         self.connection = None
         try:
             self._send(False, FLUSH_BYTES)

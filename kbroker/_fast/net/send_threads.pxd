@@ -27,6 +27,7 @@ cdef class SendThreads:
                    void* what) except -1
     cdef bint give(self, object user, int out_fd, FileRegion region, off_t position, size_t size, Work call,
                    void* what) except -1
+    cdef void forget(self, object user) noexcept
     cdef bint _start(self) except -1
     cdef bint _add_thread(self) except -1
     cdef void _stop(self)

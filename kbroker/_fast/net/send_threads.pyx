@@ -222,6 +222,11 @@ cdef class SendThreads:
         self.running += started
         return started
 
+    cdef void forget(self, object user) noexcept:
+        """A user sends no more: the next one may be where it was in memory, and is another one all the same."""
+        if self.last_user == <void*> user:
+            self.last_user = NULL
+
     def do_next(self) -> None:
         """Do a job in the place of a thread, if one waits."""
         if self.pool == NULL:
