@@ -49,6 +49,8 @@ cdef Fault* fault_of(int fd) noexcept nogil:
     cdef char[PATH_BYTES] path
     cdef ssize_t size
     cdef int index
+    if fault_count == 0:
+        return NULL
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd)
     size = readlink(link, path, PATH_BYTES)
     for index in range(fault_count):

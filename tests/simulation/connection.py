@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 30.0
 WAKE_SECONDS = 10.0
 """Within so long a request is answered that waited for something, once that is there."""
-BUFFER_BYTES = 65536
+RECEIVED = bytearray(65536)
+"""Where bytes come for all of them, which take them out at once."""
 VERSION_AT = 6
 STALL_SECONDS = 5.0
 """Bytes of an answer do not stay away for so long."""
@@ -78,7 +79,6 @@ class ModelConnection:
         self.oldest_since = 0.0
         self._loop = loop
         self._judge = judge
-        self._buffer = bytearray(BUFFER_BYTES)
         self._bytes = bytearray()
         self._came_at = 0.0
         self._unsent: list[bytes] = []
@@ -190,11 +190,11 @@ class ModelConnection:
         self.end = end
 
     def get_buffer(self, _sizehint: int) -> bytearray:
-        return self._buffer
+        return RECEIVED
 
     def buffer_updated(self, size: int) -> None:
         received = self._bytes
-        received += self._buffer[:size]
+        received += RECEIVED[:size]
         self._came_at = self._loop.time()
         while len(received) >= 4:
             (length,) = struct.unpack_from(">i", received)

@@ -8,9 +8,11 @@ taken over whole, as it syncs for itself.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,6 +22,10 @@ from kbroker.storage.files import filesystem
 from tests.simulation.bad_disks import BadDisks, roomy
 
 PAGE_BYTES = 4096
+COPIED_BYTES = 1 << 20
+NOTHING = range(0)
+_open, _pread, _pwrite, _ftruncate = os.open, os.pread, os.pwrite, os.ftruncate
+"""The system's, whatever is wrong with a broker's disk."""
 METADATA = "kbroker-metadata"
 
 
@@ -111,39 +117,71 @@ class Disk:
     def _copy(self, source: Path, target: Path, rng: random.Random, *, is_cut: bool) -> None:
         target.mkdir()
         durable = self._names.get(source.stat().st_ino, frozenset())
-        for each in sorted(source.iterdir()):
-            if each.is_dir():
-                self._copy(each, target / each.name, rng, is_cut=is_cut)
+        for name in sorted(os.listdir(source)):
+            file, copy = source / name, target / name
+            found = os.stat(file)
+            if stat.S_ISDIR(found.st_mode):
+                self._copy(file, copy, rng, is_cut=is_cut)
                 continue
-            data = each.read_bytes()
-            doomed = self._doomed.pop(each.stat().st_ino, None)
-            if is_cut and not each.name.startswith(METADATA):
-                if each.name not in durable and rng.random() < 0.3:
+            size, zeros = found.st_size, NOTHING
+            doomed = self._doomed.pop(found.st_ino, None)
+            if is_cut and not name.startswith(METADATA):
+                if name not in durable and rng.random() < 0.3:
                     continue
-                data = self._survivors(data, self.synced.get(each.stat().st_ino, 0), rng)
+                size, zeros = self._survivors(size, self.synced.get(found.st_ino, 0), rng)
+            holes = [zeros]
             if doomed is not None:
-                data = self._survivors(data, doomed, rng)
-            (target / each.name).write_bytes(data)
-            self._keep(each, target / each.name, len(data) if is_cut else None)
+                size, zeros = self._survivors(size, doomed, rng)
+                holes.append(zeros)
+            inode = copy_data(file, copy, size, holes)
+            self._keep(found.st_ino, inode, size if is_cut else None)
         self._names[target.stat().st_ino] = frozenset(os.listdir(target))
 
-    def _keep(self, source: Path, target: Path, durable: int | None) -> None:
+    def _keep(self, source: int, target: int, durable: int | None) -> None:
         """What is known of a file is known of its copy: all that a disk has is durable."""
-        before = self.synced.get(source.stat().st_ino, 0)
-        self.synced[target.stat().st_ino] = before if durable is None else durable
-        if age := self._ages.get(source.stat().st_ino):
-            self._ages[target.stat().st_ino] = age
+        before = self.synced.get(source, 0)
+        self.synced[target] = before if durable is None else durable
+        if age := self._ages.get(source):
+            self._ages[target] = age
 
     @staticmethod
-    def _survivors(data: bytes, durable: int, rng: random.Random) -> bytes:
-        durable = min(durable, len(data))
-        lost = len(data) - durable
+    def _survivors(size: int, durable: int, rng: random.Random) -> tuple[int, range]:
+        """How long a file is that was `size` bytes long, and which of them are zeros: of a page that was not written
+        back although the file is that long."""
+        durable = min(durable, size)
+        lost = size - durable
         if lost == 0:
-            return data
-        kept = bytearray(data[: durable + rng.choice((0, lost, rng.randint(0, lost)))])
-        # A page that was not written back although the file is that long.
-        if len(kept) > durable and rng.random() < 0.3:
-            at = rng.randrange(durable, len(kept))
-            end = min(len(kept), at + PAGE_BYTES)
-            kept[at:end] = bytes(end - at)
-        return bytes(kept)
+            return size, NOTHING
+        kept = durable + rng.choice((0, lost, rng.randint(0, lost)))
+        if kept > durable and rng.random() < 0.3:
+            at = rng.randrange(durable, kept)
+            return kept, range(at, min(kept, at + PAGE_BYTES))
+        return kept, NOTHING
+
+
+def copy_data(source: Path, target: Path, size: int, zeros: Sequence[range]) -> int:
+    """A copy of the first `size` bytes of a file, with zeros in these ranges; its inode.
+
+    What a file has no data for stays without: an index is megabytes long, and has some entries."""
+    reads, writes = _open(source, os.O_RDONLY), _open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        at = 0
+        while at < size:
+            try:
+                at = os.lseek(reads, at, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                break  # There is none behind it.
+            end = min(os.lseek(reads, at, os.SEEK_HOLE), size)
+            while at < end:
+                data = _pread(reads, min(end - at, COPIED_BYTES), at)
+                _pwrite(writes, data, at)
+                at += len(data)
+        for each in zeros:
+            _pwrite(writes, bytes(len(each)), each.start)
+        _ftruncate(writes, size)
+        return os.fstat(writes).st_ino
+    finally:
+        os.close(reads)
+        os.close(writes)

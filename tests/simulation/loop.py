@@ -243,7 +243,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             process.backlog.append(handle)
         elif not process.alive:
             self._give_up(handle)
-        elif not handle.cancelled():
+        elif not handle._cancelled:
             if self.budget is None:
                 handle._run()
             else:

@@ -8,6 +8,8 @@ python -m tests.simulation --kind kraft                     # the same of broker
 
 from __future__ import annotations
 
+import encodings.idna
+import gc
 import os
 import pickle
 import random
@@ -17,12 +19,17 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from kbroker.assembly.membership import single_node
+from kbroker.assembly.membership import workers as of_workers
+from kbroker.schemas import families, family_messages
 from tests.simulation.cluster import CLUSTER_SCALE, Cluster
 from tests.simulation.kraft.cluster import KRAFT_SCALE, KRaftCluster
 from tests.simulation.turmoil import TURMOIL_SCALE, Turmoil
 from tests.simulation.workers import WORKERS_SCALE, Workers
 from tests.simulation.world import Outcome, Scale, ViolationError, World, play
 
+LOADED = (encodings.idna, single_node, of_workers, *map(family_messages, families()))
+"""What each process would load for itself, as brokers load it when they need it."""
 LIMIT_SECONDS = 300.0
 """Of real time, for one history: many times what the slowest takes on a busy machine."""
 CLUSTERS, TURMOILS, WORKERS = 0.3, 0.2, 0.12
@@ -70,6 +77,7 @@ class _Child:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self.fd)
+            gc.freeze()  # What all histories find is no garbage, and memory that they share until one touches it.
             status = 1
             try:
                 with os.fdopen(writes, "wb") as pipe:

@@ -159,9 +159,9 @@ class End:
 
     def look(self, size: int) -> bytes | None:
         """Up to `size` bytes that have come; None at the end."""
-        network = self.network
-        monotonic.move_virtual(network.loop.now_ns + LOOK_NS)
-        network.arrive(self, network.loop.now_ns)
+        network, now = self.network, monotonic.virtual_ns() + LOOK_NS
+        monotonic.move_virtual(now)
+        network.arrive(self, now)
         if not self.inbox:
             return None if self.over is not None else b""
         data = bytes(self.inbox[: network.piece(min(size, len(self.inbox)))])
@@ -199,7 +199,7 @@ class End:
         network, peer = self.network, self.peer
         if peer.closed:
             return
-        if network.is_cut(self, peer):
+        if network.cut and network.is_cut(self, peer):
             if type(what) is bytes:
                 # It stays in the sender's buffer, for which there is no word from the other end.
                 peer.transit_bytes += len(what)
@@ -207,11 +207,16 @@ class End:
         delay = network.latency()
         if network.delays_ns and not self.is_local:
             delay += network.delays_ns.get((self.process.name, peer.process.name), 0)
-        when = peer.last_arrival = max(peer.last_arrival, network.loop.now_ns + delay)
+        when = max(peer.last_arrival, monotonic.virtual_ns() + delay)
+        peer.last_arrival = when
         peer.transit.append((when, what))
         if type(what) is bytes:
             peer.transit_bytes += len(what)
-        network.loop.at(when, lambda: network.arrive(peer, network.loop.now_ns))
+        network.loop.at(when, peer.arrive)
+
+    def arrive(self) -> None:
+        """Something that was sent to this end may be there by now."""
+        self.network.arrive(self, monotonic.virtual_ns())
 
     def _close(self, how: _Reset | None) -> None:
         if self.closed:
@@ -336,12 +341,14 @@ class Network:
     # For the loop
 
     def has_work(self) -> bool:
-        comes = any(end.process.runs for end in self.readable)
-        return comes or (bool(self._writers) and any(self._has_room(end) for end in self._waiting_ends()))
+        for end in self.readable:
+            if end.process.runs:
+                return True
+        return bool(self._writers) and any(self._has_room(end) for end in self._waiting_ends())
 
     def came(self, rng: random.Random, chance: float) -> list[Any]:
         """The ends that are read in this turn, and the writers that are told of room."""
-        found: list[Any] = [end for end in self.readable if end.process.runs]
+        found: list[Any] = [end for end in self.readable if end.process.runs] if self.readable else []
         if self._writers:
             found += [handle for end, handle in self._waiting() if self._has_room(end)]
         if chance < 1.0 and len(found) > 1:

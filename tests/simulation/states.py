@@ -62,25 +62,26 @@ class States:
 
     def look(self) -> None:
         """Hold all replicas against the rules.  ViolationError."""
-        found = [(node, each) for node in self._world.brokers for each in self._replicas(node)]
+        brokers = self._world.brokers
+        found = [(node, each, self._name(each)) for node in brokers for each in self._replicas(node)]
         for partition, log in self._led:
             # Until the broker learnt that another leads it may have committed more, and may have told that.
-            self._leader_had(partition, log.high_watermark)
-        for node, partition in found:
+            self._leader_had(self._name(partition), log.high_watermark)
+        for node, partition, name in found:
             self._in_itself(node, partition)
             if partition.role is Role.LEADER:
-                self._leads(node, partition)
-            elif self._may_have_led(node, partition):
-                self._leader_had(partition, partition.log.high_watermark)
+                self._leads(node, partition, name)
+            elif self._may_have_led(node, partition, name):
+                self._leader_had(name, partition.log.high_watermark)
         # A broker that stops serves, and commits, until it has stopped.
-        leaving = [(each, log) for each, log in self._led if each.node_id not in self._world.brokers]
-        self._led = [*leaving, *((each, each.log) for _, each in found if each.role is Role.LEADER)]
-        self._epochs = {(node, self._name(each)): each.leader_epoch for node, each in found}
+        leaving = [(each, log) for each, log in self._led if each.node_id not in brokers]
+        self._led = [*leaving, *((each, each.log) for _, each, _ in found if each.role is Role.LEADER)]
+        self._epochs = {(node, name): each.leader_epoch for node, each, name in found}
         # Followers learn what is committed from any of these: all of them come first.
-        for node, partition in found:
+        for node, partition, name in found:
             # A leader that is told to move or to be deleted may have come and gone since the last look.
             if self._stays(partition.topic):
-                self._is_committed(node, partition)
+                self._is_committed(node, partition, name)
 
     def committed(self, partition: Partition) -> int:
         """The highest offset that a leader of it has taken for committed."""
@@ -114,31 +115,37 @@ class States:
         if not start <= stable <= high <= end:
             self._fail(node, partition, f"log start, last stable offset, high watermark and log end are {offsets}")
         epochs = log.leader_epoch_cache
-        if any(one >= other for one, other in zip(epochs._epochs, epochs._epochs[1:], strict=False)) or any(
-            one >= other for one, other in zip(epochs._starts, epochs._starts[1:], strict=False)
-        ):
+        if not (_ascend(epochs._epochs) and _ascend(epochs._starts)):
             self._fail(node, partition, f"leader epochs {epochs._epochs} start at {epochs._starts}")
-        for entry in log.producer_state.producers.values():
+        producers = log.producer_state.producers
+        for entry in producers.values() if producers else ():
             if entry.last_offset >= end:
                 self._fail(node, partition, f"producer {entry.producer_id} has {entry.last_offset}, the end is {end}")
 
-    def _leader_had(self, partition: Partition, high_watermark: int) -> None:
-        known = self._known.setdefault(self._name(partition), _Known())
-        known.committed = max(known.committed, high_watermark)
+    def _known_of(self, name: Name) -> _Known:
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = _Known()
+        return found
 
-    def _may_have_led(self, node: int, partition: Partition) -> bool:
+    def _leader_had(self, name: Name, high_watermark: int) -> None:
+        known = self._known_of(name)
+        if high_watermark > known.committed:
+            known.committed = high_watermark
+
+    def _may_have_led(self, node: int, partition: Partition, name: Name) -> bool:
         """Whether a follower may have come to lead, and ceased to, since the last look: in an epoch between two."""
-        before = self._epochs.get((node, self._name(partition)))
+        before = self._epochs.get((node, name))
         return before is None or partition.leader_epoch not in (before, before + 1)
 
-    def _leads(self, node: int, partition: Partition) -> None:
-        name, high = self._name(partition), partition.log.high_watermark
-        known = self._known.setdefault(name, _Known())
+    def _leads(self, node: int, partition: Partition, name: Name) -> None:
+        high = partition.log.high_watermark
+        known = self._known_of(name)
         term = (node, self._world.crashes.get(node, 0), partition.leader_epoch)
         if high < known.leaders.get(term, 0):
             self._fail(node, partition, f"the leader's high watermark falls from {known.leaders[term]} to {high}")
         known.leaders[term] = high
-        self._leader_had(partition, high)
+        self._leader_had(name, high)
         if not self._stays(partition.topic):
             return  # What is in force may be about another topic of that name.
         leader, epoch, isr = self._world.in_force(*name[:2])
@@ -156,15 +163,14 @@ class States:
                     f"{high} is committed, of the ISR {isr} broker {each} ends at {replica.log.log_end_offset}",
                 )
 
-    def _is_committed(self, node: int, partition: Partition) -> None:
-        known = self._known.setdefault(self._name(partition), _Known())
+    def _is_committed(self, node: int, partition: Partition, name: Name) -> None:
         high = partition.log.high_watermark
-        if high > known.committed:
+        if high > self._known_of(name).committed:
             self._fail(node, partition, f"{high} is committed, and no leader had that")
 
     def _compare(self, node: int, partition: Partition) -> None:
         name, log = self._name(partition), partition.log
-        known = self._known.setdefault(name, _Known()).batches
+        known = self._known_of(name).batches
         compared = self._compared.get((node, name))
         if compared is None or compared.log is not log:
             compared = self._compared[node, name] = _Compared(log, log.log_start_offset)
@@ -184,6 +190,11 @@ class States:
                 last = 0 if data[position + MAGIC_AT] < MAGIC else DELTA.unpack_from(data, position + DELTA_AT)[0]
                 compared.end = base + last + 1
                 position = end
+
+
+def _ascend(numbers: list[int]) -> bool:
+    """Whether each is above the one before it."""
+    return len(numbers) < 2 or numbers == sorted(set(numbers))
 
 
 __all__ = ["States"]

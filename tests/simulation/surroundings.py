@@ -89,7 +89,7 @@ class _Pool:
     def submit(self, loop: SimulatedLoop, job: Job, longest: int) -> None:
         rng, pace, now = loop.rng, loop.pace, loop.now_ns
         longest = longest or pace.job_ns * (100 if rng.random() < pace.slow_job else 1)
-        worker = min(range(len(self.free_at)), key=self.free_at.__getitem__)
+        worker = self.free_at.index(min(self.free_at))
         start = self.last_start = max(now + rng.randrange(longest), self.free_at[worker], self.last_start)
         end = self.free_at[worker] = start + rng.randrange(longest)
         self.jobs[job] = None
