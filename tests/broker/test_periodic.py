@@ -1,12 +1,84 @@
-"""Tasks that the loop runs at intervals, and long work that it does in pieces."""
+"""Tasks that the loop runs at intervals, and long work that it does in pieces.
+
+Also of `kbroker.clock`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbroker.clock import BEAT_SECONDS, until_beat
+from kbroker.metrics.loop_delay import BUSY_INTERVAL_SECONDS, IDLE_ACTIVITY, LoopDelaySampler
 from kbroker.periodic import PeriodicTasks
 
 HOUR_MS = 3_600_000
+
+
+class LoopAt:
+    """A loop whose time a test moves; `due` has the times of its timers."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self.due: list[float] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, *_call: object) -> Any:
+        self.due.append(self.now + seconds)
+        return SimpleNamespace(cancel=lambda: None)
+
+
+@given(st.floats(0, 1e7), st.floats(0, 100))
+def test_a_wait_ends_with_a_beat_and_not_much_later_than_it_should(now: float, seconds: float) -> None:
+    """A task would run later and later, or a fetch wait for longer than its follower takes a leader for alive."""
+    wait = until_beat(now, seconds)
+    assert seconds - BEAT_SECONDS <= wait <= seconds + 0.0101
+    if seconds < BEAT_SECONDS:
+        assert wait == seconds
+    else:
+        assert (now + wait) / BEAT_SECONDS == pytest.approx(round((now + wait) / BEAT_SECONDS), abs=1e-6)
+
+
+@pytest.mark.parametrize("late", [-0.009, -0.0005, 0.0, 0.0004, 0.05])
+def test_a_timer_that_fires_a_little_early_or_late_waits_for_the_next_beat(late: float) -> None:
+    """A task of each half second would run twice in a row, or miss every other run."""
+    assert 700.0 + late + until_beat(700.0 + late, BEAT_SECONDS) == pytest.approx(700.0 + BEAT_SECONDS)
+
+
+def test_tasks_that_begin_at_different_times_run_together() -> None:
+    """An idle broker would be woken by each of them."""
+    loop = LoopAt(100.0)
+    tasks = PeriodicTasks(cast("asyncio.AbstractEventLoop", loop))
+    for number, interval_ms in enumerate((500, 1000, 5000, 500, 100)):
+        loop.now = 100.0 + number * 0.07
+        tasks.add(str(number), interval_ms, lambda: None)
+    assert loop.due == pytest.approx([100.5, 101.0, 105.0, 100.5, 100.38])
+
+
+def test_a_few_requests_are_no_work_that_has_the_loop_looked_at_closely() -> None:
+    """Followers' fetches would wake an idle broker twice as often; or stalls under load not be seen."""
+    requests = 0
+    loop = LoopAt(100.0)
+    sampler = LoopDelaySampler(lambda: requests)
+    sampler.start(cast("asyncio.AbstractEventLoop", loop))
+    for more, wait in (
+        (IDLE_ACTIVITY, 0.5),
+        (IDLE_ACTIVITY + 1, BUSY_INTERVAL_SECONDS),
+        (1, BUSY_INTERVAL_SECONDS),
+        (0, 0.5),
+    ):
+        requests += more
+        loop.now, began = 100.0, len(loop.due)
+        sampler._fire()
+        assert loop.due[began:] == pytest.approx([100.0 + wait])
+    sampler.stop()
 
 
 def test_another_interval_counts_at_once() -> None:

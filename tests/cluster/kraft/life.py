@@ -26,6 +26,7 @@ class Life:
         self._topic = topic
         self._pause = pause
         self._stop = threading.Event()
+        self._is_written = threading.Event()
         self._producer = Producer(
             {**cluster.client(), "enable.idempotence": True, "message.timeout.ms": 120000, "log_level": 0}
         )
@@ -44,6 +45,7 @@ class Life:
             number += 1
             self._stop.wait(self._pause)
         self._producer.flush(120)
+        self._is_written.set()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -52,11 +54,11 @@ class Life:
             self.failures.append(error)
 
     def _read(self) -> None:
-        while not self._stop.is_set() or len(self.read) < len(self.acknowledged):
+        while not self._is_written.is_set() or len(self.read) < len(self.acknowledged):
             message = self._consumer.poll(0.5)
             if message is not None and message.error() is None:
                 self.read.append(message.value().decode())
-            if self._stop.is_set() and time.monotonic() > self._deadline:
+            if self._is_written.is_set() and time.monotonic() > self._deadline:
                 break
         self._consumer.close()
 

@@ -19,7 +19,7 @@ from kbroker.schemas import wire
 from tests.cluster.kraft.asking import ask
 from tests.cluster.kraft.life import can_create, life
 from tests.cluster.kraft.processes import FIRST_CONTROLLER, Cluster, Kafka, Kbroker, running
-from tests.cluster.kraft.shifted_clock import shifted
+from tests.cluster.kraft.shifted_clock import shift, shifted
 from tests.compat.waiting import wait_for
 
 pytestmark = [pytest.mark.compat, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -29,6 +29,7 @@ EVERYBODY = {1, 2}
 AWAY_SECONDS = 60.0
 HOUR = 3600
 FAIL_OVERS = 5
+FROZEN = 2
 
 
 @pytest.mark.parametrize("kinds", [(Kbroker, Kbroker), (Kbroker, Kafka)])
@@ -121,6 +122,40 @@ def test_a_broker_whose_clock_is_off_by_an_hour_serves_as_the_others(tmp_path: P
             cluster.nodes[2].start()
             cluster.wait_isr("t", EVERYBODY, through=1)
             assert can_create(cluster, 1, "made")
+
+
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR])
+def test_a_broker_that_was_frozen_through_its_session_and_wakes_with_its_clock_off_comes_back(
+    tmp_path: Path, seconds: int
+) -> None:
+    """A virtual machine that goes on elsewhere would serve as a leader that it is no more, or stay out of the ISRs."""
+    spread = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
+    with running(tmp_path, (Kafka,)) as cluster:
+        for number in (2, 3):
+            node = cluster.nodes[number] = cluster.make(Kbroker, number)
+            assert isinstance(node, Kbroker)
+            if number == FROZEN:
+                node.environ.update(shifted(tmp_path, 0))
+            node.start()
+        cluster.wait_known({1, 2, 3})
+        with life(cluster, "t", spread, {"min.insync.replicas": "2"}) as clients:
+            frozen = cluster.nodes[FROZEN]
+            frozen.pause()
+            cluster.wait_isr("t", {1, 3}, through=1)
+            shift(tmp_path, seconds)
+            # What is under way to it waits until the clients give its connections up.
+            clients.goes_on(120)
+            frozen.resume()
+            for through in (1, 2):
+                cluster.wait_isr("t", {1, 2, 3}, through=through)
+            clients.goes_on()
+            # It takes over as any other one.
+            cluster.nodes[1].kill()
+            cluster.wait_isr("t", {2, 3}, through=FROZEN)
+            clients.goes_on()
+            cluster.nodes[1].start()
+            cluster.wait_isr("t", {1, 2, 3}, through=FROZEN)
+            assert can_create(cluster, FROZEN, "made")
 
 
 def offset_for_time() -> wire.ListOffsetsRequest:
