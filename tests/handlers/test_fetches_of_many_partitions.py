@@ -79,13 +79,9 @@ class Consumers:
         """Fetch these partitions from so far behind their ends on, and begin a session."""
         self.version = version
         self._fetch(version, rows, session_epoch=0, **values)
-        self.session_id = self.answers()[-1].session_id
+        frame = plain(self.asked[-1].answers[0])[8 + (version >= 12) :]
+        self.session_id = FetchResponse.program(version).decode(frame, 0, len(frame)).session_id
         self.session_epoch = 1
-
-    def answers(self) -> list[FetchResponse]:
-        """What was answered, each fetch once."""
-        frames = [plain(ctx.answers[0])[8 + (self.version >= 12) :] for ctx in self.asked]
-        return [FetchResponse.program(self.version).decode(frame, 0, len(frame)) for frame in frames]
 
     def go_on(self, rows: Mapping[int, int], forgotten: list[int], **values: Any) -> None:
         gone = [
@@ -163,10 +159,6 @@ class Consumers:
     def end_time(self) -> None:
         self.manager.purgatory.expire_all()
 
-    def time_is_up(self) -> None:
-        for waiting in list(self.manager.purgatory._waiting):
-            self.manager.purgatory.time_is_up(waiting)
-
     def told(self) -> list[list[bytes]]:
         return [[plain(answer) for answer in ctx.answers] for ctx in self.asked]
 
@@ -243,30 +235,6 @@ def test_all_partitions_are_answered_without_being_decoded(tmp_path: Path, versi
     assert sides[0].told() == sides[1].told()
     for side in sides:
         side.close()
-
-
-@pytest.mark.parametrize("version", range(7, 19))
-def test_a_fetch_without_news_ends_without_another_look_and_the_next_one_tells_what_came_unmarked(
-    tmp_path: Path, version: int
-) -> None:
-    """Idle followers would have their leader look at thousands of partitions twice; or a log's new start be lost."""
-    side = Consumers(tmp_path / DIRECT, DIRECT)
-    side.open(version, ALL)
-    asks = {"max_wait_ms": LONG_MS, "min_bytes": 1}
-    side.go_on(dict.fromkeys(ALL, 0), [], **asks)
-    side.time_is_up()
-    for _ in range(2):
-        side.go_on({}, [], **asks)
-        side.trim(0)
-        side.time_is_up()
-    # A mark counts, even where nobody has looked since.
-    side.go_on({}, [], **asks)
-    side.append(1)
-    side.time_is_up()
-    names = [len(answer.responses) for answer in side.answers()[1:]]
-    assert names[1:] == [0, 1, 1], names
-    assert len(side.answers()[-1].responses[0].partitions[0].records) > 0
-    side.close()
 
 
 @pytest.mark.parametrize("version", range(7, 19))

@@ -34,6 +34,7 @@ cdef class ReadyQueue:
     def put(self, call, *arguments) -> None:
         """Have `call(*arguments)` run when no request is being served; not before this returns."""
         self.calls.append((call, arguments))
+        self.has_calls = True
         if not self.serving and not self.draining:
             self._schedule()
 
@@ -60,24 +61,28 @@ cdef class ReadyQueue:
     cdef int end(self) except -1:
         """The request that began was served, up to its answer or its wait; the caller drains when it has sent."""
         self.serving = False
-        if self.calls and not self.draining:
+        if self.has_calls and not self.draining:
             self._schedule()
         return 0
 
     cpdef int drain(self) except -1:
         """Run what is queued, and what that puts, for a while; nothing where it is being done, or a request is served.
         """
+        if self.serving or self.draining or not self.has_calls:
+            return 0
+        return self._run()
+
+    cdef int _run(self) except -1:
         cdef object call
         cdef tuple arguments
         cdef uint64_t until
-        if self.serving or self.draining or not self.calls:
-            return 0
         # Then the loop looks at its sockets before it goes on.
         until = now_ns() + SLICE_NS
         self.draining = True
         try:
-            while self.calls:
+            while self.has_calls:
                 call, arguments = self.calls.popleft()
+                self.has_calls = len(self.calls) > 0
                 try:
                     call(*arguments)
                 except Exception as error:
@@ -86,7 +91,7 @@ cdef class ReadyQueue:
                     break
         finally:
             self.draining = False
-        if self.calls:
+        if self.has_calls:
             self._schedule()
         return 0
 

@@ -112,8 +112,8 @@ cdef class Pending:
 cdef class DelayedFetch(Pending):
     """A fetch that waits in a purgatory for more to read at its sources, or for `wait_ms` to pass.
 
-    `sources`: partitions, or other `RecordSource`s.  `on_beat`: it may wait for less, up to a beat of the clock, as those
-    of followers, which come again at once.
+    `sources`: partitions, or other `RecordSource`s.  `on_beat`: it may wait for less, up to a beat of the clock, as
+    those of followers, which come again at once.
     """
 
     def __init__(self, purgatory, tuple sources not None, int wait_ms):

@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.kraft.batches import DamagedBatchesError, MetadataBatch
@@ -97,7 +97,7 @@ class QuorumObserver:
         self._ready: asyncio.Future[None] = loop.create_future()
         self._on_leader: list[Callable[[], None]] = []
         self._disk = asyncio.Lock()
-        self._disk_call: asyncio.Future[Any] | None = None
+        self._disk_call: Awaitable[object] | None = None
         self._writing: asyncio.Task[None] | None = None
         self._endpoint: Endpoint | None = None
         self._quiet_until = 0.0
@@ -178,7 +178,9 @@ class QuorumObserver:
                 await asyncio.gather(self._disk_call, return_exceptions=True)
             made = self._loop.run_in_executor(None, partial(call, *args, **kwargs))
             self._disk_call = made
-            return await asyncio.shield(made)
+            found = await asyncio.shield(made)
+            self._disk_call = None
+            return found
 
     async def _run(self) -> None:
         try:
@@ -312,7 +314,7 @@ class QuorumObserver:
 
     def _append(self, batches: tuple[MetadataBatch, ...]) -> asyncio.Task[None] | None:
         """Write batches to the log; the task that does so, where this may wait for the disk."""
-        is_idle = not self._disk.locked() and (self._disk_call is None or self._disk_call.done())
+        is_idle = not self._disk.locked() and self._disk_call is None
         if is_idle and self._directory.takes_at_once(batches):
             self._directory.append(batches)
             return None
