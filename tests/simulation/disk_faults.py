@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from kbroker.broker import HALT_SECONDS, Broker
 from kbroker.error_codes import ErrorCode
 from tests.simulation.bad_disks import BadDisks, Wrong
-from tests.simulation.loop import OUTSIDE
+from tests.simulation.loop import OUTSIDE, Process
 
 if TYPE_CHECKING:
     from kbroker.types import TopicPartition
@@ -85,7 +85,9 @@ class DiskFaults:
 
     def watch(self, node: int, broker: Broker) -> None:
         """See to it that a broker that cannot go on ends, as its process would."""
-        watch = OUTSIDE.call(self._world.loop.create_task, self._end_when_halted(node, broker))
+        # It may be gone before the watch begins.
+        process = self._world.processes[node]
+        watch = OUTSIDE.call(self._world.loop.create_task, self._end_when_halted(node, broker, process))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
         manager = broker.log_manager
@@ -183,9 +185,8 @@ class DiskFaults:
         self._world.loop.disk.slow_ns.pop(f"broker-{node}", None)
         self._bad.put(folder, None)
 
-    async def _end_when_halted(self, node: int, broker: Broker) -> None:
+    async def _end_when_halted(self, node: int, broker: Broker, process: Process) -> None:
         world = self._world
-        process = world.processes[node]
         await broker.stopping.wait()
         if not broker.failed:
             return  # It was told to.

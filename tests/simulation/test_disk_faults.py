@@ -5,19 +5,24 @@ Also of `kbroker._fast.files.system_calls`.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from tests.simulation.bad_disks import BadDisks, Wrong
 from tests.simulation.disk import Disk
+from tests.simulation.loop import Process
 from tests.simulation.runner import kind_of, play_seed
+from tests.simulation.surroundings import surroundings
 from tests.simulation.workers import Workers
 from tests.simulation.world import Scale, ViolationError, World, play
 from tests.storage.batches import append, batch, open_log
@@ -143,3 +148,23 @@ def takes_part(seed: int) -> bool:
     world = kind(seed, Path("none"), scale)
     world.loop.close()
     return world.disks.take_part
+
+
+def test_a_broker_may_be_gone_before_anybody_watches_for_its_end(tmp_path: Path) -> None:
+    """A machine that loses its power just as a broker has started ended the history with a failure of its own."""
+    world = World(1, tmp_path, Scale())
+    started: Any = SimpleNamespace(
+        stopping=asyncio.Event(), failed=False, log_manager=SimpleNamespace(drop_failed=list)
+    )
+
+    async def history() -> None:
+        world.processes[1] = Process("broker-1")
+        world.disks.watch(1, started)
+        del world.processes[1]
+        started.stopping.set()
+        await asyncio.sleep(1.0)
+
+    with surroundings(world.loop):
+        world.loop.run_until_complete(history())
+    world.loop.close()
+    assert not world.loop.failures
