@@ -30,6 +30,8 @@ IN_PLACE = ("log-close", "log-recovery", "recovery-save")
 OF_DISKS = ("log-flush", "log-commit")
 """Pools whose jobs wait for disks."""
 
+PROCESS_ID = 10_000
+
 
 class Job(Future[Any]):
     """What was handed to an executor: it runs whole when it starts; who waits for it knows when it is over."""
@@ -167,6 +169,11 @@ def _no_exit() -> Any:
     return mock.patch.object(kbroker.broker, "exit_later", lambda status: None)
 
 
+def _one_process_id() -> Any:
+    """Brokers write theirs to their disks: with one digit more or less they would run out of room elsewhere."""
+    return mock.patch.object(os, "getpid", lambda: PROCESS_ID)
+
+
 @contextmanager
 def surroundings(loop: SimulatedLoop) -> Iterator[None]:
     """Time, chance and threads of this process are the loop's."""
@@ -179,6 +186,7 @@ def surroundings(loop: SimulatedLoop) -> Iterator[None]:
         *_virtual_time(),
         *loop.disk.patches(),
         _no_exit(),
+        _one_process_id(),
         *threads.patches(),
     ]
     collects = gc.isenabled()
