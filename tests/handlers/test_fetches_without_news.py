@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from kbroker.handlers.fetch import FetchResponse
 from tests.handlers.frames import plain
+from tests.handlers.many_consumers import ALL, DIRECT, Consumers
 from tests.handlers.served_fetch import LONG_MS
-from tests.handlers.test_fetches_of_many_partitions import ALL, DIRECT, Consumers, FetchResponse
 
 
 def time_is_up(side: Consumers) -> None:
