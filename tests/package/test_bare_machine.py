@@ -44,7 +44,7 @@ mount -t proc proc /proc
 for tool in cc gcc clang make; do ! command -v $tool; done
 cd /checkout
 {steps}
-as() {{ su -s /bin/bash kbroker -c "cd /var/lib/kbroker && $1"; }}
+as() {{ su -s /bin/bash kbroker -c "PATH=$PATH; cd /var/lib/kbroker && $1"; }}
 install -d -o kbroker -g kbroker -m 750 /var/lib/kbroker
 export PATH=/opt/kbroker/bin:$PATH
 kbroker --version
