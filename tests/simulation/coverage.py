@@ -131,6 +131,7 @@ def _report(folder: Path, names: list[str]) -> float:
             print(f"{'':28}  not reached: {text}")
     share = 100 * reached / max(1, total)
     print(f"{total:10} {reached:8} {share:8.1f}  in all")
+    print(f"{100 * reached / max(1, total - beyond):.1f} % of what a history can reach")
     print(f"{beyond} of the others are beyond any history: {', '.join(dict.fromkeys(why for *_, why in BEYOND))}")
     return share
 
