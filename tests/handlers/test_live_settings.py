@@ -5,6 +5,7 @@ Also of `kbroker.coordinator.modern.kind_settings`, `kbroker.handlers.alter_conf
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from functools import partial
 
@@ -83,7 +84,9 @@ def test_producers_are_forgotten_sooner(kbroker_process: StartBroker) -> None:
 
     with closing(Session(broker.port)) as s:
         s.create("sold")
-        s.fill("sold", Batch([(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0))
+        now_ms = round(time.time() * 1000)
+        fresh = Batch([(b"k", b"v")], producer_id=7, producer_epoch=0, base_sequence=0, timestamps=(now_ms,))
+        s.fill("sold", fresh)
         assert producers(s) == 1
         alter(s, ("producer.id.expiration.ms", "1"))
         wait_for(lambda: producers(s) == 0, "the producer to be forgotten")
