@@ -232,7 +232,7 @@ def test_a_topic_goes_to_an_object_store_and_back(kbroker_broker: BrokerProcess,
     topic = Admin(bootstrap).create_topic("remote-s3", PARTITIONS, KEEP)
     produce(bootstrap, topic, PARTITIONS, 0, 300)
     with s3(tmp_path) as port:
-        conf = {**SPARK_SETTINGS, **settings_of(port), "spark.jars": ",".join(s3a_jars())}
+        conf = {**SPARK_SETTINGS, **settings_of(port, tmp_path), "spark.jars": ",".join(s3a_jars())}
         del conf["spark.app.name"]
 
         def command(*words: str) -> Any:

@@ -25,10 +25,11 @@ def s3a_jars() -> list[str]:
     return fetched_jars("s3a-3.5.0", "S3A", POM)
 
 
-def settings_of(port: int) -> dict[str, str]:
-    """Spark's, for that server."""
+def settings_of(port: int, folder: Path) -> dict[str, str]:
+    """Spark's, for that server; what is on its way there is in `folder`."""
     prefix = "spark.hadoop.fs.s3a"
     return {
+        "spark.hadoop.hadoop.tmp.dir": str(folder / "hadoop"),
         f"{prefix}.endpoint": f"http://127.0.0.1:{port}",
         f"{prefix}.endpoint.region": "us-east-1",
         f"{prefix}.access.key": "testing",
