@@ -105,8 +105,9 @@ class DiskFaults:
             return False
         now = self._world.loop.time()
         return any(
-            now < each.until and (partition is None or partition in each.partitions)
-            for ailments in self._ailing.values()
+            now < each.until
+            and (partition is None or partition in each.partitions or self._has_no_log(node, partition))
+            for node, ailments in self._ailing.items()
             for each in ailments
         )
 
@@ -158,6 +159,10 @@ class DiskFaults:
         return frozenset(
             (name.topic, name.partition) for name, log in logs.items() if log.directory.startswith(f"{folder}/")
         )
+
+    def _has_no_log(self, node: int, partition: Partition) -> bool:
+        """Whether a broker has a partition in no directory: a new one, for whose log its disk has no room."""
+        return all((name.topic, name.partition) != partition for name in self._world.brokers[node].log_manager.logs)
 
     def _begin(self, node: int, folder: str, kind: Kind) -> None:
         world = self._world
