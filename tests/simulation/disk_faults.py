@@ -162,7 +162,8 @@ class DiskFaults:
 
     def _has_no_log(self, node: int, partition: Partition) -> bool:
         """Whether a broker has a partition in no directory: a new one, for whose log its disk has no room."""
-        return all((name.topic, name.partition) != partition for name in self._world.brokers[node].log_manager.logs)
+        broker = self._world.brokers.get(node)
+        return broker is not None and all((name.topic, name.partition) != partition for name in broker.log_manager.logs)
 
     def _begin(self, node: int, folder: str, kind: Kind) -> None:
         world = self._world
