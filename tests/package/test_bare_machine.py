@@ -114,4 +114,8 @@ def test_the_wheel_is_a_service_where_there_is_no_compiler(wheel: Path, machine:
     done = run_inside(machine, script, seconds=600)
     log = machine / "broker.log"
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{log.read_text() if log.exists() else ''}"
+    # What the processor has is used, as by what gcc makes.
+    flags = Path("/proc/cpuinfo").read_text().split()
+    for flag, used in (("sse4_2", "crc32c: SSE 4.2"), ("avx2", "md5: AVX2")):
+        assert flag not in flags or used in done.stdout, done.stdout
     assert "hello" in done.stdout and done.stdout.endswith("== all done\n")

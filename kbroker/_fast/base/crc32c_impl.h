@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "cpu_features.h"
+
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #elif defined(__aarch64__)
@@ -151,7 +153,7 @@ static int kb_crc_start(void) {
     kb_crc_fill_skip(kb_crc_skip_long, KB_CRC_LONG);
     kb_crc_fill_skip(kb_crc_skip_short, KB_CRC_SHORT);
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("sse4.2"))
+    if (kb_has_sse42())
         kb_crc_chosen = kb_crc_hardware;
 #elif defined(__aarch64__)
     if (getauxval(AT_HWCAP) & HWCAP_CRC32)

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "cpu_features.h"
+
 #define KB_MD5_LANES 16
 #define KB_MD5_ONE_BLOCK 55
 
@@ -214,8 +216,7 @@ static kb_md5_lanes_function kb_md5_lanes = kb_md5_lanes_baseline;
 /* Chooses the function for this processor; says whether it is the one for AVX2. */
 static int kb_md5_choose(void) {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2")) {
+    if (kb_has_avx2()) {
         kb_md5_lanes = kb_md5_lanes_avx2;
         return 1;
     }
