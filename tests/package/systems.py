@@ -37,6 +37,7 @@ PACKAGES = ("python3", "python3-venv", "python3-dev", "build-essential")
 BEGIN = """
 set -e -o pipefail
 mount -t proc proc /proc
+mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /dev/shm
 mount -t devpts devpts /dev/pts
 cd /checkout
