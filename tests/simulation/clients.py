@@ -188,6 +188,7 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
         made.append(Bulk(world, "bulk", BULKS if world.is_measured else BULKS // 2))
     may_flood = world.is_measured and world.network.weather.is_wide
     if may_flood and rng.random() < FLOODED:
+        world.is_flooded = True
         made.extend(flood(world))
     if rng.random() < RUDE:
         made.append(Rude(world, "rude", rng.choice((3, 8))))

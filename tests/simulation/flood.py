@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tests.simulation.fetchers import FIRST_FETCH_OF_BATCHES, Fetcher
-from tests.simulation.producers import FIRST_PRODUCE_WITH_BATCHES, SLACK_SECONDS, Producer
+from tests.simulation.producers import FIRST_PRODUCE_WITH_BATCHES, Producer
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
@@ -39,8 +39,6 @@ class Pressing(Producer):
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name, _requests(world, PRESSED))
         self.depth, self.several, self.slow, self.codec, self.idempotent = 1, False, False, 0, False
-        # Three of them have room in the memory for requests; each of the others waits for as long as those do.
-        self.slack_seconds = SLACK_SECONDS
         self.acks = self.rng.choice((-1, 1))
         self.version = max(self.version, FIRST_PRODUCE_WITH_BATCHES)
 
