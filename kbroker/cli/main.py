@@ -49,7 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "produce": ("kbroker.cli.produce", "Write lines from standard input to a topic."),
     "consume": ("kbroker.cli.consume", "Write a topic's records to standard output."),
     "trace": ("kbroker.cli.trace", "Inspect traces of production traffic and convert them for a replay."),
-    "load": ("kbroker.cli.load", "Load topics into Parquet, and Parquet into topics."),
+    "load": ("kbroker.cli.load", "Load topics into Parquet or Iceberg tables, and Parquet into topics."),
     "mirror": ("kbroker.cli.mirror", "Mirror topics of one cluster into another."),
     "replay": ("kbroker.cli.replay", "Replay a trace against a cluster, verify what arrived, and report."),
     "dump-log": ("kbroker.cli.dump_log", "Print what is in segments, indexes, snapshots and checkpoints."),

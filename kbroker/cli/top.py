@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from kbroker.cli.log_sources import DEFAULT_METRICS
 from kbroker.cli.logs import default_metrics
 from kbroker.cli.metrics_listener import MetricsListener, NotThereError
 from kbroker.cli.output import json_option, print_json, print_table, size_text
@@ -109,7 +110,12 @@ SECTIONS = (
 
 
 @click.command("top")
-@click.option("-m", "--metrics", metavar="URL", help="A running kbroker's metrics.listener.  [default: the profile's]")
+@click.option(
+    "-m",
+    "--metrics",
+    metavar="URL",
+    help=f"A running kbroker's metrics.listener.  [default: the profile's, or {DEFAULT_METRICS}]",
+)
 @profile_option
 @click.option("--interval", type=click.FloatRange(min=0.1), default=2.0, show_default=True, metavar="SECONDS")
 @click.option("--once", is_flag=True, help="One look, and end.")

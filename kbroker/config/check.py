@@ -7,7 +7,7 @@
     filled         a list without empty items
     distinct       a list without repeats              distinct nonempty   the same, and not the empty list
     nonempty       a text that is not empty            replicas      `*` or a list of partition:broker pairs
-    metrics listener   `none` or http://host:port                        address counts  a list of address:number
+    metrics listener   `none`, http://host:port or https://host:port     address counts  a list of address:number
     workers            `auto` or 1 to 256
     authorizer class   one that kbroker has, or none   principals    principalType:principalName between semicolons
     urls               a list of http:// or https:// URLs without user and password
@@ -35,9 +35,9 @@ _MESSAGE_FORMAT = (
 _WORKERS = r"auto|[1-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
 _URL = r"https?://(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]?#]+)(:[0-9]{1,5})?(/[^\s?#]*)?"
 _SCHEMA_FILE = r"[^\s/=]+/(key|value)=.*[^/]\.(avsc|proto|json)"
-_METRICS_LISTENER = r"none|http://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?"
+_METRICS_LISTENER = r"none|https?://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?"
 _WHOLE: Mapping[str, tuple[str, str]] = {
-    "metrics listener": (_METRICS_LISTENER, "Value must be none or http://host:port"),
+    "metrics listener": (_METRICS_LISTENER, "Value must be none, http://host:port or https://host:port"),
     "workers": (_WORKERS, "Value must be auto or a number from 1 to 256"),
     "authorizer class": (
         "|".join(["", *map(re.escape, CLASSES)]),
@@ -160,7 +160,7 @@ def describe_check(check: str) -> str:
         "replicas": "* or partition:broker pairs",
         "address counts": "address:number,…",
         "message format": "a Kafka release, such as 0.9.0 or 0.10.2",
-        "metrics listener": "none or http://host:port",
+        "metrics listener": "none, http://host:port or https://host:port",
         "workers": "auto, 1 to 256",
         "urls": "http:// or https:// URLs",
         "schema files": "topic/key=file or topic/value=file",

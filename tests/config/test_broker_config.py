@@ -119,7 +119,7 @@ def test_a_key_set_twice_is_a_warning(tmp_path: Path) -> None:
         ("advertised.listeners=OTHER://h:1", "no protocol"),
         ("queued.max.request.bytes=1000", "at least socket.request.max.bytes"),
         ("offsets.topic.compression.codec=9", "between 0 and 4"),
-        ("metrics.listener=9644", "none or http://host:port"),
+        ("metrics.listener=9644", "none, http://host:port or https://host:port"),
         ("process.roles=controller", "allowed: broker; broker,controller"),
         ("kbroker.log.level=loud", "debug, info, warning, error"),
         ("max.connections.per.ip.overrides=127.0.0.1", "a list of address:number"),
@@ -141,6 +141,12 @@ def test_bad_values_stop_the_start_and_say_what_is_allowed(override: str, told: 
         load("", override)
     assert told in str(caught.value)
     assert override.partition("=")[0] in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["none", "http://:9644", "http://[::1]:9644", "https://127.0.0.1:9644"])
+def test_the_metrics_listener_may_be_under_tls(address: str) -> None:
+    """Metrics and console could not be encrypted, though the documentation says how."""
+    assert load("", f"metrics.listener={address}").get("metrics.listener") == address
 
 
 @pytest.mark.parametrize(
