@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from kbroker.storage.directories.log_dirs import LogDir
 
 LOST = (
-    "Not in the directories, so not in the store: settings of topics and of brokers that were changed at run time, "
-    "topics and partitions without a directory."
+    "Not in the directories, so not in the store: settings of topics, brokers and groups that were changed at run "
+    "time, users with SCRAM, ACLs, delegation tokens, quotas, topics and partitions without a directory."
 )
 KEPT = (
     "So that nothing is deleted or compacted before you look, every topic but those of coordinators has "
