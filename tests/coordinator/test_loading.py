@@ -20,6 +20,7 @@ from kbroker.errors import (
     ErrorCode,
     KafkaError,
     KafkaStorageError,
+    NotCoordinatorError,
 )
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage
@@ -55,6 +56,18 @@ def test_a_broker_that_no_controller_has_told_anything_does_not_say_that_nothing
     with pytest.raises(CoordinatorNotAvailableError):
         coordinator.registry.check_complete()
     assert world.coordinator.offsets_of("g") is None, "where there is no topic nothing is committed"
+
+
+def test_a_broker_whose_metadata_may_be_older_than_the_topic_does_not_say_that_nothing_is_committed() -> None:
+    """A consumer that is led to a new leader of the group's partition, which has not heard of the topic yet, would begin
+    anew (a history lost a committed offset so, seed 3100196)."""
+    cache = MetadataCache(ClusterImage.of("cluster", controller_id=2))
+    world = World(with_topic=False)
+    coordinator = GroupCoordinator(world.config, world.loop, world.loop, MemoryLog(cache), cache, world.slices)
+    coordinator.start()
+    with pytest.raises(NotCoordinatorError):
+        coordinator.offsets_of("g")
+    coordinator.registry.check_complete()
 
 
 def test_a_coordinator_that_has_stopped_does_not_say_that_nothing_is_committed() -> None:

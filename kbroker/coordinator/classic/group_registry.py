@@ -218,9 +218,7 @@ class GroupRegistry:
         """The group, or None when there is none.  Raises while that is not known."""
         group = self.groups.get(group_id)
         if group is None:
-            self.runtime.check_knows_topic()
-            if self.runtime.shards:
-                self._shard_of(group_id).check_active()
+            self.runtime.check_coordinates(group_id)
         return group
 
     def create(self, group_id: str) -> Group:

@@ -54,7 +54,7 @@ from kbroker.coordinator.runtime.partitioner import partition_for
 from kbroker.coordinator.runtime.plan import KeyValue, Outcome, Plan
 from kbroker.coordinator.runtime.shard import CoordinatorState, Shard, ShardState, StateLog
 from kbroker.coordinator.runtime.timers import CallLater
-from kbroker.errors import CoordinatorNotAvailableError
+from kbroker.errors import CoordinatorNotAvailableError, NotCoordinatorError
 from kbroker.periodic import PeriodicTask
 from kbroker.records.compression import Codec
 from kbroker.types import NO_PRODUCER_ID
@@ -206,6 +206,18 @@ class CoordinatorRuntime(Generic[S]):
         """
         if not self._running or not (self.shards or self._cache.is_filled):
             raise CoordinatorNotAvailableError()
+
+    def check_coordinates(self, key: str) -> None:
+        """Raise unless this broker can say that nothing is stored of `key`.
+
+        Without the topic that is the controller alone: another broker's metadata may be older than the topic, whose
+        partition it may lead by now.  Kafka's brokers say NOT_COORDINATOR as well.
+        """
+        self.check_knows_topic()
+        if self.shards:
+            self.shards[self.partition_of(key)].check_active()
+        elif self._cache.image.controller_id != self._node_id:
+            raise NotCoordinatorError()
 
     def check_complete(self) -> None:
         """Raise unless all that this broker coordinates is known."""
