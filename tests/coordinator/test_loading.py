@@ -59,8 +59,8 @@ def test_a_broker_that_no_controller_has_told_anything_does_not_say_that_nothing
 
 
 def test_a_broker_whose_metadata_may_be_older_than_the_topic_does_not_say_that_nothing_is_committed() -> None:
-    """A consumer that is led to a new leader of the group's partition, which has not heard of the topic yet, would begin
-    anew (a history lost a committed offset so, seed 3100196)."""
+    """A consumer whose group has a new coordinator, which has not heard of the topic yet, would begin anew: a history
+    lost a committed offset so (seed 3100196)."""
     cache = MetadataCache(ClusterImage.of("cluster", controller_id=2))
     world = World(with_topic=False)
     coordinator = GroupCoordinator(world.config, world.loop, world.loop, MemoryLog(cache), cache, world.slices)
