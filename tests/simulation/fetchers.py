@@ -241,7 +241,7 @@ class Fetcher(FetchLoop):
                 judge.fail(f"{name}: nothing from {asked}, where {behind} was committed before it was asked")
             stops = connection.broker_stops or connection.node in world.disks.halting
             stops |= world.away_at.get(connection.node, 0.0) >= sent_at
-            # A leader that ends to lead has an old fetch read once more, behind what comes next: it may lead again then.
+            # A leader that is none any more has old fetches read once more, later: it may lead again by then.
             stops |= self.is_old and any(world.witness.term(connection.node, each) != terms[each] for each in asked)
             if world.loop.time() - sent_at < self.max_wait_ms / 1000 - 0.001 and not stops:
                 judge.fail(
