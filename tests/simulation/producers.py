@@ -269,7 +269,7 @@ class Producer(Client):
             self.version,
             lambda answer: self._answered(connection, flat, answer),
             is_answered=self.acks != 0,
-            allowed_seconds=self.timeout_ms / 1000 + (SLACK_SECONDS if self.world.is_flooded else self.slack_seconds),
+            allowed_seconds=self.timeout_ms / 1000 + self.slack_seconds,
         )
 
     def _answered(self, connection: ModelConnection, batches: list[Sent], answer: Any) -> None:

@@ -99,7 +99,6 @@ def idempotent_producer(requests: int) -> Producer:
         may_lead_twice=False,
         is_crowd=True,
         is_large=False,
-        is_flooded=False,
         has_zstd=False,
         has_topic_ids=False,
         keeps_order=True,

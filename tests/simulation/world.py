@@ -78,8 +78,6 @@ class World:
         """For how long producers wait for a commit."""
         self.is_large = self.rng.random() < 0.08
         """Whether most requests are large, and memory for them is short."""
-        self.is_flooded = False
-        """Whether so many ask at once that requests wait for each other's memory."""
         self.has_old_formats = False
         """Whether all topics are stored in a format from before batches."""
         self.has_virtual_time = True
