@@ -102,7 +102,8 @@ def test_the_wheel_is_a_service_where_there_is_no_compiler(wheel: Path, machine:
     """An operator would meet a missing library, or steps that leave a broker which may not write its own directory."""
     shutil.copy(wheel, machine)
     # Not `download`: of what is pure Python there may be an sdist alone.
-    packages = f"python3 -m venv /brings && /brings/bin/pip wheel -q -w /wheels /{wheel.name}"
+    pip = "/brings/bin/pip"
+    packages = f"python3 -m venv /brings && {pip} install -q wheel && {pip} wheel -q -w /wheels /{wheel.name}"
     done = run_inside(machine, packages, seconds=900, has_network=True)
     need_packages(done, wheel.name)
     shutil.copytree(ROOT / "docs", machine / "checkout" / "docs", ignore=shutil.ignore_patterns("benchmarks"))
