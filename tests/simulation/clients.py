@@ -14,7 +14,7 @@ from tests.simulation.flood import flood
 from tests.simulation.groups.committers import Committer
 from tests.simulation.groups.drawing import draw_members
 from tests.simulation.log_life import draw_lives
-from tests.simulation.producers import SLACK_SECONDS, Producer
+from tests.simulation.producers import Producer
 from tests.simulation.rude import Rude
 from tests.simulation.strangers import Stranger
 from tests.simulation.transactions.transactors import Transactor
@@ -189,10 +189,6 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     may_flood = world.is_measured and world.network.weather.is_wide
     if may_flood and rng.random() < FLOODED:
         made.extend(flood(world))
-        # Requests wait for each other's memory.
-        for each in made:
-            if isinstance(each, Producer):
-                each.slack_seconds = SLACK_SECONDS
     if rng.random() < RUDE:
         made.append(Rude(world, "rude", rng.choice((3, 8))))
     only = world.scale.only
