@@ -64,6 +64,16 @@ def assert_same(source: tuple[str, str], target: tuple[str, str], partitions: in
         assert found == expected, f"partition {partition}: records were changed"
 
 
+def assert_spread_by_key(bootstrap: str, topic: str, partitions: int, count: int) -> None:
+    """So many numbers as values, in all partitions, and each key in one of them."""
+    found = [held(bootstrap, topic, partition) for partition in range(partitions)]
+    assert sorted(int(value or b"") for part in found for value in part.values) == list(range(count))
+    for number, part in enumerate(found):
+        others = {key for other in found[:number] + found[number + 1 :] for key in other.keys}
+        assert part.keys
+        assert not others & set(part.keys)
+
+
 def delete_before(bootstrap: str, topic: str, partition: int, offset: int) -> None:
     """As retention does."""
     from confluent_kafka import TopicPartition

@@ -26,7 +26,7 @@ from kbroker.replay.load import LoadError, LoadRequest, Manifest, RestoreRequest
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for
-from tests.replay.moved_topics import assert_same, delete_before, held, produce
+from tests.replay.moved_topics import assert_same, assert_spread_by_key, delete_before, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,12 +150,7 @@ def test_any_parquet_goes_to_partitions_by_key(
     assert sum(row["written"] for row in json.loads(capfd.readouterr().out)) == 0
     with Cluster(bootstrap) as cluster:
         assert len(cluster.describe([name])[name].partitions) == 3
-    found = [held(bootstrap, name, partition) for partition in range(3)]
-    assert sorted(int(value or b"") for part in found for value in part.values) == list(range(1000))
-    for number, part in enumerate(found):
-        others = {key for other in found[:number] + found[number + 1 :] for key in other.keys}
-        assert part.keys
-        assert not others & set(part.keys)
+    assert_spread_by_key(bootstrap, name, 3, 1000)
 
 
 class LoadProcess:

@@ -41,7 +41,15 @@ from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for
 from tests.replay.conftest import SPARK_SETTINGS
 from tests.replay.hdfs import hdfs
-from tests.replay.moved_topics import COLUMNS, Held, assert_same, delete_before, held, produce
+from tests.replay.moved_topics import (
+    COLUMNS,
+    Held,
+    assert_same,
+    assert_spread_by_key,
+    delete_before,
+    held,
+    produce,
+)
 from tests.replay.odd_topics import produce_odd
 from tests.replay.s3 import BUCKET, s3, s3a_jars, settings_of
 
@@ -193,12 +201,7 @@ def test_any_parquet_goes_to_partitions_by_key(
     for expected_rows in (1000, 0):
         assert run(words) == 0
         assert sum(row["written"] for row in json.loads(capfd.readouterr().out)) == expected_rows
-    found = [held(bootstrap, name, partition) for partition in range(3)]
-    assert sorted(int(value or b"") for part in found for value in part.values) == list(range(1000))
-    for number, part in enumerate(found):
-        others = {key for other in found[:number] + found[number + 1 :] for key in other.keys}
-        assert part.keys
-        assert not others & set(part.keys)
+    assert_spread_by_key(bootstrap, name, 3, 1000)
 
 
 def test_a_mirror_keeps_its_state_there(

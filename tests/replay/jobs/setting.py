@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer, TopicPartition
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from tests.compat.admin import Admin
 from tests.replay.odd_topics import produce_odd, produce_transactions
@@ -115,7 +117,7 @@ def refused(job: Job) -> Job:
     def run(setting: Setting) -> object:
         try:
             job(setting)
-        except Exception:
+        except (PySparkException, Py4JJavaError):
             return REFUSED
         return "not refused"
 
