@@ -183,7 +183,7 @@ class CarriedState:
 
     def took(self, results: Iterable[LaneResult]) -> None:
         """One version for all of them."""
-        found = {(one.topic, one.partition): LaneState.of(one.state) for one in results if one.state}
+        found = {one.at: LaneState.of(one.state) for one in results if one.state}
         if found:
             self._lanes |= found
             self._publish()

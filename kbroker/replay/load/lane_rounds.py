@@ -37,8 +37,7 @@ def run_lanes(
         found = context.parallelize(chosen, len(chosen)).map(partial(run, now)).collect()
         state.took(found)
         for each, one in zip(chosen, found, strict=True):
-            at = (one.topic, one.partition)
-            results[at] = added(results.get(at), one)
+            results[one.at] = added(results.get(one.at), one)
             if one.position < each[1]:
                 left.append(each)
             else:

@@ -189,6 +189,11 @@ class LaneResult:
     position: int
     state: str = ""
 
+    @property
+    def at(self) -> TopicPartition:
+        """The target's partition."""
+        return self.topic, self.partition
+
 
 def state_path(directory: str | Path, topic: str, partition: int) -> Path:
     """The file with a lane's state."""

@@ -86,17 +86,16 @@ def restore_remote(
 ) -> list[LaneResult]:
     """Writes what is not in the target yet; results for all lanes.  `progress(done, all)` counts partitions."""
     results: dict[TopicPartition, LaneResult] = {}
-    totals = {(lane.topic, lane.partition): total_of(lane) for lane in lanes}
+    totals = {lane.at: total_of(lane) for lane in lanes}
     size = ROUND_ROWS * max(spark.sparkContext.defaultParallelism, 1)
     for ends in rounds_of(lanes, size, _under_way(state)):
         left = {at: end for at, end in ends.items() if _position(state, at) < end}
         if left:
             # What a run that dies in this round has written is looked for in the same rows again.
             state.write(ROUND, {"ends": [[*at, end] for at, end in sorted(left.items())]})
-            chosen = [lane for lane in lanes if (lane.topic, lane.partition) in left]
+            chosen = [lane for lane in lanes if lane.at in left]
             for one in _round(spark, request, state, target, job, chosen, left):
-                at = (one.topic, one.partition)
-                results[at] = added(results.get(at), one)
+                results[one.at] = added(results.get(one.at), one)
         if progress is not None:
             progress(sum(_position(state, at) >= totals[at] for at in totals), len(totals))
     for at in totals:
@@ -122,16 +121,16 @@ def rounds_of(
     if first:
         yield dict(first)
     share = max(most // max(len({lane.files for lane in lanes}), 1), 1)
-    ends = {(lane.topic, lane.partition): [0] for lane in lanes}
+    ends = {lane.at: [0] for lane in lanes}
     for lane in lanes:
         at, last = 0, 0
         for file in lane.files:
             at += file.rows
             if at >= last + share:
-                ends[lane.topic, lane.partition].append(at)
+                ends[lane.at].append(at)
                 last = at
         if at > last:
-            ends[lane.topic, lane.partition].append(at)
+            ends[lane.at].append(at)
     for number in range(1, max((len(each) for each in ends.values()), default=0)):
         yield {at: each[number] for at, each in ends.items() if number < len(each)}
 
@@ -165,7 +164,7 @@ def _round(
             written = ordered.mapInArrow(partial(write_lanes, target, job, ends), RESULT_SCHEMA).collect()
         found = [LaneResult(**row.asDict()) for row in written]
         state.took(found)
-    through = {(one.topic, one.partition) for one in found}
+    through = {one.at for one in found}
     rest = [((at, end), end) for at, end in ends.items() if at not in through]
     return found + run_lanes(spark, state, target, rest, partial(pass_lane, job), None)
 
@@ -189,7 +188,7 @@ def _places(
     folder = HadoopFolder(spark, request.directory)
     found, paths = {}, []
     for lane in lanes:
-        at, first = (lane.topic, lane.partition), 0
+        at, first = lane.at, 0
         for file in lane.files:
             start, first = first, first + file.rows
             if first <= begins[at] or start >= ends[at] or not file.rows:

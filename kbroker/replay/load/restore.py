@@ -76,7 +76,7 @@ def restore(
         files = _listed(state, request, find_files(spark, request))
         lanes = _lanes(request, target.client, files)
         job = _job(request)
-        state.begin(target, job, {(lane.topic, lane.partition): 0 for lane in lanes})
+        state.begin(target, job, {lane.at: 0 for lane in lanes})
         if is_remote(request.directory):
             return restore_remote(spark, request, state, target, job, lanes, progress)
         run = partial(restore_lane, job, request.timestamps, request.headers)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from kbroker.replay.client.list_offsets import TopicPartition
+
 KEEP, BY_KEY = "keep", "key"
 _ROWS_AT_ONCE = 32_768
 
@@ -38,6 +40,11 @@ class RestoreLane:
     count: int
     files: tuple[InputFile, ...]
     select: str | None
+
+    @property
+    def at(self) -> TopicPartition:
+        """The target's partition."""
+        return self.topic, self.partition
 
 
 def rows_of(lane: RestoreLane, position: int, *, timestamps: bool, headers: bool) -> Iterator[pa.RecordBatch]:
