@@ -2,15 +2,15 @@
 
 The broker asks the other consoles for their line (`other_consoles`), so that no browser has to go to another origin.
 Links of one name are brokers of one cluster: the first that answers says what the cluster has, and lag is that of the
-groups of all brokers that answered.  A viewer who has logged in by name and password asks there under the same, over
-https or on this machine alone; nobody has the broker's own rights there.
+groups of all brokers that answered.  The broker passes a viewer's name and password on to the other consoles, over
+https or to this machine alone, and asks them for nothing by rights of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kbroker.console.cluster_summary import ClusterSummary
@@ -68,7 +68,7 @@ async def cluster(parts: Parts, _: Parameters) -> Value:
 
 
 async def summary_of(parts: Parts) -> ClusterSummary:
-    """NotShownError for a viewer who may not describe the cluster."""
+    """What this broker knows of its cluster.  NotShownError: the viewer may not describe the cluster."""
     parts.require_cluster(Operation.DESCRIBE)
     services = parts.services
     image = services.metadata_cache.image
@@ -117,18 +117,10 @@ def _line(name: str, address: str, said: Iterable[Said], *, is_here: bool) -> Cl
     if any(each.cluster_id != first.cluster_id for each in found.values()):
         text = f"the links with this name lead to {len({each.cluster_id for each in found.values()})} clusters"
         return ClusterLine(name, address, is_here, text, None, len(found), is_whole=False)
-    whole = ClusterSummary(
-        first.cluster_id,
-        first.node_id,
-        first.version,
-        "; ".join(each.health for each in found.values() if each.health),
-        first.broker_count,
-        first.missing_broker_count,
-        first.topic_count,
-        first.partition_count,
-        first.under_replicated_count,
-        first.leaderless_count,
-        sum(each.group_count for each in found.values()),
-        sum(each.lag for each in found.values()),
+    whole = replace(
+        first,
+        health="; ".join(each.health for each in found.values() if each.health),
+        group_count=sum(each.group_count for each in found.values()),
+        lag=sum(each.lag for each in found.values()),
     )
     return ClusterLine(name, address, is_here, "", whole, len(found), is_whole=len(found) >= first.broker_count)

@@ -104,15 +104,9 @@ class FetchPurgatory(PurgatoryFields):
 
     def time_is_up(self, fetch: DelayedFetch) -> None:
         """Let a fetch answer now that it has waited for so long as it may."""
-        if self._marked:
-            self.expire(fetch)
-            return
         self.forget(fetch)
         if not fetch.done:
-            try:
-                fetch.attempt_unmarked()
-            except Exception as error:
-                fetch.fail(error)
+            self._attempt(fetch, force=True, is_unmarked=not self._marked)
 
     def _look(self) -> None:
         self.due = False
@@ -124,10 +118,13 @@ class FetchPurgatory(PurgatoryFields):
                 if fetch.done:
                     self.forget(fetch)
 
-    def _attempt(self, fetch: DelayedFetch, *, force: bool) -> None:
+    def _attempt(self, fetch: DelayedFetch, *, force: bool, is_unmarked: bool = False) -> None:
         """A failure of one fetch does not affect the others."""
         try:
-            fetch.attempt(force)
+            if is_unmarked:
+                fetch.attempt_unmarked()
+            else:
+                fetch.attempt(force)
         except Exception as error:
             fetch.fail(error)
 
