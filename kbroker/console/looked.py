@@ -1,4 +1,4 @@
-"""A record while a viewer's look goes over it: decoded and read as JSON once, whoever asks.  For a thread.
+"""A record that a viewer's request looks at: its key and value are decoded, and read as JSON, once.  For a thread.
 
 Filters, texts that are looked for, rows and files all see a key or a value as `Display` decodes it; where nothing
 decodes it, its bytes.

@@ -37,7 +37,7 @@ class RecordFilter:
 
 
 def filter_of(parameters: Parameters) -> RecordFilter:
-    """What `q`, `key` and `filter` ask for; read once for a request, whatever partitions it goes through.
+    """The filter that a request's `q`, `key` and `filter` ask for; it serves all partitions of the request.
 
     BadParameterError."""
     key = parameters.text("key", "")

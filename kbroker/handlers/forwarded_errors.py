@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 REQUESTER_FROM = schema("CreateDelegationTokenResponse").first_version("token_requester_principal_name")
-# Kafka's own words for a code, which of these answers that of quotas alone has.
+# Kafka's words for these codes.  Of all these answers only that to a change of quotas has such words.
 WORDS = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
     ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",

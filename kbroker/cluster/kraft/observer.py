@@ -4,7 +4,8 @@
           → apply what is committed                         ┘
 
 Kafka's observers do not wait for the disk, either: what is committed does not depend on what they have.  After a loss
-of power the log may end before what was applied; a start serves nobody before it has all that is committed by then.
+of power the log may end before what was applied.  A broker that starts serves clients once it has all that was
+committed at its start.
 
 `failed` is called once for what this broker cannot outlive: a disk that fails, another cluster, records that it cannot
 read.  All else is tried again, with other controllers, for ever.
