@@ -20,7 +20,7 @@ from kbroker._fast.requests.fetch_answer import FetchRules, FetchVersions
 from kbroker._fast.requests.targets_read import TargetsRead
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import may_cluster, may_topic
-from kbroker.handlers.fetch_partition import FIRST_VERSION_WITH_TOPIC_IDS, failed, read_partition
+from kbroker.handlers.fetch_partition import FIRST_VERSION_WITH_TOPIC_IDS, failed, note_end, read_partition
 from kbroker.handlers.old_fetch import handle_old_fetch
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -34,9 +34,9 @@ from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
+    from kbroker._fast.log.log_fields import RecordSource
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
-    from kbroker.replication.partition import Partition
 
 FetchResponse = wire.FetchResponse
 FetchableTopicResponse = FetchResponse.FetchableTopicResponse
@@ -214,25 +214,35 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
             await pace
         return read.is_enough(force)
 
+    def ended(source: RecordSource) -> None:
+        target = sources[source]
+        note_end(ctx.services, ctx.api_version, _replica_id(ctx, request), target)
+        refused.append(target)
+
+    refused: list[FetchTarget] = []
     purgatory, sources = ctx.services.replica_manager.purgatory, await _sources(ctx, plan, by_id, pace)
-    await FetchWait(purgatory, sources, request.max_wait_ms, rests=True).until(ctx, attempt)
-    while (frame := read.write(STEP_PARTITIONS)) is None:
-        await pace
+    try:
+        await FetchWait(purgatory, tuple(sources), request.max_wait_ms, ended, rests=True).until(ctx, attempt)
+        while (frame := read.write(STEP_PARTITIONS)) is None:
+            await pace
+    finally:
+        for target in refused:
+            target.refusal = ErrorCode.NONE  # A session keeps its targets.
     answer = Pending()
     answer.answer_frame(frame)
     return answer
 
 
-async def _sources(ctx: RequestContext, plan: FetchPlan, by_id: bool, pace: Pace) -> tuple[Partition, ...]:
-    """The partitions of a plan that this broker has."""
+async def _sources(ctx: RequestContext, plan: FetchPlan, by_id: bool, pace: Pace) -> dict[RecordSource, FetchTarget]:
+    """The partitions of a plan that this broker has, each with what is asked of it."""
     manager = ctx.services.replica_manager
-    found = []
+    found: dict[RecordSource, FetchTarget] = {}
     for target in plan.targets:
         await pace
         name = manager.names.get(target.topic_id) if by_id else target.topic
         with suppress(KafkaError):
-            found.append(manager.replica(name or "", target.index))
-    return tuple(found)
+            found[manager.replica(name or "", target.index)] = target
+    return found
 
 
 def _refuse(request: wire.FetchRequest, by_id: bool, code: ErrorCode) -> Struct:

@@ -49,6 +49,7 @@ EXPECTED = frozenset(
     }
 )
 UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+NO_ABORTED = UNKNOWN_TOPIC | {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
 def read_partition(
@@ -69,19 +70,31 @@ def read_partition(
     in a tight loop.
     """
     if target.refusal:
-        return failed(target.index, target.refusal, []), False
+        return failed(target.index, target.refusal, _aborted(target.refusal)), False
     manager = services.replica_manager
     try:
         return _read(manager, version, replica_id, committed, target, left, first, reader)
     except KafkaError as error:
-        # As in Kafka: aborted transactions are null if a log was read, an empty list if the fetch failed before that.
-        unknown = error.code in UNKNOWN_TOPIC
         if error.code not in EXPECTED:
             _count_failure(manager, target)
-        return failed(target.index, error.code, [] if unknown else None), not unknown
+        return failed(target.index, error.code, _aborted(error.code)), error.code not in UNKNOWN_TOPIC
     except OSError as error:
         log = _partition(manager, version, replica_id, target).log
         return failed(target.index, log.storage_error("reading records", error).code, None), True
+
+
+def note_end(services: Services, version: int, replica_id: int, target: FetchTarget) -> None:
+    """The target's partition has just ended to be served here.  Its fetch is refused for that, as Kafka refuses it at
+    this moment, though the partition may be served again when the fetch is read for the last time."""
+    try:
+        _partition(services.replica_manager, version, replica_id, target)
+    except KafkaError as error:
+        target.refusal = target.refusal or error.code
+
+
+def _aborted(code: int) -> list[AbortedTransaction] | None:
+    """As in Kafka: aborted transactions are null if a log was to be read, an empty list if the fetch failed before."""
+    return [] if code in NO_ABORTED else None
 
 
 def _count_failure(manager: ReplicaManager, target: FetchTarget) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import struct
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.files.file_region import FileRegion
@@ -21,7 +22,7 @@ from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import may_cluster, may_topic
 from kbroker.handlers.conversions import MOST_BYTES
-from kbroker.handlers.fetch_partition import EMPTY, failed, read_partition
+from kbroker.handlers.fetch_partition import EMPTY, failed, note_end, read_partition
 from kbroker.records.compression import CompressionError
 from kbroker.records.down_conversion import NoOlderCodecError, down_convert
 from kbroker.records.layout import BATCH_OVERHEAD
@@ -32,6 +33,7 @@ from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
+    from kbroker._fast.log.log_fields import RecordSource
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.conversions import ConvertedRecords
     from kbroker.handlers.services import RequestContext
@@ -79,7 +81,10 @@ async def handle_old_fetch(ctx: RequestContext, request: wire.FetchRequest) -> S
         # of the conversion are answered.
         return force or urgent or not is_empty or not ctx.open or any(answer.error_code for _, answer in answers)
 
-    await FetchWait(ctx.services.replica_manager.purgatory, partitions, wait_ms).until(ctx, attempt)
+    def ended(partition: RecordSource) -> None:
+        note_end(ctx.services, ctx.api_version, request.replica_id, partitions[partition])
+
+    await FetchWait(ctx.services.replica_manager.purgatory, tuple(partitions), wait_ms, ended).until(ctx, attempt)
     return _response(asked, answers)
 
 
@@ -95,14 +100,13 @@ def _asked(request: wire.FetchRequest) -> list[_Asked]:
     return list(found.values())
 
 
-def _partitions(ctx: RequestContext, asked: Iterable[_Asked]) -> tuple[Partition, ...]:
-    found = []
+def _partitions(ctx: RequestContext, asked: Iterable[_Asked]) -> dict[RecordSource, FetchTarget]:
+    """The partitions that this broker leads, each with what is asked of it."""
+    found: dict[RecordSource, FetchTarget] = {}
     for topic, target in asked:
-        try:
-            found.append(ctx.services.replica_manager.partition(topic, target.index))
-        except KafkaError:
-            continue
-    return tuple(found)
+        with suppress(KafkaError):
+            found[ctx.services.replica_manager.partition(topic, target.index)] = target
+    return found
 
 
 async def _read(
@@ -116,7 +120,7 @@ async def _read(
     any_urgent = False
     for topic, target in asked:
         await pace
-        error = _refusal(ctx, request.replica_id, topic, target.index)
+        error = target.refusal or _refusal(ctx, request.replica_id, topic, target.index)
         if error:
             answers.append((target, failed(target.index, error, None)))
             any_urgent = True

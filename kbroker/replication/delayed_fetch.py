@@ -82,8 +82,10 @@ class FetchPurgatory(PurgatoryFields):
             self.due = False
 
     def expire_partition(self, partition: RecordSource) -> None:
-        """The partition is going away: its waiting fetches answer now."""
+        """The partition is not served any more: its waiting fetches answer now."""
         for fetch in list(partition.waiting):
+            if isinstance(fetch, FetchWait):
+                fetch.ended(partition)
             self.expire(fetch)
 
     def forget(self, fetch: DelayedFetch) -> None:
@@ -132,18 +134,27 @@ class FetchPurgatory(PurgatoryFields):
 class FetchWait(DelayedFetch):
     """The wait of a fetch that a coroutine reads.
 
-        await FetchWait(purgatory, sources, wait_ms).until(ctx, attempt)
+        await FetchWait(purgatory, sources, wait_ms, ended).until(ctx, attempt)
 
-    The wait begins before the first attempt, so that data that comes during an attempt is not missed.  `rests`: an
-    attempt takes so long that it is not repeated for each batch that comes.
+    The wait begins before the first attempt, so that data that comes during an attempt is not missed.  `ended(source)`
+    is called at the moment at which a source is not served any more: the attempt that follows comes in a later turn,
+    when the source may be served again.  `rests`: an attempt takes so long that it is not repeated for each batch that
+    comes.
     """
 
-    __slots__ = ("_force", "_is_news", "_is_resting", "_purgatory", "_rests", "_turn")
+    __slots__ = ("_force", "_is_news", "_is_resting", "_purgatory", "_rests", "_turn", "ended")
 
     def __init__(
-        self, purgatory: FetchPurgatory, sources: tuple[RecordSource, ...], wait_ms: int, *, rests: bool = False
+        self,
+        purgatory: FetchPurgatory,
+        sources: tuple[RecordSource, ...],
+        wait_ms: int,
+        ended: Callable[[RecordSource], None],
+        *,
+        rests: bool = False,
     ) -> None:
         super().__init__(purgatory, sources, wait_ms)
+        self.ended = ended
         self._purgatory = purgatory
         self._rests = rests
         self._force = wait_ms <= 0 or not sources

@@ -31,7 +31,8 @@ class Reading:
         self.times: list[float] = []
         self.looked = asyncio.Event()
         self._during = during
-        self.wait = FetchWait(self.purgatory, self.sources, wait_ms, rests=rests)
+        self.ended: list[RecordSource] = []
+        self.wait = FetchWait(self.purgatory, self.sources, wait_ms, self.ended.append, rests=rests)
         self.task = asyncio.ensure_future(self.wait.until(self.ctx, self._attempt))
 
     async def _attempt(self, force: bool) -> bool:
@@ -107,14 +108,16 @@ def test_the_end_of_its_time_of_a_partition_or_of_the_broker_has_it_answer(rests
     """A consumer would wait for ever for topics in which nothing is written, or for a partition that has moved."""
 
     async def main() -> None:
-        ends: list[Callable[[Reading], None]] = [
-            lambda reading: reading.purgatory.expire_all(),
-            lambda reading: reading.purgatory.expire_partition(reading.sources[1]),
+        ends: list[tuple[Callable[[Reading], None], int]] = [
+            (lambda reading: reading.purgatory.expire_all(), 2),
+            (lambda reading: reading.purgatory.expire_partition(reading.sources[1]), 1),
         ]
-        for end in ends:
+        for end, first in ends:
             reading = Reading(rests=rests)
             await reading.looks(1)
             end(reading)
+            # It is told at that moment, not when it is read again.
+            assert reading.ended == list(reading.sources[first:2])
             await reading.task
             assert reading.forced == [False, True]
             assert reading.has_left()

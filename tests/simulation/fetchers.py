@@ -13,7 +13,6 @@ from tests.simulation.records import MalformedBatchError, ReadBatch, read_batche
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
     from tests.simulation.judge import Partition
-    from tests.simulation.witness import Term
     from tests.simulation.world import World
 
 FIRST_FETCH_WITH_SESSIONS = 7
@@ -118,7 +117,6 @@ class Fetcher(FetchLoop):
         # What is committed may belong to transactions that are under way.
         is_bare = self._may_hide(world) or any(each in self._nearer for each in asked)
         sent_at = world.loop.time()
-        terms = {each: world.witness.term(connection.node, each) for each in asked}
         connection.ask(
             request(
                 max_wait_ms=self.max_wait_ms,
@@ -135,7 +133,7 @@ class Fetcher(FetchLoop):
                 rack_id=self.rack,
             ),
             self.version,
-            lambda answer: self._answered(connection, asked, floors, sent_at, terms, answer),
+            lambda answer: self._answered(connection, asked, floors, sent_at, answer),
             allowed_seconds=PATIENCE_SECONDS + self.max_wait_ms / 1000,
             late=lambda: not is_bare and any(judge.ledger(each).committed_end > at for each, at in asked.items()),
         )
@@ -171,7 +169,6 @@ class Fetcher(FetchLoop):
         asked: dict[Partition, int],
         floors: dict[Partition, int],
         sent_at: float,
-        terms: dict[Partition, Term | None],
         answer: Any,
     ) -> None:
         if answer is None:
@@ -241,8 +238,6 @@ class Fetcher(FetchLoop):
                 judge.fail(f"{name}: nothing from {asked}, where {behind} was committed before it was asked")
             stops = connection.broker_stops or connection.node in world.disks.halting
             stops |= world.away_at.get(connection.node, 0.0) >= sent_at
-            # A leader that is none any more has old fetches read once more, later: it may lead again by then.
-            stops |= self.is_old and any(world.witness.term(connection.node, each) != terms[each] for each in asked)
             if world.loop.time() - sent_at < self.max_wait_ms / 1000 - 0.001 and not stops:
                 judge.fail(
                     f"{name}: an empty answer after {world.loop.time() - sent_at:.6f} s of {self.max_wait_ms} ms"
