@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tests.simulation.fetchers import FIRST_FETCH_OF_BATCHES, Fetcher
+from tests.simulation.loop import SLOW_JOB_TIMES
 from tests.simulation.producers import FIRST_PRODUCE_WITH_BATCHES, Producer
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ SHARE_IN_CLUSTER = 3
 """Brokers of a cluster have one slow machine together, whose work for so many requests would outlast all deadlines."""
 AFTER_SECONDS = 0.3
 """When there is something to ask for."""
+CONVERTING_NS = 1_000_000_000
+"""What all conversions that a broker has at the same moment may take: a third of what an answer may."""
 
 
 class Pressing(Producer):
@@ -78,10 +81,20 @@ def _requests(world: World, alone: int) -> int:
     return alone if world.scale.nodes == 1 else max(1, alone // SHARE_IN_CLUSTER)
 
 
+def _pressing(world: World) -> int:
+    """How many producers press.  Batches for a topic of an old format are converted one after the other, each by a job
+    of a thread, and a drawn machine may take 60 ms for the mean one: so many would outlast all deadlines there."""
+    if not any(topic.is_old for topic in world.topics.values()):
+        return PRESSING
+    pace = world.loop.pace
+    mean_ns = pace.job_ns * (1 + pace.slow_job * (SLOW_JOB_TIMES - 1))
+    return min(PRESSING, int(CONVERTING_NS / mean_ns))
+
+
 def flood(world: World) -> Iterable[Client]:
     """All of them."""
     at_once, in_turn = _requests(world, ASKED_AT_ONCE), _requests(world, ASKED_IN_TURN)
-    yield from (Pressing(world, f"pressing-{number}") for number in range(PRESSING))
+    yield from (Pressing(world, f"pressing-{number}") for number in range(_pressing(world)))
     for number in range(ASKING_AT_ONCE):
         yield Flooded(world, f"flooded-{number}", LARGE_BYTES, at_once, depth=at_once)
     for number in range(ASKING_AT_ONCE, ASKING_AT_ONCE + ASKING_IN_TURN):

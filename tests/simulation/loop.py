@@ -38,7 +38,7 @@ NS = 1_000_000_000
 START_NS = 1_000 * NS
 """Not 0, which would be the system's time; what is asked for before a start is not negative either."""
 WALL_FROM_MS = 1_700_000_000_000
-
+SLOW_JOB_TIMES = 100
 
 MOST_TURNS = 3_000_000
 TURNS_BETWEEN_LOOKS = 16
@@ -99,7 +99,7 @@ class Pace:
     job_ns: int
     """A job waits and runs for up to so long, each."""
     slow_job: float
-    """The chance that a job takes a hundred times as long."""
+    """The chance that a job takes SLOW_JOB_TIMES as long."""
 
     @staticmethod
     def drawn(rng: random.Random) -> Pace:

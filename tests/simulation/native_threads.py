@@ -18,7 +18,7 @@ from kbroker._fast.net.send_threads import SendThreads
 from kbroker.assembly import listening
 from tests.extensions.faulty_disk import put_cold_pages
 from tests.extensions.simulated_sockets import simulate_sockets
-from tests.simulation.loop import PROCESS, SimulatedLoop
+from tests.simulation.loop import PROCESS, SLOW_JOB_TIMES, SimulatedLoop
 
 LEAST_BYTES = (262_144, 1_000, 100, 100)
 """From which size on a history's ranges are lent."""
@@ -63,7 +63,7 @@ class NativeThreads:
     def _lent(self, threads: SendThreads) -> None:
         """A job waits: one thread or another does it when it comes to that."""
         loop, process = self._loop, PROCESS.get()
-        longest = loop.pace.job_ns * (100 if loop.rng.random() < loop.pace.slow_job else 1)
+        longest = loop.pace.job_ns * (SLOW_JOB_TIMES if loop.rng.random() < loop.pace.slow_job else 1)
 
         def run() -> None:
             threads.do_next()

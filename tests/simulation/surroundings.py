@@ -21,7 +21,7 @@ from unittest import mock
 import kbroker.broker
 from kbroker._fast.base import monotonic
 from kbroker.storage.manager import log_checkpoints
-from tests.simulation.loop import NS, PROCESS, SimulatedLoop
+from tests.simulation.loop import NS, PROCESS, SLOW_JOB_TIMES, SimulatedLoop
 from tests.simulation.native_threads import NativeThreads
 
 IN_PLACE = ("log-close", "log-recovery", "recovery-save")
@@ -90,7 +90,7 @@ class _Pool:
 
     def submit(self, loop: SimulatedLoop, job: Job, longest: int) -> None:
         rng, pace, now = loop.rng, loop.pace, loop.now_ns
-        longest = longest or pace.job_ns * (100 if rng.random() < pace.slow_job else 1)
+        longest = longest or pace.job_ns * (SLOW_JOB_TIMES if rng.random() < pace.slow_job else 1)
         worker = self.free_at.index(min(self.free_at))
         start = self.last_start = max(now + rng.randrange(longest), self.free_at[worker], self.last_start)
         end = self.free_at[worker] = start + rng.randrange(longest)
