@@ -12,17 +12,20 @@ import errno
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbroker.broker import HALT_SECONDS, Broker
 from kbroker.error_codes import ErrorCode
+from kbroker.errors import KafkaStorageError
 from tests.simulation.bad_disks import BadDisks, Wrong
 from tests.simulation.loop import OUTSIDE, Process
 
 if TYPE_CHECKING:
+    from kbroker.config import LogConfig
+    from kbroker.storage.log.unified_log import UnifiedLog
     from kbroker.types import TopicPartition
     from tests.simulation.judge import Partition
     from tests.simulation.world import World
@@ -48,6 +51,8 @@ class Kind(Enum):
 
 
 PASSING = frozenset({Kind.SHORT_WRITES, Kind.NO_ROOM, Kind.SLOW})
+HARMLESS = frozenset({Kind.SHORT_WRITES, Kind.SLOW})
+"""With these logs can be made all the same."""
 
 
 @dataclass(slots=True)
@@ -55,8 +60,11 @@ class _Ailment:
     """A directory below which something is wrong, the partitions that lie there, and until when that may be felt."""
 
     folder: str
+    kind: Kind
     partitions: frozenset[Partition]
     until: float = math.inf
+    without_logs: set[Partition] = field(default_factory=set)
+    """New partitions whose logs could not be made meanwhile."""
 
 
 class DiskFaults:
@@ -98,17 +106,35 @@ class DiskFaults:
             return drop()
 
         manager.drop_failed = drop_failed  # type: ignore[method-assign]
+        make = manager.get_or_create_log
+
+        def get_or_create_log(name: TopicPartition, topic_id: bytes, config: LogConfig) -> UnifiedLog:
+            try:
+                return make(name, topic_id, config)
+            except (OSError, KafkaStorageError):
+                self._note_without_log(node, (name.topic, name.partition))
+                raise
+
+        manager.get_or_create_log = get_or_create_log  # type: ignore[method-assign]
 
     def explain(self, partition: Partition | None, code: int) -> bool:
-        """Whether a disk is the reason for an error; None: of what is about no partition."""
+        """Whether a disk is the reason for an error; None: of what is about no partition.
+
+        Apache Kafka 4.3.1, too, answers KAFKA_STORAGE_ERROR, and nothing else, to Produce, Fetch and ListOffsets of a
+        new partition for whose log there is no room, where another of its directories works; having taken the full one
+        offline it does so until its next start, while kbroker makes the log once there is room.
+        """
         if code not in {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
             return False
         now = self._world.loop.time()
         return any(
             now < each.until
-            and (partition is None or partition in each.partitions or self._has_no_log(node, partition))
-            for node, ailments in self._ailing.items()
-            for each in ailments
+            and (
+                partition is None
+                or partition in each.partitions
+                or (partition in each.without_logs and code == ErrorCode.KAFKA_STORAGE_ERROR)
+            )
+            for each in itertools.chain(*self._ailing.values())
         )
 
     def takes_no_copy(self, folder: str) -> bool:
@@ -129,7 +155,7 @@ class DiskFaults:
         node, kind = rng.choice(world.nodes), rng.choice((*Kind, Kind.NO_ROOM))
         folder = rng.choice(world.log_dirs(node))
         world.judge.note("the disk %s of broker %d %s", Path(folder).name, node, kind.value)
-        ailment = _Ailment(folder, self._partitions_below(node, folder))
+        ailment = _Ailment(folder, kind, self._partitions_below(node, folder))
         self._ailing.setdefault(node, []).append(ailment)
         for each in world.connections:
             if each.node == node:
@@ -160,10 +186,12 @@ class DiskFaults:
             (name.topic, name.partition) for name, log in logs.items() if log.directory.startswith(f"{folder}/")
         )
 
-    def _has_no_log(self, node: int, partition: Partition) -> bool:
-        """Whether a broker has a partition in no directory: a new one, for whose log its disk has no room."""
-        broker = self._world.brokers.get(node)
-        return broker is not None and all((name.topic, name.partition) != partition for name in broker.log_manager.logs)
+    def _note_without_log(self, node: int, partition: Partition) -> None:
+        """A broker could not make the log of a new partition."""
+        now = self._world.loop.time()
+        for each in self._ailing.get(node, ()):
+            if now < each.until and each.kind not in HARMLESS:
+                each.without_logs.add(partition)
 
     def _begin(self, node: int, folder: str, kind: Kind) -> None:
         world = self._world
