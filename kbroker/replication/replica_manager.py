@@ -300,11 +300,15 @@ class ReplicaManager:
         try:
             log = self.log_manager.get_or_create_log(topic_partition, topic.topic_id, config)
         except (OSError, KafkaStorageError) as error:
-            logger.error("the log of %s could not be made; it answers KAFKA_STORAGE_ERROR: %s", topic_partition, error)
+            if topic_partition not in self._failed:  # It is tried again every second.
+                text = "the log of %s could not be made; it answers KAFKA_STORAGE_ERROR: %s"
+                logger.error(text, topic_partition, error)
             self._failed.add(topic_partition)
             self._without_room.note(topic_partition, topic, image, error)
             return None
-        self._failed.discard(topic_partition)
+        if topic_partition in self._failed:
+            logger.warning("the log of %s is there by now", topic_partition)
+            self._failed.discard(topic_partition)
         self._without_room.forget(topic_partition)
         if image.leader == self._node_id:
             log.assign_leader_epoch(image.leader_epoch)

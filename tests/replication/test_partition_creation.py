@@ -229,10 +229,24 @@ class NoRoom(FileSystem):
 
     is_full = True
 
+    def __init__(self, refuses: str = "a file") -> None:
+        self._refuses = refuses
+        self.refusals = 0
+
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
-        if self.is_full and flags & os.O_CREAT and path.endswith(".log"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        if flags & os.O_CREAT and path.endswith(".log"):
+            self._take("a file", path)
         return super().open(path, flags, mode)
+
+    def mkdir(self, path: str) -> None:
+        if path.rpartition("/")[2].startswith("t-"):
+            self._take("a directory", path)
+        super().mkdir(path)
+
+    def _take(self, what: str, path: str) -> None:
+        if self.is_full and what == self._refuses:
+            self.refusals += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
 
 def test_a_log_that_found_no_room_is_made_once_there_is_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +275,35 @@ def test_a_log_that_found_no_room_is_made_once_there_is_some(tmp_path: Path, mon
         parts.stop()
 
     uvloop.run(main())
+
+
+@pytest.mark.parametrize("refuses", ["a file", "a directory"])
+def test_a_log_without_room_is_told_of_once_and_again_when_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refuses: str
+) -> None:
+    """A line for each of a topic's partitions every second would be all that the log of a broker shows."""
+    monkeypatch.setattr(logs_without_room, "RETRY_SECONDS", 0.01)
+
+    async def main() -> None:
+        files = NoRoom(refuses)
+        parts = Parts(tmp_path, files)
+        parts.create(2)
+        await until(lambda: files.refusals > 10)
+        files.is_full = False
+        await until(lambda: not parts.replicas.offline_count)
+        parts.replicas.close()
+        parts.stop()
+
+    uvloop.run(main())
+    told = [each.getMessage().partition(":")[0].partition(" in ")[0] for each in caplog.records]
+    refused = [
+        (
+            f"creating log failed for t-{index}",
+            f"the log of t-{index} could not be made; it answers KAFKA_STORAGE_ERROR",
+        )
+        for index in (0, 1)
+    ]
+    assert told == [*refused[0], *refused[1], *(f"the log of t-{index} is there by now" for index in (0, 1))]
 
 
 def test_a_topic_that_found_no_room_leaves_nothing_when_it_is_deleted(tmp_path: Path) -> None:

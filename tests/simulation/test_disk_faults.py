@@ -153,9 +153,8 @@ def takes_part(seed: int) -> bool:
 def test_a_broker_may_be_gone_before_anybody_watches_for_its_end(tmp_path: Path) -> None:
     """A machine that loses its power just as a broker has started ended the history with a failure of its own."""
     world = World(1, tmp_path, Scale())
-    started: Any = SimpleNamespace(
-        stopping=asyncio.Event(), failed=False, log_manager=SimpleNamespace(drop_failed=list)
-    )
+    manager = SimpleNamespace(drop_failed=list, get_or_create_log=None)
+    started: Any = SimpleNamespace(stopping=asyncio.Event(), failed=False, log_manager=manager)
 
     async def history() -> None:
         world.processes[1] = Process("broker-1")

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.storage")
 
 
-def make_partition_directory(manager: ManagedLogs, files: FileSystem, topic_partition: TopicPartition) -> str:
+def make_partition_directory(
+    manager: ManagedLogs, files: FileSystem, topic_partition: TopicPartition, *, is_known: bool
+) -> str:
     """A new partition's directory: in the next best log directory where the best one turns out to have failed.
 
-    KafkaStorageError when none takes it.
+    KafkaStorageError when none takes it; `is_known`: the broker's log says so of the partition already.
     """
     while True:
         path = f"{directory_for(manager, topic_partition).path}/{topic_partition}"
@@ -33,7 +35,7 @@ def make_partition_directory(manager: ManagedLogs, files: FileSystem, topic_part
         except FileExistsError:
             logger.warning("%s exists already; opening it", path)
         except OSError as error:
-            refusal = storage_error("creating log", topic_partition, path, error, manager.failures)
+            refusal = storage_error("creating log", topic_partition, path, error, manager.failures, is_known=is_known)
             if not manager.failures.is_offline(path.rpartition("/")[0]):
                 raise refusal from error
             continue

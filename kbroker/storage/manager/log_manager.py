@@ -119,6 +119,7 @@ class LogManager:
         self.environment.soon = self.deletions.soon
         self.space_guards: list[DirectorySpaceGuard] = []
         self._unopened: dict[TopicPartition, LoadRequest] = {}
+        self._refused: set[TopicPartition] = set()
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.traffic = KeptTraffic()
         self.plans = DirectoryPlans(config)
@@ -400,9 +401,11 @@ class LogManager:
             if topic_id != ZERO_UUID:
                 log.assign_topic_id(topic_id)
             return log
+        is_known = topic_partition in self._refused
+        self._refused.add(topic_partition)
         request = self._unopened.get(topic_partition)
         if request is None:
-            path = make_partition_directory(self, self._files, topic_partition)
+            path = make_partition_directory(self, self._files, topic_partition, is_known=is_known)
             request = LoadRequest(path, topic_partition, config, False)
             self.checkpoints.forget(path.rpartition("/")[0], topic_partition)
         path = request.directory
@@ -415,7 +418,10 @@ class LogManager:
             self._unopened[topic_partition] = request  # The next attempt must use the same directory.
             if isinstance(error, KafkaStorageError):
                 raise
-            raise storage_error("creating log", topic_partition, path, error, self.failures) from error
+            raise storage_error(
+                "creating log", topic_partition, path, error, self.failures, is_known=is_known
+            ) from error
+        self._refused.discard(topic_partition)
         self.logs[topic_partition] = log
         self.flusher.expect(config.flush_ms)
         return log
@@ -428,6 +434,7 @@ class LogManager:
     def delete_log(self, topic_partition: TopicPartition) -> None:
         """Takes a partition away at once and off the disk after `file.delete.delay.ms`."""
         log = self.logs.get(topic_partition)
+        self._refused.discard(topic_partition)
         unopened = self._unopened.pop(topic_partition, None)
         if log is None:
             if unopened is not None:
