@@ -25,6 +25,9 @@ class LogsWithoutRoom:
 
     __slots__ = ("_loop", "_make", "_timer", "_waiting")
 
+    def __contains__(self, topic_partition: object) -> bool:
+        return topic_partition in self._waiting
+
     def __init__(self, loop: asyncio.AbstractEventLoop, make: Callable[[TopicImage, PartitionImage], None]) -> None:
         self._loop = loop
         self._make = make

@@ -91,7 +91,9 @@ class ReplicaManager:
         self.exists: Callable[[str, int], bool] = self._has_topic
         self.judging: set[asyncio.Future[AnalyzedBatch | None]] = set()
         self._watching: dict[str, Callable[[int], None]] = {}
-        self._without_room = LogsWithoutRoom(loop, self._apply_image)
+        self.without_room = LogsWithoutRoom(loop, self._apply_image)
+        self.late_logs = 0
+        """How many logs were made later than they were wanted."""
 
     # Following the metadata
 
@@ -185,7 +187,8 @@ class ReplicaManager:
                 self._failed.add(topic_partition)
                 self.followed.pop(topic_partition, None)
             partition = self._stop_leading(topic.name, known, image.partition)
-            if not is_offline and image.leader >= 0 and self._node_id in image.replicas:
+            may_follow = not is_offline and topic_partition not in self.given_up
+            if may_follow and image.leader >= 0 and self._node_id in image.replicas:
                 self._follow(topic, image, config, partition)
             return
         partition = known.get(image.partition) or self.followed.pop(topic_partition, None)
@@ -235,7 +238,7 @@ class ReplicaManager:
             self._follow(topic, image, self._log_config(topic.configs), self.followed.get(topic_partition))
         partition = self.hosted(topic_partition)
         if partition is None:
-            self._without_room.forget(topic_partition)  # The controller hears of it, and decides what becomes of it.
+            self.without_room.forget(topic_partition)  # The controller hears of it, and decides what becomes of it.
             raise KafkaStorageError(f"the log of {topic_partition} could not be made")
         return partition
 
@@ -304,12 +307,13 @@ class ReplicaManager:
                 text = "the log of %s could not be made; it answers KAFKA_STORAGE_ERROR: %s"
                 logger.error(text, topic_partition, error)
             self._failed.add(topic_partition)
-            self._without_room.note(topic_partition, topic, image, error)
+            self.without_room.note(topic_partition, topic, image, error)
             return None
         if topic_partition in self._failed:
+            self.late_logs += 1
             logger.warning("the log of %s is there by now", topic_partition)
             self._failed.discard(topic_partition)
-        self._without_room.forget(topic_partition)
+        self.without_room.forget(topic_partition)
         if image.leader == self._node_id:
             log.assign_leader_epoch(image.leader_epoch)
         return Partition(
@@ -376,7 +380,7 @@ class ReplicaManager:
 
     def _stop_leading(self, topic: str, known: dict[int, Partition], index: int) -> Partition | None:
         self._pending_logs.pop(TopicPartition(topic, index), None)
-        self._without_room.forget(TopicPartition(topic, index))
+        self.without_room.forget(TopicPartition(topic, index))
         partition = known.pop(index, None)
         if partition is not None:
             self.purgatory.expire_partition(partition)
@@ -396,7 +400,7 @@ class ReplicaManager:
         partitions = self.topics.pop(topic.name, {})
         self.names.pop(topic.topic_id, None)
         for failed in [each for each in self._failed if each.topic == topic.name]:
-            self._without_room.forget(failed)
+            self.without_room.forget(failed)
             self._failed.discard(failed)
             self._dying[failed] = None  # Its log may have been made in part.
         led = list(partitions.values())
@@ -416,7 +420,7 @@ class ReplicaManager:
     def close(self) -> None:
         """Lead nothing any more: a batch that a thread is still checking then finds no partition to be written to."""
         self._closed = True
-        self._without_room.close()
+        self.without_room.close()
         for topic_partition in list(self._dying):
             self._delete(topic_partition)
         self.topics.clear()

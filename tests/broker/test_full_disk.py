@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,53 +10,19 @@ import pytest
 
 from tests.broker.client import Batch, Client, readiness, scrape, wait_for
 from tests.broker.records import Writer, check_all_there_once, read_topic
+from tests.broker.small_disk import MEGABYTE, SmallDisk, small_disk
 from tests.broker_process import BrokerProcess
 from tests.conftest import StartBroker
 
-MEGABYTE = 1 << 20
 STORAGE_ERROR = 56
 NOT_COORDINATOR = 16
 RESERVE = 16 * MEGABYTE
 
 
-class SmallDisk:
-    """A mounted file system of 96 MB."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._foreign = path / "foreign"
-
-    @property
-    def free(self) -> int:
-        stat = os.statvfs(self.path)
-        return stat.f_bavail * stat.f_frsize
-
-    def take(self, *, leave: int) -> None:
-        """Somebody else's file takes all but `leave` bytes."""
-        with self._foreign.open("ab", buffering=0) as file:
-            while (size := min(self.free - leave, MEGABYTE)) > 0:
-                try:
-                    file.write(b"x" * size)
-                except OSError as error:
-                    # The broker was faster, and has what was left.
-                    if error.errno != errno.ENOSPC:
-                        raise
-
-    def give_back(self) -> None:
-        self._foreign.unlink()
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    path = tmp_path / "disk"
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=96m", "none", str(path)]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("needs the right to mount a tmpfs")
-    yield SmallDisk(path)
-    subprocess.run(["umount", "-l", str(path)], check=True)
+    with small_disk(tmp_path / "disk") as made:
+        yield made
 
 
 def broker_on(disk: SmallDisk, start: StartBroker, **settings: str) -> BrokerProcess:

@@ -13,7 +13,7 @@ from kbroker.assembly.membership.cluster_membership import BrokerParts, Metadata
 from kbroker.assembly.membership.replicated_membership import ReplicatedMembership
 from kbroker.assembly.membership.replication_parts import QuorumReach
 from kbroker.assembly.membership.settings import inter_broker_listener
-from kbroker.cluster.kraft.directory_assignments import DirectoryAssignments, recorded_directory
+from kbroker.cluster.kraft.directory_assignments import LOST, DirectoryAssignments, recorded_directory
 from kbroker.cluster.kraft.forwarding import Forwarding, ForwardingChannel
 from kbroker.cluster.kraft.kraft_controller import KRaftController
 from kbroker.cluster.kraft.member import KRaftMember, previous_epoch
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from kbroker._fast.base.slices import Pace
     from kbroker.cluster.client import Transport
+    from kbroker.cluster.requests import ReplicaReport
     from kbroker.config import BrokerConfig
     from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
     from kbroker.metrics.maintenance import Values
@@ -50,7 +51,7 @@ class KRaftMembership(ReplicatedMembership):
     keeps_metadata = False
     shows_losses = False
     _directories: DirectoryAssignments
-    _looked_after = MoveTotals()
+    _looked_after: tuple[MoveTotals, int] | None = (MoveTotals(), 0)
     _member: KRaftMember
 
     def __init__(
@@ -112,6 +113,7 @@ class KRaftMembership(ReplicatedMembership):
         """Nothing is reported before the broker is registered (`serve`)."""
         self._attach()
         self._parts.replicas.fetchers = self._replication.fetchers
+        self._hand_over(self)
 
     async def serve(self, listeners: Sequence[Listener]) -> None:
         """Register, take the roles that the log says, and wait until the controllers have unfenced the broker."""
@@ -172,6 +174,9 @@ class KRaftMembership(ReplicatedMembership):
         return directory_ids(self._broker.log_manager.online_directories())
 
     def _directory_of(self, name: TopicPartition) -> bytes | None:
+        replicas = self._parts.replicas
+        if name in replicas.given_up or (name in replicas.without_room and self._may_be_led_elsewhere(name)):
+            return LOST
         log = self._broker.log_manager.get_log(name)
         if log is None:
             return None
@@ -179,6 +184,21 @@ class KRaftMembership(ReplicatedMembership):
             if each.path == log.parent and each.meta is not None:
                 return each.meta.directory_id
         return None
+
+    def _may_be_led_elsewhere(self, name: TopicPartition) -> bool:
+        topic = self._parts.cache.image.topics.get(name.topic)
+        isr = () if topic is None else topic.partitions[name.partition].isr
+        return any(each != self.node_id and self.is_alive(each) for each in isr)
+
+    # What a handover needs
+
+    async def report(self, report: ReplicaReport) -> None:
+        """The controllers are to hear that replicas here are in no directory that works."""
+        self._directories.look(report.offline)
+
+    def renew(self) -> None:
+        """The controllers are to hear where the replicas are that were handed over."""
+        self._looked_after = None
 
     async def figures(self, pace: Pace) -> Values:
         member, now_ms = self._member, self._broker.clock.now_ms()
@@ -209,10 +229,10 @@ class KRaftMembership(ReplicatedMembership):
         return (*super().periodic_tasks(), telling)
 
     async def _tell_directories(self) -> None:
-        """Once replicas have moved: what new metadata say is looked at as it comes."""
-        moves = self._broker.log_manager.plans.totals
-        if self._member.epoch >= 0 and moves != self._looked_after:
-            self._looked_after = moves
+        """Once replicas have moved or got their logs late: what new metadata say is looked at as it comes."""
+        found = (self._broker.log_manager.plans.totals, self._parts.replicas.late_logs)
+        if self._member.epoch >= 0 and found != self._looked_after:
+            self._looked_after = found
             await self._directories.look_at_all(self._broker.slices.pace())
 
     def lost(self, names: Collection[TopicPartition]) -> None:

@@ -13,6 +13,8 @@ from kbroker.assembly.replication_figures import member_figures
 from kbroker.cluster.member import unless_stopping
 from kbroker.handlers.endpoints import local_broker
 from kbroker.metadata.image import Endpoint
+from kbroker.periodic import PeriodicTask
+from kbroker.replication.handover import Cluster, Handover
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
     from kbroker.metrics.readiness import Problem
     from kbroker.metrics.recent import Counters
     from kbroker.network.listener import Listener
-    from kbroker.periodic import PeriodicTask
     from kbroker.replication.marker_sender import MarkerSender
     from kbroker.replication.transaction_markers import MarkerWriter
     from kbroker.types import TopicPartition
+
+HANDOVER_INTERVAL_MS = 1000
 
 
 class RegisteredBroker(Protocol):
@@ -58,6 +61,7 @@ class ReplicatedMembership(ClusterMembership):
 
     _parts: MetadataParts
     _replication: ReplicationParts
+    _handover: Handover | None = None
     _is_attached = False
     _leaders: NodeClients | None = None
 
@@ -75,6 +79,20 @@ class ReplicatedMembership(ClusterMembership):
     def _attach(self) -> None:
         self._replication.attach(self.controller)
         self._is_attached = True
+
+    def _hand_over(self, cluster: Cluster) -> None:
+        """From here on what is led in a directory without space is handed over to others that have room."""
+        clients = self._replication.clients(str(self.node_id), negotiates=True)
+        self._handover = Handover(self._parts.replicas, cluster, clients, self._broker.clock.monotonic)
+
+    @property
+    def node_id(self) -> int:
+        """This broker's id."""
+        return self._replication.node_id
+
+    def is_alive(self, node_id: int) -> bool:
+        """Whether a broker is there."""
+        return self._replication.isr.is_eligible(node_id)
 
     def _shown(self, broker: BrokerImage, ports: Mapping[str, int]) -> BrokerImage:
         """This broker as the others are to know it; `ports` by listener."""
@@ -114,10 +132,14 @@ class ReplicatedMembership(ClusterMembership):
         self._replication.lost(names)
 
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
-        return self._replication.periodic_tasks()
+        tasks = self._replication.periodic_tasks()
+        if self._handover is not None:
+            tasks.append(PeriodicTask("hand leaders over", HANDOVER_INTERVAL_MS, self._handover.look))
+        return tasks
 
     def problems(self) -> Iterable[Problem]:
-        return self._registered.problems()
+        handed_over = () if self._handover is None else self._handover.problems()
+        return (*self._registered.problems(), *handed_over)
 
     async def figures(self, pace: Pace) -> Values:
         return await member_figures(self._replication, self._registered.controller_stats, pace)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
@@ -12,25 +11,19 @@ from kbroker.cluster.member import unless_stopping
 from kbroker.handlers.endpoints import local_broker
 from kbroker.metadata.features import FEATURES, Features
 from kbroker.metadata.image import ClusterImage
-from kbroker.periodic import PeriodicTask
-from kbroker.replication.handover import Handover
 from kbroker.replication.leader_and_isr import ControllerRequests
 from kbroker.storage.manager.known_directories import claim_directories
 
 if TYPE_CHECKING:
     from kbroker.cluster.member import Member
     from kbroker.cluster.requests import ReplicaReport
-    from kbroker.metrics.readiness import Problem
     from kbroker.storage.directories.log_dirs import OpenedDirs
-
-HANDOVER_INTERVAL_MS = 1000
 
 
 class ZooKeeperMembership(ReplicatedMembership):
     """See `ClusterMembership`."""
 
     keeps_metadata = False
-    _handover: Handover
 
     def __init__(self, broker: BrokerParts, member: Member) -> None:
         super().__init__(broker, member)
@@ -68,8 +61,7 @@ class ZooKeeperMembership(ReplicatedMembership):
         parts, replication, member = self._parts, self._replication, self._member
         self._attach()
         parts.cache.subscribe(parts.replicas.note_topics)
-        clients = replication.clients(str(replication.node_id), negotiates=True)
-        self._handover = Handover(parts.replicas, self, clients, self._broker.clock.monotonic)
+        self._hand_over(self)
         self.controller_requests = ControllerRequests(
             replication.node_id,
             parts.cache,
@@ -80,23 +72,7 @@ class ZooKeeperMembership(ReplicatedMembership):
             member.prepare,
         )
 
-    def periodic_tasks(self) -> Sequence[PeriodicTask]:
-        handing_over = PeriodicTask("hand leaders over", HANDOVER_INTERVAL_MS, self._handover.look)
-        return (*super().periodic_tasks(), handing_over)
-
-    def problems(self) -> Iterable[Problem]:
-        return (*super().problems(), *self._handover.problems())
-
     # What a handover needs
-
-    @property
-    def node_id(self) -> int:
-        """This broker's id."""
-        return self._replication.node_id
-
-    def is_alive(self, node_id: int) -> bool:
-        """Whether a broker is there."""
-        return self._replication.isr.is_eligible(node_id)
 
     async def report(self, report: ReplicaReport) -> None:
         """Report to the controller what became of replicas here.  KafkaError."""

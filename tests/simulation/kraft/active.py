@@ -178,6 +178,7 @@ class Active:
         told = tuple(known[each] for each in old.replicas)
         if told != old.directories:
             batch.put(change_record(topic_id, old, replace(old, directories=told)))
+            batch.leave_if_lost(node, topic, topic.partitions[number])
         return 0
 
     def producer_ids(self, request: wire.AllocateProducerIdsRequest, batch: Batch) -> wire.AllocateProducerIdsResponse:

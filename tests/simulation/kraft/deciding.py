@@ -153,10 +153,14 @@ class Batch:
         left = [each for each in member.log_dirs if each not in lost]
         self._change_member(node, log_dirs=left)
         for topic, each in list(self.state.partitions()):
-            view = self.viewed(each)
-            if node in view.offline_replicas:
-                isr = [member for member in each.isr if member != node]
-                self.alter(topic, each, change(view, self.context(topic), isr=isr))
+            self.leave_if_lost(node, topic, each)
+
+    def leave_if_lost(self, node: int, topic: TopicState, each: PartitionImage) -> None:
+        """A replica in a directory that does not work neither leads nor is in sync."""
+        view = self.viewed(each)
+        if node in view.offline_replicas:
+            isr = [member for member in each.isr if member != node]
+            self.alter(topic, each, change(view, self.context(topic), isr=isr))
 
     def _change_member(self, node: int, **fields: Any) -> None:
         epoch = self.member(node).epoch
