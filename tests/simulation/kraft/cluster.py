@@ -3,7 +3,7 @@
 Besides what histories of any cluster are judged by,
 
 - every image of a broker holds what is committed below its offset, neither more nor less, nor a part of a batch;
-- in the end all brokers have all of it, and all replicas are in sync.
+- in the end all brokers have all of it, all replicas are in sync, and the controllers know where each one lies.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kbroker.replication.replica_selector import RACK_AWARE
 from kbroker.schemas import wire
 from kbroker.storage.directories.log_dirs import META_PROPERTIES, MetaProperties, encode_meta_properties
 from kbroker.storage.files.filesystem import SYSTEM_FILES
+from kbroker.types import TopicPartition
 from tests.cluster.kraft.controllers import VOTERS, endpoint_of
 from tests.simulation.kraft.deciding import ELR
 from tests.simulation.kraft.faults import KRaftFaults
@@ -249,10 +250,19 @@ class KRaftCluster(Several):
         for topic, each in state.partitions():
             if each.leader < 0 or set(each.isr) != set(each.replicas):
                 return f"{topic.name}-{each.partition} is {each}"
+            for node, told in zip(each.replicas, each.directories, strict=True):
+                if told != self._directory_of(node, TopicPartition(topic.name, each.partition)):
+                    return f"the controllers take {topic.name}-{each.partition} of broker {node} to be elsewhere"
         for node in self.nodes:
             if seen_of(self.brokers[node].cache.image) != state.seen():
                 return f"broker {node} has {_difference(seen_of(self.brokers[node].cache.image), state.seen())}"
         return None
+
+    def _directory_of(self, node: int, name: TopicPartition) -> bytes | None:
+        manager = self.brokers[node].log_manager
+        log = manager.get_log(name)
+        ids = {each.path: each.meta.directory_id for each in manager.online_directories() if each.meta is not None}
+        return None if log is None else ids.get(log.parent)
 
 
 def _difference(found: tuple[dict, ...], due: tuple[dict, ...]) -> str:  # type: ignore[type-arg]
