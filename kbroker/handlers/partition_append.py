@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from kbroker._fast.records.record_batch import MAGIC_V2
@@ -10,6 +11,7 @@ from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
 from kbroker.gate.access import require_topic
 from kbroker.handlers.delayed_produce import Unacknowledged
 from kbroker.handlers.schema_validation import (
+    NoRegistryError,
     UnaskedError,
     Unknown,
     UnnamedError,
@@ -17,6 +19,7 @@ from kbroker.handlers.schema_validation import (
     next_to_ask,
     unknown_in,
 )
+from kbroker.log_output import RateLimitedLog
 from kbroker.metadata.topic_names import is_internal
 from kbroker.metrics.sources import ASKED, AWAY, KNOWN, REFUSED
 from kbroker.registry.errors import RegistryAwayError
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 
     Topic = wire.ProduceRequest.TopicProduceData
     Row = wire.ProduceRequest.PartitionProduceData
+
+complaints = RateLimitedLog(logging.getLogger("kbroker.produce"))
 
 PartitionProduceResponse = wire.ProduceResponse.PartitionProduceResponse
 BatchIndexAndErrorMessage = wire.ProduceResponse.BatchIndexAndErrorMessage
@@ -322,6 +327,11 @@ class PartitionAppend:
             partition.log.count_failed_append()
         if isinstance(error, (UnnamedError, UnaskedError)):
             self._ctx.services.schema_batches[AWAY if isinstance(error, UnaskedError) else REFUSED] += 1
+        if isinstance(error, NoRegistryError):
+            # That a registry does not answer is logged by `KnownIds`, once for all topics.
+            complaints.warning(
+                ("no registry", self.topic.name), "refused a batch of %s: %s", self._ctx.client_id, error
+            )
         if isinstance(error, RecordValidationError):
             answer.error_message = error.message
             answer.record_errors = [

@@ -36,6 +36,10 @@ class UnnamedError(RejectedRecordsError):
     """Records name no schema that the registry has."""
 
 
+class NoRegistryError(UnnamedError):
+    """The broker's settings name no registry."""
+
+
 class UnaskedError(RecordValidationError):
     """The registry does not say; the producer had better try again: nothing is wrong with its records."""
 
@@ -77,7 +81,7 @@ def next_to_ask(found: Sequence[Unknown], ids: KnownIds | None, topic_partition:
     if not found:
         return None
     if ids is None:
-        raise UnnamedError(
+        raise NoRegistryError(
             f"{topic_partition} takes records with schemas alone, and this broker has no confluent.schema.registry.url"
         )
     errors = [

@@ -150,7 +150,9 @@ def test_ids_are_asked_for_once(client: Client, registry: StandIn) -> None:
     assert len(registry.asked) - before <= 2
 
 
-def test_a_registry_that_is_away_has_producers_try_again(client: Client, registry: StandIn) -> None:
+def test_a_registry_that_is_away_has_producers_try_again(
+    client: Client, broker: BrokerProcess, registry: StandIn
+) -> None:
     """Records of schemas that are new would be lost, or those of known ones be refused."""
     client.create("away", configs=VALUE)
     assert client.produce("away", batch(values(named(6)))).error_code == 0
@@ -160,6 +162,7 @@ def test_a_registry_that_is_away_has_producers_try_again(client: Client, registr
         answer = client.produce("away", batch(values(named(7))))
         assert (answer.error_code, answer.base_offset) == (TIMED_OUT, -1)
         assert "HTTP status 503" in answer.error_message
+        assert "HTTP status 503; records with ids that are new are refused meanwhile" in broker.output()
     finally:
         registry.status = 0
     # Until the pause is over.
@@ -248,12 +251,40 @@ def test_settings_that_are_not_there_are_refused(client: Client) -> None:
 
 
 def test_a_broker_without_a_registry_says_so(tmp_path: Path) -> None:
-    """The setting would be without effect, and nobody know."""
+    """The setting would be without effect, and nobody know; or a producer that tries again fill the log."""
+    lacking = "takes records with schemas alone, and this broker has no confluent.schema.registry.url"
     with BrokerProcess(tmp_path) as broker, Client(broker.port) as client:
-        client.create("alone", configs=VALUE)
-        answer = client.produce("alone", batch(values(named(1))))
-        assert answer.error_code == INVALID_RECORD
-        assert "this broker has no confluent.schema.registry.url" in answer.error_message
+        for topic in ("alone", "also-alone"):
+            client.create(topic, configs=VALUE)
+            for _ in range(3):
+                answer = client.produce(topic, batch(values(named(1))))
+                assert (answer.error_code, answer.error_message) == (INVALID_RECORD, f"{topic}-0 {lacking}")
+        assert client.produce("alone", batch(values(None))).error_code == 0
+        told = [line for line in broker.output().splitlines() if lacking in line]
+    assert [line.partition(": ")[2] for line in told] == [f"alone-0 {lacking}", f"also-alone-0 {lacking}"]
+
+
+def test_a_registry_that_is_away_is_told_of_in_the_log_but_not_for_each_batch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Producers would be refused and the log not say why, or say nothing else."""
+    clock, asked = Hand(), list[int]()
+
+    def has(number: int) -> bool:
+        asked.append(number)
+        raise SchemaError("nobody is at home")
+
+    async def run() -> None:
+        ids = KnownIds(has, clock)
+        for number in range(5):
+            for _ in range(2):
+                with pytest.raises(RegistryAwayError, match="nobody is at home"):
+                    await ids.ask(number)
+            clock.seconds += known_ids.AWAY_SECONDS
+
+    asyncio.run(run())
+    assert asked == [0, 1, 2, 3, 4]
+    assert caplog.messages == ["nobody is at home; records with ids that are new are refused meanwhile"]
 
 
 @given(
