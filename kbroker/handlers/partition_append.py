@@ -39,8 +39,6 @@ from kbroker.storage.log.message_set_validator import (
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
 
@@ -183,24 +181,13 @@ class PartitionAppend:
 
     async def _validate_in_turn(self, partition: Partition) -> None:
         try:
-            self.analyzed = await self._on_thread(lambda: self._prepare(partition))
+            self.analyzed = await self._ctx.services.replica_manager.judging.on_thread(lambda: self._prepare(partition))
             if self.analyzed is None:
                 self.appended = NO_RECORDS
         except KafkaError as error:
             self.refusal = error.with_traceback(None)
         except OSError as error:
             self.refusal = partition.log.storage_error("writing a large batch", error)
-
-    async def _on_thread(self, work: Callable[[], AnalyzedBatch | None]) -> AnalyzedBatch | None:
-        under_way = self._ctx.services.replica_manager.judging
-        working = asyncio.get_running_loop().run_in_executor(None, work)
-        # A stopping broker cancels this coroutine but not the thread: the future then stays in `under_way`.
-        under_way.add(working)
-        try:
-            return await working
-        finally:
-            if working.done():
-                under_way.discard(working)
 
     async def _ask_registry(self, partition: Partition, analyzed: AnalyzedBatch) -> None:
         """Goes on when the registry has all schemas that the records name.  RecordValidationError.
@@ -214,7 +201,7 @@ class PartitionAppend:
 
         while True:
             known = set() if ids is None else set(ids.fresh())
-            await self._on_thread(look)
+            await self._ctx.services.replica_manager.judging.on_thread(look)
             asked = next_to_ask(self._unknown, ids, partition)
             if asked is None or ids is None:
                 break

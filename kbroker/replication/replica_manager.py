@@ -35,6 +35,7 @@ from kbroker.errors import (
 from kbroker.metadata.image import altered, note_id
 from kbroker.metrics.readiness import Problem
 from kbroker.replication.delayed_fetch import FetchPurgatory
+from kbroker.replication.judging import Judging
 from kbroker.replication.logs_without_room import LogsWithoutRoom
 from kbroker.replication.partition import Partition
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
@@ -89,7 +90,7 @@ class ReplicaManager:
         self.traffic: ReplicationTraffic | None = None
         self.fetchers: Fetchers | None = None
         self.exists: Callable[[str, int], bool] = self._has_topic
-        self.judging: set[asyncio.Future[AnalyzedBatch | None]] = set()
+        self.judging = Judging()
         self._watching: dict[str, Callable[[int], None]] = {}
         self.without_room = LogsWithoutRoom(loop, self._apply_image)
         self.late_logs = 0

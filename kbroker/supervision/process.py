@@ -90,7 +90,7 @@ async def _serve_until(
             raise
         logger.exception("the broker could not be stopped in order")
     logger.info("stopped")
-    return (1 if broker.failed else 0), bool(broker.services.replica_manager.judging)
+    return (1 if broker.failed else 0), broker.services.replica_manager.judging.is_under_way
 
 
 def _ready_line(broker: Broker, started: float) -> str:

@@ -98,8 +98,8 @@ def test_a_batch_that_takes_longer_than_the_stop_is_not_written(broker: BrokerPr
     """Records would go into a log that is already closed, behind what the recovery point and the marker say."""
     with Client(broker.port) as client, Client(broker.port) as other:
         client.create("t", configs={"compression.type": "gzip", "compression.gzip.level": "9", **LARGE_BATCHES})
-        # Four letters in no order are the hardest that there is for this codec: seconds of work.
-        value = bytes(letter & 3 for letter in os.urandom(8 << 20))
+        # Four letters in no order are the hardest that there is for this codec: more work than the stop may take.
+        value = os.urandom(32 << 20).translate(bytes(letter & 3 for letter in range(256)))
         for sender in (client, other):
             sender.send("Produce", 9, produce_values("t", Batch([(None, value)])))
         end(broker)
