@@ -6,6 +6,8 @@ Inside the broker a failure is an exception derived from `KafkaError`; only hand
 
 from __future__ import annotations
 
+from typing import Self
+
 from kbroker.error_codes import RETRIABLE, ErrorCode
 
 __all__ = ["RETRIABLE", "ErrorCode"]
@@ -39,6 +41,11 @@ class KafkaError(Exception):
         if message is None:
             error.args = (code.name,)
         return error
+
+    def bare(self) -> Self:
+        """Itself, to be kept: without the frames that it and its cause have passed, and all that those hold."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
 
 class OffsetOutOfRangeError(KafkaError):

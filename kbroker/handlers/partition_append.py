@@ -155,9 +155,9 @@ class PartitionAppend:
                 if self.analyzed is not None and names_schemas(partition.log.config):
                     await self._ask_registry(partition, self.analyzed)
             except KafkaError as error:
-                # The traceback's frames hold the batch and, by `self`, the error: only the garbage collector would free
-                # such a cycle.
-                self.refusal = error.with_traceback(None)
+                # Frames would hold the batch and, by `self`, the error: only the garbage collector would free such a
+                # cycle.
+                self.refusal = error.bare()
             answer = self.answer()
         self._discard()
         return answer
@@ -185,7 +185,7 @@ class PartitionAppend:
             if self.analyzed is None:
                 self.appended = NO_RECORDS
         except KafkaError as error:
-            self.refusal = error.with_traceback(None)
+            self.refusal = error.bare()
         except OSError as error:
             self.refusal = partition.log.storage_error("writing a large batch", error)
 

@@ -62,7 +62,7 @@ async def verify_batches(
                 continue
             each.guard = verification.start(batch, generation)
         except KafkaError as error:
-            each.refusal = error.with_traceback(None)
+            each.refusal = error.bare()
             continue
         if verification.needs_verification(ctx.services, each.guard, generation):
             asked.append((each, batch))

@@ -28,8 +28,11 @@ def test_refused_batches_leave_no_memory_behind(broker: BrokerProcess) -> None:
     payload = os.urandom(PAYLOAD_BYTES)
     damaged = batch(payload, 3, attributes=GZIP, crc_xor=1)
     unreadable = batch(payload, 3, attributes=GZIP)
+    grown = []
     with RawClient(broker.port) as client:
         for _ in range(ROUNDS):
             assert produce_answer(client.ask(produce("refused", 0, damaged))) == (CORRUPT_MESSAGE, -1)
             assert produce_answer(client.ask(produce("refused", 0, unreadable))) == (INVALID_RECORD, -1)
-    assert resident_bytes(broker.pid) - before < 4 * PAYLOAD_BYTES
+            grown.append(resident_bytes(broker.pid) - before)
+    # In each round, as the collector of cycles may have come by in the last one.
+    assert max(grown) < 4 * PAYLOAD_BYTES, grown
