@@ -17,7 +17,8 @@ from collections.abc import Callable
 
 # Walking what so many blocks of memory hold takes a few milliseconds.
 FROZEN_FROM_BLOCKS = 50_000
-# How many collections of the middle generation come before a full one that Python starts by itself: never.
+# How many collections of the middle generation come before a full one that Python starts by itself: never.  Python 3.14
+# at first had a collector without any, which goes through the old objects piece by piece and ignores this.
 NO_FULL_COLLECTION = 1_000_000_000
 
 
