@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.console.manage.json_body import MOST_VALUES, read_body, values_of
+from kbroker.console.manage.json_body import MOST_DEPTH, MOST_VALUES, read_body, values_of
 from kbroker.console.parameters import BadParameterError
 
 VALUES = st.recursive(
@@ -58,6 +58,16 @@ def test_what_nothing_can_carry_on_is_refused(body: bytes) -> None:
     """It would end as an error of Python in the midst of an action."""
     with pytest.raises(BadParameterError):
         read_body(body)
+
+
+def test_a_body_is_nested_as_deep_as_on_any_python() -> None:
+    """What one release of Python takes another would fail at, and an action with it."""
+    inner: object = []
+    for _ in range(MOST_DEPTH - 2):
+        inner = [inner]
+    assert read_body(json.dumps({"a": inner}).encode()) == {"a": inner}
+    with pytest.raises(BadParameterError, match=f"nested more than {MOST_DEPTH} deep"):
+        read_body(json.dumps({"a": [inner]}).encode())
 
 
 @pytest.mark.parametrize("piece", [b"[]", b"{}", b'""', b"1", b'"\\",\\\\"', b"[[[]]]"])
