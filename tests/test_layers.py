@@ -33,7 +33,7 @@ ONE_THING_LINES = {
     "kbroker/storage/log/unified_log.py": 600,
 }
 
-BASE = {"types", "patterns", "errors", "error_codes", "clock", "nearest", "waiting", "__init__"}
+BASE = {"types", "patterns", "authorities", "errors", "error_codes", "clock", "nearest", "waiting", "__init__"}
 FOUNDATION = BASE | {"_fast", "config", "metrics", "log_output", "periodic"}
 RECORDS = FOUNDATION | {"records"}
 PROTOCOL = FOUNDATION | {"protocol"}
@@ -67,6 +67,7 @@ PACKAGES: dict[str, set[str]] = {
     "nearest": {"__init__"},
     "waiting": {"__init__"},
     "patterns": {"__init__"},
+    "authorities": {"__init__"},
     "host": HOST,
     "_fast": BASE | {"_fast"},
     "config": BASE | {"config"},

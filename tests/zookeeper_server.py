@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbroker.authorities import trusting
 from tests.compat.tooling import ROOT, old_client_jars, old_java_command
 from tests.compat.waiting import wait_for
 from tests.ports import free_port
@@ -52,7 +53,7 @@ class Security:
 
     def context(self) -> ssl.SSLContext:
         """What a client of it connects with."""
-        context = ssl.create_default_context(cafile=self.authority)
+        context = trusting(str(self.authority))
         context.load_cert_chain(self.client)
         return context
 

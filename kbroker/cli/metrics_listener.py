@@ -6,6 +6,7 @@ import json
 
 import click
 
+from kbroker.authorities import trusting
 from kbroker.types import JsonObject
 
 NOT_FOUND = 404
@@ -76,18 +77,20 @@ class MetricsListener:
         if not known:
             raise click.UsageError(f"--metrics {self.address}: must be http(s)://host:port, with a port of 1 to 65535")
         headers = {"Accept": accept, **({"Authorization": self._proof} if self._proof else {})}
+        context = trusting() if parts.scheme == "https" else None
         request = Request(f"{self.address}{quote(path, safe='/?&=')}", headers=headers)
         try:
-            with urlopen(request, timeout=self._timeout) as answer:
+            with urlopen(request, timeout=self._timeout, context=context) as answer:
                 body: bytes = answer.read()
         except HTTPError as error:
+            with error:
+                refusal = self._refusal(error.code, error.read())
             if error.code == UNAUTHORIZED:
                 raise click.ClickException(
                     f"{self.address} wants to know who asks: --metrics https://user:password@host:port "
                     "(kbroker.metrics.authentication)"
                 ) from None
-            kind = NotThereError if error.code == NOT_FOUND else click.ClickException
-            raise kind(self._refusal(error.code, error.read())) from None
+            raise (NotThereError if error.code == NOT_FOUND else click.ClickException)(refusal) from None
         except URLError as error:
             raise click.ClickException(self._unreachable(error.reason)) from None
         except (OSError, HTTPException) as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker.authorities import trusting
+
 if TYPE_CHECKING:
     import urllib.request
 
@@ -13,12 +15,10 @@ def direct_opener(ca_file: str = "") -> urllib.request.OpenerDirector:
 
     It waits when it is used, and is for one thread at a time."""
     # A broker that asks nobody does without these modules.
-    import ssl
     import urllib.request
 
     class NoRedirects(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_: object) -> None:
             return None
 
-    context = ssl.create_default_context(cafile=ca_file or None)
-    return urllib.request.build_opener(NoRedirects, urllib.request.HTTPSHandler(context=context))
+    return urllib.request.build_opener(NoRedirects, urllib.request.HTTPSHandler(context=trusting(ca_file)))

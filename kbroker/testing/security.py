@@ -117,7 +117,9 @@ def _make_certificates(directory: Path) -> None:
 
     directory.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
-    authority = _certificate("kbroker testing", key, None, [x509.BasicConstraints(ca=True, path_length=None)])
+    usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)  # It signs certificates.
+    constraints = x509.BasicConstraints(ca=True, path_length=None)
+    authority = _certificate("kbroker testing", key, None, [constraints, usage])
     (directory / "ca.pem").write_bytes(_pem(authority))
     _write_secret(directory / "ca-key.pem", _key_pem(key))
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
@@ -162,9 +164,16 @@ def _certificate(
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + _DAYS)
     )
-    for extension in extensions:
-        builder = builder.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
-    return builder.sign(key if issuer is None else issuer[1], hashes.SHA256())
+    signer = key if issuer is None else issuer[1]
+    # Without these Python refuses a certificate since 3.13.
+    identifiers = (
+        x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
+    )
+    for extension in (*extensions, *identifiers):
+        is_critical = isinstance(extension, (x509.BasicConstraints, x509.KeyUsage))
+        builder = builder.add_extension(extension, critical=is_critical)
+    return builder.sign(signer, hashes.SHA256())
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -175,7 +175,8 @@ def readiness(metrics_url: str) -> tuple[int, str]:
         with urllib.request.urlopen(f"{metrics_url}/readyz", timeout=20) as answer:
             return int(answer.status), answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def scrape(metrics_url: str) -> dict[str, float]:

@@ -1,4 +1,7 @@
-"""What a registry is asked, and what becomes of answers that are none: `kbroker.registry.client`."""
+"""What a registry is asked, and what becomes of answers that are none: `kbroker.registry.client`.
+
+Also of `kbroker.authorities`.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +60,27 @@ def test_tls_is_checked_against_the_authority_that_is_named(tmp_path: Path) -> N
         (tmp_path / "none.pem").write_text("nothing")
         with pytest.raises(SchemaError, match="holds no certificates"):
             Registry(RegistryPlace((registry.url,), ca_file=str(tmp_path / "none.pem"))).has(number)
+
+
+def test_an_authority_without_identifiers_of_keys_is_trusted_by_every_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registry of a company, which Java's clients take, would be away for a broker on Python 3.13."""
+    default = ssl.create_default_context
+
+    def as_strict_as_since_3_13(**given: str | None) -> ssl.SSLContext:
+        context = default(**given)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", as_strict_as_since_3_13)
+    authority = Authority()
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(authority.issue().write_pem(tmp_path / "server.pem"))
+    with stand_in(tls=served) as registry:
+        number = registry.add("s", TEXT)
+        place = RegistryPlace((registry.url,), ca_file=str(authority.write_pem(tmp_path / "ca.pem")))
+        assert Registry(place).has(number)
 
 
 def test_a_redirect_is_not_followed(registry: StandIn) -> None:

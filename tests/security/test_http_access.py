@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from kbroker.authorities import trusting
 from kbroker.config import BrokerConfig
 from kbroker.config.broker import ConfigError
 from kbroker.metadata.security_image import ScramCredential, ScramKey
@@ -209,7 +209,7 @@ def test_the_listener_is_under_tls_and_takes_a_new_certificate(tmp_path: Path) -
     settings = authority.write(tmp_path)
     key_store = tmp_path / "keys.p12"
     stores = HttpContext.of(BrokerConfig.from_mapping(settings))
-    client = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    client = trusting(str(tmp_path / "ca.pem"))
 
     async def scenario() -> None:
         server = await start_metrics_server("https://127.0.0.1:0", sources(), Readiness(), tls=lambda: stores.context)

@@ -136,7 +136,8 @@ def _read(url: str) -> str:
         with urllib.request.urlopen(url, timeout=30) as answer:
             return str(answer.read(), "utf-8", "replace")
     except urllib.error.HTTPError as error:
-        return str(error.read(), "utf-8", "replace")
+        with error:
+            return str(error.read(), "utf-8", "replace")
 
 
 def test_no_secret_leaves_the_broker(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,8 @@ Also of `kbroker.testing.security`, `kbroker.security.listeners`, `kbroker.secur
 
 from __future__ import annotations
 
+import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -67,6 +69,21 @@ def test_records_go_through(broker: BrokerProcess) -> None:
         assert message is not None and message.error() is None
         found.add(message.value())
     consumer.close()
+
+
+def test_pythons_strictest_client_takes_the_certificates(broker: BrokerProcess) -> None:
+    """Since Python 3.13 a client is as strict unless told otherwise; it would not connect to a broker for tests."""
+    security = broker.security
+    assert security is not None
+    if not security.encrypts:
+        pytest.skip("no certificates")
+    context = security.context(broker._tls_dir)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    with (
+        socket.create_connection(("127.0.0.1", broker.port), 30) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as wrapped,
+    ):
+        assert wrapped.version() == "TLSv1.3"
 
 
 def test_the_wire_client_logs_in(broker: BrokerProcess) -> None:

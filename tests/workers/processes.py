@@ -42,7 +42,8 @@ class Workers(BrokerProcess):
             with urllib.request.urlopen(f"{self.metrics_url}/readyz", timeout=10) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:
+                return error.code, error.read().decode()
         except OSError as error:
             return 0, str(error)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,6 +110,9 @@ def scrape(url: str) -> dict[str, float]:
             for sample in family.samples:
                 if not sample.name.endswith(("_bucket", "_created")):
                     found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    except urllib.error.HTTPError as error:
+        error.close()
+        return {}
     except (OSError, http.client.HTTPException, ValueError):
         return {}
     return found

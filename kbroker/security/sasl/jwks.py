@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbroker.authorities import trusting
 from kbroker.log_output import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -57,10 +58,16 @@ def read_url(plan: JwksPlan) -> bytes:
         if path is not None:
             content = path.read_bytes()
         else:
-            import urllib.request  # A broker without such a listener starts without it.
+            # A broker without such a listener starts without them.
+            import urllib.error
+            import urllib.request
 
-            with urllib.request.urlopen(plan.url, timeout=TIMEOUT_SECONDS) as answer:
-                content = answer.read(MOST_BYTES + 1)
+            try:
+                with urllib.request.urlopen(plan.url, timeout=TIMEOUT_SECONDS, context=trusting()) as answer:
+                    content = answer.read(MOST_BYTES + 1)
+            except urllib.error.HTTPError as error:
+                error.close()
+                raise
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise JwksError(f"the keys at {plan.url} cannot be read: {error}") from None
     if len(content) > MOST_BYTES:

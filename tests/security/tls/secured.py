@@ -12,6 +12,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
+from kbroker.authorities import trusting
 from tests.broker_process import BrokerProcess
 from tests.ports import free_port
 from tests.security.tls.authority import Authority, Issued, name
@@ -79,7 +80,7 @@ class Secured:
         }
 
     def context(self, **versions: ssl.TLSVersion) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=str(self.trust))
+        context = trusting(str(self.trust))
         for key, value in versions.items():
             setattr(context, key, value)
         return context

@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from OpenSSL import SSL
 
+from kbroker.authorities import trusting
 from kbroker.security.tls.server_context import ServerContext
 from kbroker.security.tls.settings import TlsError, tls_settings
 from tests.security.tls.authority import DER, PKCS8, Authority, rsa_key
@@ -46,7 +47,8 @@ def test_a_client_gets_the_certificate_of_the_kind_that_it_can_verify(tmp_path: 
     """Of a store with several keys only one would ever be shown, and clients without its kind be turned away."""
     made = ServerContext(tls_settings(with_two_keys(tmp_path / "store").get))
     assert len(made.keys) == 2
-    client = ssl.create_default_context(cadata=AUTHORITY.pem())
+    client = trusting()
+    client.load_verify_locations(cadata=AUTHORITY.pem())
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     client.set_ciphers(suites)
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
