@@ -1,6 +1,9 @@
-"""Shared work of a helper pool whose pieces sleep."""
+"""Shared work of a helper pool whose pieces sleep, and work for a thread that does nothing."""
+
+from posix.types cimport off_t
 
 from kbroker._fast.base.helper_pool cimport HelperPool
+from kbroker._fast.net.send_threads cimport SendThreads
 
 cdef extern from "<time.h>" nogil:
     struct timespec:
@@ -40,3 +43,12 @@ def share_sleeping_pieces(HelperPool helper_pool not None, int count, int helper
         items[index] = &pieces[index]
     helper_pool.share(sleep, items, count, helpers)
     return [(pieces[index].times, pieces[index].worker) for index in range(count)]
+
+
+cdef ssize_t nothing(void* what, int out_fd, int fd, off_t position, size_t size) noexcept nogil:
+    return 0
+
+
+def lend_nothing(SendThreads threads not None, user):
+    """Whether a thread was given a call that does nothing."""
+    return threads.give(user, -1, None, 0, 0, nothing, NULL)

@@ -7,9 +7,12 @@ import contextlib
 import os
 import resource
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -30,6 +33,32 @@ READERS = 6
 SECONDS = 60
 # The least that is lent.
 LENT = 262_144
+ROOT = Path(__file__).parents[2]
+IN_A_CIRCLE = """
+import gc
+from types import SimpleNamespace
+from kbroker._fast.net.send_threads import SendThreads
+from tests.extensions.sleeping_pieces import lend_nothing
+
+class Runner:
+    def __init__(self, threads):
+        self.threads = threads
+    def __call__(self, threads):
+        pass
+
+gc.disable()
+loop = SimpleNamespace(add_reader=lambda *_: None, remove_reader=lambda *_: None)
+for is_later in (False, True):
+    # Which of the two is cleared first depends on their age.
+    runner = Runner(None) if is_later else None
+    threads = SendThreads(loop, 2)
+    threads.runner = runner = runner or Runner(threads)
+    runner.threads = threads
+    assert lend_nothing(threads, object()) and threads.running == 1
+    del threads, runner
+    gc.collect()
+print("forgotten")
+"""
 
 
 def descriptors() -> int:
@@ -286,6 +315,13 @@ def test_what_runs_the_jobs_in_the_place_of_threads_decides_when() -> None:
         threads.do_next()
 
     uvloop.run(main())
+
+
+def test_threads_that_others_did_the_work_of_are_forgotten_in_a_circle() -> None:
+    """What had been cleared by the garbage collector was asked whether there were threads to end: there were none, and
+    the process died."""
+    ran = subprocess.run([sys.executable, "-c", IN_A_CIRCLE], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "forgotten\n"), ran.stderr
 
 
 def test_of_what_threads_have_done_together_each_goes_on_in_a_turn_of_its_own() -> None:

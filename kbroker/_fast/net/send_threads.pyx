@@ -199,6 +199,7 @@ cdef class SendThreads:
     cdef bint _start(self) except -1:
         """Whether there is what threads need; not when the process may open no more files."""
         cdef Pool* pool = <Pool*> calloc(1, sizeof(Pool))
+        cdef int number
         if pool == NULL:
             return False
         pool.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
@@ -207,6 +208,8 @@ cdef class SendThreads:
             return False
         pthread_mutex_init(&pool.lock, NULL)
         pthread_cond_init(&pool.ready, NULL)
+        for number in range(MOST_JOBS):
+            pool.jobs[number].out_fd = -1
         self.pool = pool
         self.loop.add_reader(pool.event_fd, self.collect)
         return True
@@ -220,6 +223,7 @@ cdef class SendThreads:
             return True
         started = start_thread(&self.pool.threads[self.running], work, self.pool, self.stack_bytes)
         self.running += started
+        self.threads += started
         return started
 
     cdef void forget(self, object user) noexcept:
@@ -255,6 +259,7 @@ cdef class SendThreads:
             number = done[index]
             if self.pool.jobs[number].out_fd >= 0:
                 c_close(self.pool.jobs[number].out_fd)
+                self.pool.jobs[number].out_fd = -1
             finished.append((self.owners[number][0], self.pool.jobs[number].sent))
             self.owners[number] = None
             self.outstanding -= 1
@@ -276,16 +281,16 @@ cdef class SendThreads:
         self.outstanding = 0
 
     cdef void _stop(self):
+        """Looks at nothing but C's fields: the garbage collector may have cleared the others, and what they had."""
         cdef Pool* pool = self.pool
         cdef int index
-        cdef int threads = self.running if self.runner is None else 0
         self.pool = NULL
         if pool == NULL:
             return
-        end_threads(&pool.lock, &pool.ready, &pool.stopping, pool.threads, threads)
-        self.running = 0
+        end_threads(&pool.lock, &pool.ready, &pool.stopping, pool.threads, self.threads)
+        self.running = self.threads = 0
         for index in range(MOST_JOBS):
-            if self.owners is not None and self.owners[index] is not None and pool.jobs[index].out_fd >= 0:
+            if pool.jobs[index].out_fd >= 0:
                 c_close(pool.jobs[index].out_fd)
         c_close(pool.event_fd)
         free(pool)
