@@ -16,6 +16,7 @@ from kbroker.cluster.kraft.lifecycle import (
     RegistrationRefusedError,
     State,
 )
+from kbroker.cluster.kraft.outage import Outage
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 from kbroker.waiting import set_within
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from kbroker.cluster.client import NodeClient
 
 logger = logging.getLogger("kbroker.cluster")
-
-COMPLAINT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class BrokerLife:
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._complained_at = -COMPLAINT_SECONDS
+        self._outage = Outage(loop.time)
         self._was_registered = False
 
     @property
@@ -152,7 +151,7 @@ class BrokerLife:
                 self._failed(f"the broker cannot register: {error}")
                 return
             except NodeError as error:
-                self._complain("the active controller cannot be asked: %s", error)
+                self._outage.failed("the active controller cannot be asked: %s", error)
                 wait = self._lifecycle.failed()
             if self.state is not before:
                 self._tell(before)
@@ -176,7 +175,7 @@ class BrokerLife:
         version = await self._version(ApiKey.BROKER_REGISTRATION, LAST_REGISTRATION)
         answer = await self._client.send(self._lifecycle.registration(self._listeners, version), version)
         if answer.error_code:
-            self._complain("the active controller does not register this broker yet: error %d", answer.error_code)
+            self._outage.failed("the active controller does not register this broker yet: error %d", answer.error_code)
         return self._lifecycle.registered(answer)
 
     async def _version(self, api_key: ApiKey, most: int) -> int:
@@ -192,8 +191,9 @@ class BrokerLife:
         if request.broker_epoch != lifecycle.epoch:
             return 0.0  # The registration has gone meanwhile.
         if answer.error_code:
-            self._complain("the active controller does not take a heartbeat: error %d", answer.error_code)
+            self._outage.failed("the active controller does not take a heartbeat: error %d", answer.error_code)
         else:
+            self._outage.over("the active controller takes this broker's heartbeats again")
             for each in request.offline_log_dirs:
                 self._untold.pop(each, None)
         return lifecycle.answered(answer, knows_itself=view.registered_epoch() == lifecycle.epoch)
@@ -206,15 +206,6 @@ class BrokerLife:
             logger.info("the controllers have unfenced this broker")
         elif state is State.FENCED and before is State.RUNNING:
             logger.warning("the controllers have fenced this broker")
-
-    def _complain(self, text: str, *values: object) -> None:
-        """Once in a while: there may be no controller for hours."""
-        now = self._loop.time()
-        level = logging.DEBUG
-        if now - self._complained_at >= COMPLAINT_SECONDS:
-            self._complained_at = now
-            level = logging.WARNING
-        logger.log(level, text, *values)
 
     async def close(self) -> None:
         """Send nothing any more."""

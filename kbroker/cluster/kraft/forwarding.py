@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.authenticated import LoginFailedError
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.controller_channel import is_of_no_controller
+from kbroker.cluster.kraft.outage import REMIND_SECONDS
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.log_output import RateLimitedLog
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 
@@ -67,6 +69,7 @@ class ForwardingChannel:
         self._endpoint: Endpoint | None = None
         self._news = asyncio.Event()
         self._asking: set[asyncio.Task[object]] = set()
+        self._complaints = RateLimitedLog(logger, REMIND_SECONDS, monotonic=loop.time)
         settings = ClientSettings(
             client_id=str(node_id),
             negotiates=True,
@@ -125,6 +128,7 @@ class ForwardingChannel:
                 why = str(error)
             else:
                 if not is_of_no_controller(answer):
+                    self._complaints.flush()
                     return answer
                 why = "the controller is not the active one"
             # A failed attempt to connect has its own wait behind it, in the client.
@@ -137,7 +141,8 @@ class ForwardingChannel:
             except TimeoutError:
                 pass
         name = "" if request.api_key is None else ApiKey(request.api_key).message_name
-        logger.warning("%s was not answered by an active controller within %g s: %s", name, seconds, why)
+        text = "%s was not answered by an active controller within %g s: %s"
+        self._complaints.warning(request.api_key, text, name, seconds, why)
         raise KafkaError.of(ErrorCode.REQUEST_TIMED_OUT)
 
     async def _ask_once(self, request: Message, at_most: int) -> object:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kbroker.cluster.controller import Controller
 from kbroker.cluster.creation_complaints import CreationComplaints
+from kbroker.cluster.kraft.outage import REMIND_SECONDS
 from kbroker.cluster.requests import (
     BrokerEpoch,
     ConfigAlteration,
@@ -33,6 +34,7 @@ from kbroker.errors import (
     NotControllerError,
     UnknownTopicOrPartitionError,
 )
+from kbroker.log_output import RateLimitedLog
 from kbroker.metadata.internal_topics import internal_topic
 from kbroker.metadata.topic_names import is_internal
 from kbroker.schemas import wire
@@ -78,6 +80,7 @@ class KRaftController(Controller):
         self._settings = settings
         self._disks_failed = disks_failed
         self._complaints = CreationComplaints()
+        self._refusals = RateLimitedLog(logger, REMIND_SECONDS)
         self._under_way: set[str] = set()
 
     # Topics that this broker makes
@@ -112,7 +115,8 @@ class KRaftController(Controller):
             answer = await ask(request)
         except KafkaError as error:
             if not isinstance(error, NotControllerError):
-                logger.warning("%d topics that clients asked for cannot be made: %s", len(wanted), error)
+                why = "%d topics that clients asked for cannot be made: %s"
+                self._refusals.warning("away", why, len(wanted), error)
             return {name: TopicOutcome(name, error=UnknownTopicOrPartitionError()) for name in wanted}
         codes = {each.name: (ErrorCode(each.error_code), each.error_message) for each in answer.topics}
         made = [name for name, (code, _) in codes.items() if not code or code == ErrorCode.TOPIC_ALREADY_EXISTS]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.kraft.batches import DamagedBatchesError, MetadataBatch
+from kbroker.cluster.kraft.outage import Outage
 from kbroker.cluster.kraft.own_snapshots import OwnSnapshots
 from kbroker.cluster.kraft.quorum import Quorum
 from kbroker.cluster.kraft.quorum_requests import (
@@ -63,8 +64,6 @@ logger = logging.getLogger("kbroker.cluster")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-QUIET_SECONDS = 10.0
-
 
 class QuorumObserver:
     """See the module.  `failed(text)` is called once, when the observer has given up."""
@@ -101,7 +100,7 @@ class QuorumObserver:
         self._disk_call: Awaitable[object] | None = None
         self._writing: asyncio.Task[None] | None = None
         self._endpoint: Endpoint | None = None
-        self._quiet_until = 0.0
+        self._outage = Outage(loop.time)
         self._snapshots = OwnSnapshots(loop, metadata, directory, settings.log, clock, self._on_disk)
         self._client = NodeClient(
             loop,
@@ -239,6 +238,8 @@ class QuorumObserver:
             self._trouble(f"the controller {ask.to.host}:{ask.to.port} cannot be asked: {error}")
             return
         steps = quorum.answered(ask, answer, self._loop.time())
+        if not any(isinstance(step, Trouble) for step in steps):
+            self._outage.over("the controllers answer again")
         try:
             await self._carry_out(quorum, ask, steps)
         finally:
@@ -280,11 +281,7 @@ class QuorumObserver:
         return version
 
     def _trouble(self, text: str) -> None:
-        now = self._loop.time()
-        is_quiet = now < self._quiet_until
-        logger.log(logging.DEBUG if is_quiet else logging.WARNING, "%s; another one is asked", text)
-        if not is_quiet:
-            self._quiet_until = now + QUIET_SECONDS
+        self._outage.failed("%s; another one is asked", text)
 
     async def _carry_out(self, quorum: Quorum, ask: Ask, steps: Sequence[Step]) -> None:
         writing: asyncio.Task[None] | None = None

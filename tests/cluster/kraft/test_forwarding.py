@@ -244,6 +244,25 @@ def test_without_an_active_controller_the_client_is_told_so(tmp_path: Path, monk
     run(tmp_path, lambda _: refused(ErrorCode.NOT_CONTROLLER), scenario)
 
 
+def test_requests_that_no_controller_answers_are_named_once_in_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Clients ask on and on while the controllers are away, and each request would be a line of the log."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        channel = ForwardingChannel(loop, TcpTransport(loop), lambda: None, NODE_ID)
+        for _ in range(5):
+            for request in (wire.CreateTopicsRequest(), wire.DeleteTopicsRequest()):
+                with pytest.raises(KafkaError):
+                    await channel.ask(request, 5, 0.02)
+        channel.close()
+
+    uvloop.run(main())
+    named = [each.partition(" was not answered by an active controller")[0] for each in caplog.messages]
+    assert named == ["CreateTopics", "DeleteTopics"]
+
+
 @pytest.mark.parametrize(
     "code",
     [

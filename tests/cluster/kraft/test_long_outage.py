@@ -2,7 +2,8 @@
 
     KBROKER_AWAY_SECONDS=3600 pytest -m slow tests/cluster/kraft/test_long_outage.py -s
 
-Of `kbroker.cluster.kraft.forwarding`, `kbroker.cluster.kraft.broker_life`; also of `kbroker.cluster.kraft.observer`.
+Of `kbroker.cluster.kraft.forwarding`, `kbroker.cluster.kraft.broker_life`; also of `kbroker.cluster.kraft.observer`,
+`kbroker.cluster.kraft.outage`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ SETTLED_SHARE = 0.2
 """The part of the outage after which brokers are held to what they have by then."""
 MOST_MORE_BYTES = 8 << 20
 MOST_MORE_DESCRIPTORS = 16
-MOST_LINES_A_MINUTE = 60
+MOST_LINES_A_MINUTE = 5
+"""Apache Kafka's broker 4.3.1 writes some 3,000 a minute, and this project's some 5 in each five minutes."""
 OF_THE_MOMENT = re.compile(r"(throttle_time_ms|controller_id)=-?\d+")
 
 
@@ -182,6 +184,8 @@ def test_brokers_serve_what_they_lead_while_all_controllers_are_away_for_long(tm
         clients.goes_on()
         topics = set(cluster.admin_of(OURS).list_topics(timeout=20).topics)
         assert not [each for each in topics if each.startswith("never-")]
+        for node in ours:
+            assert "the controllers answer again, after" in node.output()
         # What waited for a controller goes on, too: a leader dies and comes back.
         cluster.nodes[OURS].kill()
         cluster.wait_isr("t", EVERYBODY - {OURS}, through=FOLLOWER)
