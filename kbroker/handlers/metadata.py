@@ -37,7 +37,7 @@ from kbroker.handlers.authorized_operations import (
 )
 from kbroker.handlers.endpoints import brokers_shown, controller_shown, reachable_brokers
 from kbroker.handlers.on_behalf import ask_creation
-from kbroker.handlers.partition_view import LISTENER_NOT_FOUND_FROM, view
+from kbroker.handlers.partition_view import LISTENER_NOT_FOUND_FROM, view, working_directories
 from kbroker.handlers.table import Handler
 from kbroker.handlers.topics import may_create
 from kbroker.metadata.topic_names import is_internal, is_legal
@@ -250,6 +250,7 @@ async def _structs(
     view_of_version = 0 if version == 0 else 1 if version < LISTENER_NOT_FOUND_FROM else 2
     operations = TOPIC_OPERATIONS if with_operations else NOT_REQUESTED
     kept = cache.derived(("metadata", view_of_version, alive, operations))
+    working: frozenset[bytes] | None = None
     structs = []
     for topic in topics:
         await pace
@@ -258,20 +259,23 @@ async def _structs(
             kept = cache.derived(("metadata", view_of_version, alive, operations))
         struct = kept.get(topic.name)
         if struct is None:
-            struct = await _topic(version, topic, alive, operations, pace)
+            working = working_directories(cache.image) if working is None else working
+            struct = await _topic(version, topic, alive, working, operations, pace)
             if cache.topic(topic.name) is topic:
                 kept[topic.name] = struct
         structs.append(struct)
     return structs
 
 
-async def _topic(version: int, topic: TopicImage, alive: frozenset[int], operations: int, pace: Pace) -> Topic:
+async def _topic(
+    version: int, topic: TopicImage, alive: frozenset[int], working: frozenset[bytes], operations: int, pace: Pace
+) -> Topic:
     response = wire.MetadataResponse
     make = response.MetadataResponsePartition
     partitions = []
     for partition in topic.partitions:
         await pace
-        seen = view(partition, alive, version)
+        seen = view(partition, alive, version, working)
         replicas = list(seen.replicas)
         partitions.append(
             make(

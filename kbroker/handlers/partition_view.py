@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import ClusterImage, PartitionImage
 
 LISTENER_NOT_FOUND_FROM = 6
+NOT_KNOWN = frozenset({bytes(16), bytes(15) + b"\1"})
+"""What a KRaft cluster's log has for the directory of a replica whose broker has not named it yet."""
 
 
 class PartitionView(NamedTuple):
@@ -28,8 +30,10 @@ class PartitionView(NamedTuple):
     offline: Sequence[int]
 
 
-def view(partition: PartitionImage, alive: frozenset[int], version: int) -> PartitionView:
-    """What to say of a partition, given the brokers that the client can reach.
+def view(
+    partition: PartitionImage, alive: frozenset[int], version: int, working: frozenset[bytes] = frozenset()
+) -> PartitionView:
+    """What to say of a partition, given the brokers that the client can reach; `working`: see `working_directories`.
 
     v0 knows no offline replicas: it leaves them out, with REPLICA_NOT_AVAILABLE.
     """
@@ -38,6 +42,10 @@ def view(partition: PartitionImage, alive: frozenset[int], version: int) -> Part
     offline: Sequence[int] = ()
     if failed or not alive.issuperset(replicas):
         offline = tuple(node_id for node_id in replicas if node_id not in alive or node_id in failed)
+    if working and not working.issuperset(partition.directories):
+        known = zip(replicas, partition.directories, strict=False)
+        lost = {node_id for node_id, directory in known if directory not in working}
+        offline = tuple(node_id for node_id in replicas if node_id in offline or node_id in lost)
     error = ErrorCode.NONE
     if leader not in alive or leader in failed:
         known_elsewhere = leader >= 0 and leader not in failed and version >= LISTENER_NOT_FOUND_FROM
@@ -49,6 +57,12 @@ def view(partition: PartitionImage, alive: frozenset[int], version: int) -> Part
         if error is ErrorCode.NONE:
             error = ErrorCode.REPLICA_NOT_AVAILABLE
     return PartitionView(error, leader, replicas, isr, offline)
+
+
+def working_directories(image: ClusterImage) -> frozenset[bytes]:
+    """The ids of the log directories in which a replica is not offline; empty where brokers do not name theirs."""
+    named = [each.log_dirs for each in image.brokers.values()]
+    return NOT_KNOWN.union(*named) if all(named) else frozenset()
 
 
 def alive_for(ctx: RequestContext, image: ClusterImage) -> frozenset[int]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from kbroker.errors import ErrorCode
 from kbroker.gate.access import may_topic
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, topic_operations
-from kbroker.handlers.partition_view import alive_for, view
+from kbroker.handlers.partition_view import alive_for, view, working_directories
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import is_internal, is_legal
 from kbroker.protocol.api import ApiKey
@@ -134,8 +134,9 @@ def _topic(
 ) -> Topic:
     response = wire.DescribeTopicPartitionsResponse
     structs = []
+    working = working_directories(ctx.services.metadata_cache.image)
     for partition in partitions:
-        seen = view(partition, alive, NEWEST_METADATA_VERSION)
+        seen = view(partition, alive, NEWEST_METADATA_VERSION, working)
         # A replica on a failed log directory leads again once the directory is repaired, so it is listed as eligible,
         # and Kafka's answer has no error then.
         eligible = list(partition.elr) or ([] if seen.isr else list(partition.offline_replicas))
