@@ -192,6 +192,12 @@ class KRaftMembership(ReplicatedMembership):
 
     # What a handover needs
 
+    def is_alive(self, node_id: int) -> bool:
+        """Whether a broker may take over.  None does under a metadata.version of before directories (Kafka 3.7): the
+        controllers could not hear of it."""
+        own = self._parts.cache.image.brokers.get(self.node_id)
+        return own is not None and bool(own.log_dirs) and super().is_alive(node_id)
+
     async def report(self, report: ReplicaReport) -> None:
         """The controllers are to hear that replicas here are in no directory that works."""
         self._directories.look(report.offline)

@@ -1,4 +1,4 @@
-"""The controllers hear that a replica has moved to another log directory.
+"""What the controllers hear of the directories of replicas: that one has moved to another, or may not be led here.
 
 Of `kbroker.assembly.membership.kraft`, `kbroker.cluster.kraft.directory_assignments`.
 """
@@ -20,7 +20,7 @@ from kbroker.cluster.controller_channel import ControllerChannel
 from kbroker.cluster.kraft.batches import records_of, whole_batches
 from kbroker.cluster.kraft.directory_assignments import DirectoryAssignments
 from kbroker.cluster.requests import BrokerEpoch
-from kbroker.metadata.image import ClusterImage, PartitionImage, TopicImage
+from kbroker.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from kbroker.schemas import wire
 from kbroker.storage.directories.directory_plans import MoveTotals
 from kbroker.types import TopicPartition
@@ -99,6 +99,20 @@ def test_a_finished_move_is_told_though_nothing_in_the_metadata_changes() -> Non
         assert broker.told == [IDS["/two"]]
         await broker.look()
         assert broker.told == [IDS["/two"]]
+
+    asyncio.run(main())
+
+
+def test_nothing_is_handed_over_under_controllers_that_know_no_directories() -> None:
+    """They would have this broker lead on, and it would never follow again once it leads no more."""
+
+    async def main() -> None:
+        membership: Any = Broker().membership
+        membership._replication = SimpleNamespace(node_id=US, isr=SimpleNamespace(is_eligible=lambda _node: True))
+        for log_dirs, may in (((), False), ((IDS["/one"],), True)):
+            image = ClusterImage.of("c", brokers=[BrokerImage(US, {}, log_dirs=log_dirs)])
+            membership._parts = SimpleNamespace(cache=SimpleNamespace(image=image))
+            assert membership.is_alive(OTHER) is may
 
     asyncio.run(main())
 
