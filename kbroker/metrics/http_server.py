@@ -247,6 +247,7 @@ class _Connection(asyncio.Protocol):
         self._waiting: deque[Request] = deque()
         self._answering: Request | None = None
         self._is_unread = False
+        self._unread_before = 0
         self.since = self._loop.time()
         self.idle_since: float | None = self.since
         """Since when it is the client's turn, to ask or to read; None while it is answered."""
@@ -345,7 +346,7 @@ class _Connection(asyncio.Protocol):
         self._task = None
         self._forget(self._answering)
         self._answering = None
-        if task.cancelled() or self._transport is None or self._transport.is_closing():
+        if task.cancelled() or self._transport is None:
             return
         if task.exception() is not None:
             log.error("an HTTP request failed", exc_info=task.exception())
@@ -357,9 +358,11 @@ class _Connection(asyncio.Protocol):
             self._listen_again()
 
     def _listen_again(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
         if self._waiting:
             self._answer_next()
-        elif self._transport is not None and not self._transport.is_closing():
+        else:
             self._transport.resume_reading()
             self._arm()
 
@@ -461,15 +464,22 @@ class _Connection(asyncio.Protocol):
     def _arm(self) -> None:
         self._disarm()
         self.idle_since = self._loop.time()
-        self._deadline = self._loop.call_later(EXTRA_SECONDS if self.is_extra else IDLE_SECONDS, self._expire)
+        self._wait()
+
+    def _wait(self) -> None:
+        self._unread_before = self.unread_bytes
+        self._deadline = self._loop.call_later(EXTRA_SECONDS if self.is_extra else IDLE_SECONDS, self.time_is_up)
 
     def _disarm(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _expire(self) -> None:
+    def time_is_up(self) -> None:
+        """End it, unless its client has read something of its answer in that time."""
         if self.is_extra and self._reader is not None:
             self._refuse(503)
+        elif not self.is_extra and 0 < self.unread_bytes < self._unread_before:
+            self._wait()
         else:
             self.drop()

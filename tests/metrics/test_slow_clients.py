@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -28,6 +29,7 @@ class BigPages(MetricsServer):
         readiness = Readiness()
         readiness.move(ReadyState.READY)
         super().__init__(sources(), readiness, pages={"logs": self._logs}, hosts=hosts)
+        self.size = BIG
         self.begun = 0
         self.go = asyncio.Event()
         self.go.set()
@@ -36,7 +38,7 @@ class BigPages(MetricsServer):
         self.begun += 1
         number = self.begun
         await self.go.wait()
-        return b"%d" % number + b" " * BIG, "text/plain"
+        return b"%d" % number + b" " * self.size, "text/plain"
 
     async def _logs(self, parts: object) -> tuple[int, object]:
         return 200, {}
@@ -121,14 +123,40 @@ def test_beyond_the_limit_there_are_probes_alone() -> None:
     serve(scenario)
 
 
-def test_an_answer_that_is_not_read_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("asking", [ASKING, b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n"])
+def test_an_answer_that_is_not_read_ends_its_connection(asking: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its bytes would be held for as long as the client likes."""
     monkeypatch.setattr(under_test, "IDLE_SECONDS", 0.05)
 
     async def scenario(server: BigPages) -> None:
         async with AsyncExitStack() as stack:
-            await crowd(stack, server, ASKING, 1)
+            await crowd(stack, server, asking, 1)
             await until(lambda: server.begun == 1)
+            await until(lambda: not server.connections)
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"])
+def test_an_answer_goes_on_for_as_long_as_something_of_it_is_read(ending: bytes) -> None:
+    """A person behind a slow line would get the first part of a large file."""
+
+    async def scenario(server: BigPages) -> None:
+        server.size = 8 * BIG
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.setblocking(False)
+            client.sendall(b"GET /metrics HTTP/1.1\r\n" + ending + b"\r\n")
+            await until(lambda: any(each.unread_bytes for each in server.connections))
+            (connection,) = server.connections
+            loop, left = asyncio.get_running_loop(), connection.unread_bytes
+            for _ in range(3):
+                while connection.unread_bytes == left:
+                    await loop.sock_recv(client, 1 << 16)
+                left = connection.unread_bytes
+                assert left
+                connection.time_is_up()
+                assert connection in server.connections
+            connection.time_is_up()
             await until(lambda: not server.connections)
 
     serve(scenario)
