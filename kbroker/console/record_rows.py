@@ -32,7 +32,7 @@ MOST_SHOWN_BYTES = 32 << 20
 UNPACKED_BYTES = 64 << 20
 """The most that a batch may hold unpacked: beyond it is not shown."""
 
-_TEXT_CONTROLS = frozenset("\t\n\r")
+_TEXT_CONTROLS = "\t\n\r"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +257,16 @@ def field_of(data: bytes | None, most: int) -> Field | None:
     try:
         # A character that is cut in two is no reason to take the whole for binary.
         text = codecs.getincrementaldecoder("utf-8")().decode(cut, final=len(cut) == len(data))
-        is_binary = not all(each.isprintable() or each in _TEXT_CONTROLS for each in text)
+        is_binary = not _is_readable(text)
     except UnicodeDecodeError:
         is_binary = True
     if is_binary:
         text = base64.b64encode(cut).decode()
     return Field(text, len(data), is_binary, len(cut) < len(data))
+
+
+def _is_readable(text: str) -> bool:
+    # Megabytes of it: not one character after the other.
+    for each in _TEXT_CONTROLS:
+        text = text.replace(each, " ")
+    return text.isprintable()
