@@ -13,12 +13,15 @@ from tests.conftest import BrokerProcess
 
 PARTITIONS = MANY_PARTITIONS + 1
 LAST = PARTITIONS - 1
+LOGS_SECONDS = 110
 
 
 @pytest.fixture(scope="module", name="topic")
 def _topic(module_broker: BrokerProcess) -> Iterator[str]:
-    with Client(module_broker.port, seconds=60) as client:
+    """Its logs are all there: those that nobody has asked for are made later, which takes as long as the disk likes."""
+    with Client(module_broker.port, seconds=LOGS_SECONDS) as client:
         client.create("wide", PARTITIONS)
+        assert found(client.ask("Fetch", 4, values("wide", 0))) == {}
     yield "wide"
 
 
