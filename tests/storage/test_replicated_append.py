@@ -169,6 +169,25 @@ def test_a_disk_that_is_full_takes_all_of_a_write_or_nothing(tmp_path: Path) -> 
     assert follower.leader_epoch_cache.entries == leader.leader_epoch_cache.entries
 
 
+def test_a_segment_begins_behind_a_gap_before_its_first_batch_is_there(tmp_path: Path) -> None:
+    """A follower of a compacted log would find its own log out of order, and copy nothing any more."""
+    leader, files = open_log(tmp_path / "leader"), FullFiles()
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), internal_segment_bytes=ONE)
+    follower = open_log(tmp_path / "follower", config, env=environment(files))
+    for _ in range(6):
+        append(leader, batch())
+    content = content_of(leader)
+    follower.append_as_follower(content[:ONE])
+    files.left = ONE  # What a roll writes fits, and the batch then does not.
+    with pytest.raises(KafkaStorageError):
+        follower.append_as_follower(content[5 * ONE :])
+    assert (follower.local.segments.active.base_offset, follower.log_end_offset) == (5, 1)
+    follower.check_invariants()
+    files.left = None
+    follower.append_as_follower(content[5 * ONE :])
+    assert content_of(follower) == content[:ONE] + content[5 * ONE :]
+
+
 @given(sizes=st.lists(st.integers(0, 40), max_size=30), rest=st.integers(0, ONE), most=st.integers(1, 7))
 def test_portions_are_whole_batches_of_all_that_came(sizes: list[int], rest: int, most: int) -> None:
     """A batch that is cut in two would be refused, and fetched again and again."""

@@ -311,7 +311,4 @@ def check_invariants(log: Log) -> None:
     start, stable, high, end = log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
     if not start <= stable <= high <= end:
         raise AssertionError(f"{log.topic_partition}: start {start}, stable {stable}, high {high}, end {end}")
-    if log.recovery_point > end:
-        raise AssertionError(f"{log.topic_partition}: recovery point {log.recovery_point} past end {end}")
-    if log.local.segments.active.base_offset > end:
-        raise AssertionError(f"{log.topic_partition}: active segment begins past the log end {end}")
+    log.local.check_invariants()
