@@ -110,7 +110,7 @@ class DirectoryMoves:
         if log is None:
             plans.prefer(topic_partition, path)
         try:
-            log = self._replicas.partition(*topic_partition).log
+            log = self._replicas.replica(*topic_partition).log
         except NotLeaderOrFollowerError as error:
             raise KafkaError.of(ErrorCode.REPLICA_NOT_AVAILABLE, str(error)) from error
         if log.parent == path or future is not None:

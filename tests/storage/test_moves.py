@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pytest
 
 from kbroker.errors import KafkaError, OutOfOrderSequenceNumberError
+from kbroker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from kbroker.records.compression import Codec
 from kbroker.storage.directories.future_log import CopyStep, FutureLog
 from kbroker.storage.directories.log_dirs import FUTURE_SUFFIX, marked_directory
@@ -29,7 +30,7 @@ from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
 from tests.cleaner.logs import clean, pairs_batch
 from tests.compat.waiting import wait_for
 from tests.storage.batches import UnsyncedFiles, append, batch, marker, region_bytes
-from tests.storage.moves import SMALL, TP, Inline, Storage, records_of
+from tests.storage.moves import CLUSTER, SMALL, TOPIC_ID, TP, Inline, Storage, records_of
 
 VALUE = b"v" * 80
 
@@ -171,6 +172,28 @@ def test_asked_back_the_move_is_called_off(tmp_path: Path) -> None:
         assert names(storage) == {storage.a: ["orders-0"], storage.b: []}
         assert storage.logs.plans.totals.called_off == 1
         assert append(storage.log, batch([b"on"])).first_offset == 240
+        storage.logs.shutdown()
+
+    asyncio.run(run())
+
+
+def test_a_replica_that_follows_moves_as_one_that_leads(tmp_path: Path) -> None:
+    """kafka-reassign-partitions would wait in vain for all replicas but the leaders."""
+
+    async def run() -> None:
+        storage = Storage(tmp_path)
+        storage.lead()
+        fill(storage, 10)
+        content, end = storage.log.read_bytes(0, 1 << 20), storage.log.log_end_offset
+        topic = TopicImage(TP.topic, TOPIC_ID, (PartitionImage(0, 2, 1, (2, 1), (2, 1)),), False, storage.configs)
+        storage.replicas.apply_image(ClusterImage.of(CLUSTER, controller_id=1, topics=[topic]))
+        assert TP in storage.replicas.followed
+        await storage.move(storage.b)
+        assert names(storage)[storage.b] == ["orders-0"]
+        later = batch([b"later"])
+        later[:8] = end.to_bytes(8, "big")
+        storage.log.append_as_follower(later)
+        assert storage.log.read_bytes(0, 1 << 20).startswith(content) and storage.log.log_end_offset == end + 1
         storage.logs.shutdown()
 
     asyncio.run(run())
