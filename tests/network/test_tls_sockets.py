@@ -7,6 +7,7 @@ Also of `kbroker._fast.net.tls_socket`, `kbroker._fast.net.tls_shared`, `kbroker
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import ssl
@@ -17,6 +18,7 @@ import pytest
 import uvloop
 from OpenSSL import SSL
 
+from tests.extensions.kernel_stand_in import stand_in
 from tests.network import socket_kinds
 from tests.network.served_connection import ECHO, FILE, LATER, answer, frame, until
 from tests.network.tls_wire import Wire, chosen_kind, served
@@ -69,6 +71,38 @@ def test_a_handshake_may_be_cut_anywhere(rest: int) -> None:
                     await asyncio.sleep(0)
                 wire.writer.write(bytes([byte]))
             assert (await wire.ask(frame(ECHO, 1, b"x")))[4:] == b"x"
+
+    uvloop.run(main())
+
+
+class NarrowSocket:
+    """Takes a few bytes at a time, and nothing every other time: a socket whose client is slow to read."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+
+    def takes(self, _fd: int) -> bool:
+        return True
+
+    def send(self, fd: int, _kind: int, data: bytes) -> int:
+        self.is_full = not self.is_full
+        return -errno.EAGAIN if self.is_full else os.write(fd, data[:200])
+
+
+def test_a_handshake_waits_for_room_in_the_socket() -> None:
+    """A client whose broker has a long chain of certificates and a small send buffer would never get in."""
+
+    async def main() -> None:
+        async with served() as harness:
+            wire = await Wire.connect(harness)
+            stand_in(NarrowSocket())
+            try:
+                wire.writer.write(wire.hello())
+                wire.writer.write(await wire.finish())
+                assert (await wire.ask(frame(ECHO, 1, b"x" * 100)))[4:] == b"x" * 100
+            finally:
+                stand_in(None)
+            assert refusals() == []
 
     uvloop.run(main())
 

@@ -39,8 +39,11 @@ cdef class StreamSocket(SocketPart):
     cdef Loan loan
     cdef bint with_thread
     cdef bint lent
+    cdef int writer_fd
 
     cdef bint _in_kernel(self) except -1
     cdef bint _give_keys(self) except -1
     cdef bytes _suite(self)
+    cdef int _wait_for_room(self, go_on) except -1
+    cdef int _stop_waiting(self) except -1
     cdef void _end_loan(self) noexcept

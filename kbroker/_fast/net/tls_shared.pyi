@@ -3,7 +3,9 @@ from typing import Any, Protocol
 from kbroker._fast.net.send_threads import SendThreads
 from kbroker._fast.net.socket_part import SocketPart
 
-class StreamSocket(SocketPart): ...
+class StreamSocket(SocketPart):
+    version: str
+    cipher: str
 
 class KernelTls(Protocol):
     """See `kbroker.security.tls.kernel`."""

@@ -6,6 +6,7 @@ sent: from then on answers leave as they do on a plain listener, and OpenSSL onl
 (a suite, TLS 1.2) OpenSSL goes on with.
 """
 
+import os
 from collections import deque
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -151,10 +152,36 @@ cdef class StreamSocket(SocketPart):
 
     def __cinit__(self, *arguments):
         self.lends = True
+        self.writer_fd = -1
 
     def __dealloc__(self):
         end_stream(&self.stream)
         free(self.loan.room)
+
+    @property
+    def version(self) -> str:
+        """`TLSv1.3`, say."""
+        return tls_calls.version_of(self.stream.session).decode("ascii")
+
+    @property
+    def cipher(self) -> str:
+        """OpenSSL's name of the cipher suite."""
+        return self._suite().decode("ascii")
+
+    cdef int _wait_for_room(self, go_on) except -1:
+        """Have `go_on` called while there is room in the socket, until `_stop_waiting`."""
+        if self.writer_fd < 0:
+            # The loop refuses to watch a transport's own descriptor.
+            self.writer_fd = os.dup(self.fd)
+            self.shared.loop.add_writer(self.writer_fd, go_on)
+        return 0
+
+    cdef int _stop_waiting(self) except -1:
+        if self.writer_fd >= 0:
+            self.shared.loop.remove_writer(self.writer_fd)
+            os.close(self.writer_fd)
+            self.writer_fd = -1
+        return 0
 
     cdef bytes _suite(self):
         return tls_calls.name_of_cipher(tls_calls.cipher_of(self.stream.session))

@@ -20,6 +20,7 @@ cdef class TlsSocket(StreamSocket):
     cdef bint _is_blocked(self) noexcept
     cdef int _set_reading(self) except -1
     cdef int _shake(self) except -1
+    cdef int _have_back(self) except -1
     cdef int _after_handshake(self) except -1
     cdef int _refuse(self, str kind, str detail) except -1
     cdef int _feed(self) except -1

@@ -121,6 +121,7 @@ cdef class TlsSocket(StreamSocket):
 
     def connection_lost(self, error) -> None:
         self._stop_timer()
+        self._stop_waiting()
         SocketPart.connection_lost(self, error)
 
     # Handshake
@@ -179,16 +180,22 @@ cdef class TlsSocket(StreamSocket):
                 self._after_handshake()
             else:
                 (<object> connection).helped(taken)
-            if self.connection is not None and not self.with_thread:
-                self.held_back = False
-                self._set_reading()
-                if self.stream.shaken:
-                    self.go_on()
+            self._have_back()
         except Exception as error:
             # Others wait behind this one for what threads have done for them.
             connection.failed(None, error)
 
+    cdef int _have_back(self) except -1:
+        """Go on without a thread, unless there is another one."""
+        if self.connection is not None and not self.with_thread:
+            self.held_back = False
+            self._set_reading()
+            if self.stream.shaken:
+                self.go_on()
+        return 0
+
     cdef int _after_handshake(self) except -1:
+        """Send what a handshake says; where the socket is full, its end waits for room, as if a thread had it."""
         cdef const char* reason
         cdef object why
         if self.stream.progress != GOES_ON:
@@ -197,8 +204,10 @@ cdef class TlsSocket(StreamSocket):
         if not send_held(&self.stream, self.fd):
             return self._refuse("ended", "the client went away in the handshake")
         self.held_bytes = self.stream.held.end - self.stream.held.start
-        if self.held_bytes > 0:
-            return self._refuse("failed", "the client reads nothing")
+        self.with_thread = self.held_bytes > 0
+        if self.with_thread:
+            return self._wait_for_room(self._send_rest)
+        self._stop_waiting()
         if self.stream.shaken:
             self._stop_timer()
             self.shared.done_count += 1
@@ -214,6 +223,18 @@ cdef class TlsSocket(StreamSocket):
         if self.handshake_bytes > MOST_HANDSHAKE_BYTES:
             return self._refuse("oversized", f"more than {MOST_HANDSHAKE_BYTES} bytes")
         return self._shake()
+
+    def _send_rest(self) -> None:
+        """There is room for more of what the handshake says."""
+        cdef ConnectionInterface connection = self.connection
+        try:
+            if connection is None or self.closed:
+                self._stop_waiting()
+            else:
+                self._after_handshake()
+                self._have_back()
+        except Exception as error:
+            connection.failed(None, error)
 
     def _too_slow(self) -> None:
         self._refuse("slow", f"not through within {self.shared.deadline_seconds:g} seconds")
@@ -376,13 +397,3 @@ cdef class TlsSocket(StreamSocket):
         if self.shown is None and self.stream.shaken:
             self.shown = (self.listener.certificate_of(<uintptr_t> self.stream.session),)
         return None if self.shown is None else self.shown[0]
-
-    @property
-    def version(self) -> str:
-        """`TLSv1.3`, say."""
-        return tls_calls.version_of(self.stream.session).decode("ascii")
-
-    @property
-    def cipher(self) -> str:
-        """OpenSSL's name of the cipher suite."""
-        return tls_calls.name_of_cipher(tls_calls.cipher_of(self.stream.session)).decode("ascii")
