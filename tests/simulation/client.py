@@ -36,11 +36,12 @@ class Client:
     is_reader = False
     """Whether it reads until all others are through."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, chance: random.Random | None = None) -> None:
+        """`chance`: whose the client's comes of, where that is not the world's."""
         self.world = world
         self.judge = world.judge
         self.name = name
-        self.rng = random.Random(world.rng.getrandbits(64))
+        self.rng = random.Random((chance or world.rng).getrandbits(64))
         self._connections = 0
 
     async def run(self) -> None:

@@ -14,10 +14,13 @@ from tests.simulation.flood import flood
 from tests.simulation.groups.committers import Committer
 from tests.simulation.groups.drawing import draw_members
 from tests.simulation.log_life import draw_lives
+from tests.simulation.movers import draw_movers
 from tests.simulation.producers import Producer
 from tests.simulation.rude import Rude
+from tests.simulation.session_keeper import draw_keeper
 from tests.simulation.strangers import Stranger
 from tests.simulation.transactions.transactors import Transactor
+from tests.simulation.unkeyed import draw_unkeyed
 
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
@@ -191,5 +194,8 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
         made.extend(flood(world))
     if rng.random() < RUDE:
         made.append(Rude(world, "rude", rng.choice((3, 8))))
+    made.extend(draw_movers(world))
+    made.extend(draw_unkeyed(world))
+    draw_keeper(world)
     only = world.scale.only
     return [client for number, client in enumerate(made) if only is None or number in only]

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 TAKING_PART = 0.4
 """The share of histories with faults that have those of disks as well."""
 DISK_RATHER = 0.6
-HANDED_OVER_SECONDS = 20.0
+HANDED_OVER_SECONDS, BACK_SECONDS = 20.0, 15.0
+FULL_FOR_LONG = 0.5
+"""The share of faults of several brokers' disks in which one is full until others have to do its work."""
 HEAL_SECONDS = 30.0
 """Within so long a broker notices that there is room again."""
 
@@ -153,7 +155,12 @@ class DiskFaults:
         if not self.take_part or rng.random() > DISK_RATHER:
             return False
         node, kind = rng.choice(world.nodes), rng.choice((*Kind, Kind.NO_ROOM))
+        is_long = len(world.nodes) > 1 and world.later.random() < FULL_FOR_LONG
+        if is_long:
+            kind = Kind.NO_ROOM
         folder = rng.choice(world.log_dirs(node))
+        if is_long:
+            folder = max(world.log_dirs(node), key=lambda each: len(self._partitions_below(node, each)))
         world.judge.note("the disk %s of broker %d %s", Path(folder).name, node, kind.value)
         ailment = _Ailment(folder, kind, self._partitions_below(node, folder))
         self._ailing.setdefault(node, []).append(ailment)
@@ -162,12 +169,15 @@ class DiskFaults:
                 each.may_be_closed = True
         self._begin(node, folder, kind)
         await asyncio.sleep(rng.choice((0.02, 0.3, 3.0)) * rng.random())
-        if kind is Kind.NO_ROOM and rng.random() < 0.5:
+        if is_long or (kind is Kind.NO_ROOM and rng.random() < 0.5):
             # Until others lead what has no room here.
-            await asyncio.sleep(HANDED_OVER_SECONDS * rng.random())
+            await asyncio.sleep(HANDED_OVER_SECONDS * (world.later.uniform(0.4, 1.0) if is_long else rng.random()))
         if kind in PASSING:
             self._end(node, folder)
             ailment.until = world.loop.time() + HEAL_SECONDS
+            if is_long:
+                # Until the broker follows what it has handed over.
+                await asyncio.sleep(BACK_SECONDS * world.later.random())
             return True
         await asyncio.sleep(rng.choice((0.0, 0.5, 15.0)) * rng.random())
         # The broker itself does not see that the disk is good again.

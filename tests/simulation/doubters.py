@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 SESSION_VERSIONS = (7, 10, 11, 12)
 FETCH_VERSIONS = (9, 11, 12)
 """Those that name a leader epoch, and topics by their names."""
+FETCH_BY_ID = 13
 LIST_VERSIONS, END_VERSIONS = (4, 5, 6), (2, 3, 4)
+FETCH_WITH_LAST_EPOCH = 12
 MAX_EPOCH = 2**31 - 1
+NO_ISOLATION = 2
 LATEST = -1
 NO_SESSION = frozenset({ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_ID_NOT_FOUND})
 
@@ -58,10 +61,13 @@ class Doubter(Client):
                 self.world.forget_leader(self.partition)
                 await self.try_later()
                 continue
-            if self.rng.random() < 0.4:
+            kind = self.rng.random()
+            if kind < 0.4:
                 await self._follow_session(connection)
-            else:
+            elif kind < 0.9:
                 await self._name_epochs(connection)
+            else:
+                await self._ask_for_what_is_not(connection)
             if not connection.gone:
                 connection.finish(self.rng)
             await self.try_later()
@@ -93,8 +99,9 @@ class Doubter(Client):
             if self._reads(connection, answer):
                 return
             session_id, epoch = answer.session_id, epoch + 1 if answer.session_id else 0
-            if session_id and rng.random() < 0.2:
-                await self._end_session(connection, version, session_id, epoch)
+            if session_id and rng.random() < 0.3:
+                ends = (self._end_session, self._end_session, self._forget_all, self._name_otherwise)
+                await rng.choice(ends)(connection, version, session_id, epoch)
                 session_id = epoch = 0
 
     async def _end_session(self, connection: ModelConnection, version: int, session_id: int, epoch: int) -> None:
@@ -108,6 +115,35 @@ class Doubter(Client):
         again = await connection.answer(fetch_of(self.partition, self._offset, session=(session_id, epoch)), version)
         if again is not None:
             self.judge_end(connection, session_id, again.error_code - ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+
+    async def _forget_all(self, connection: ModelConnection, version: int, session_id: int, epoch: int) -> None:
+        """A session without partitions is none."""
+        request = wire.FetchRequest
+        name, number = self.partition
+        asked = request(max_wait_ms=0, min_bytes=0, session_id=session_id, session_epoch=epoch)
+        asked.forgotten_topics_data = [request.ForgottenTopic(topic=name, partitions=[number])]
+        last = await connection.answer(asked, version)
+        if last is None:
+            return
+        self.judge_end(connection, session_id, last.error_code, last.session_id + len(last.responses))
+        again = await connection.answer(
+            fetch_of(self.partition, self._offset, session=(session_id, epoch + 1)), version
+        )
+        if again is not None:
+            self.judge_end(connection, session_id, again.error_code - ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+
+    async def _name_otherwise(self, connection: ModelConnection, _version: int, session_id: int, epoch: int) -> None:
+        """All fetches of a session name topics in one way (KIP-516)."""
+        if not self.world.has_topic_ids:
+            return
+        asked = fetch_of(self.partition, self._offset, session=(session_id, epoch))
+        asked.topics[0].topic_id = self.world.topics[self.partition[0]].topic_id
+        answer = await connection.answer(asked, FETCH_BY_ID)
+        if answer is not None:
+            # It may have made room for another one meanwhile.
+            codes = (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            what = f"session {session_id} by names is asked by ids: {ErrorCode(answer.error_code).name}"
+            self._requires(answer.error_code in codes and not answer.responses, connection, what)
 
     def judge_end(self, connection: ModelConnection, session_id: int, wrong: int, named: int) -> None:
         """A session that was ended answers nothing any more."""
@@ -186,6 +222,28 @@ class Doubter(Client):
             answer = await connection.answer(ending(replica_id=-1, topics=[topic]), rng.choice(END_VERSIONS))
             row = None if answer is None else answer.topics[0].partitions[0]
         return None if row is None else int(row.error_code)
+
+    # Neither sessions nor epochs
+
+    async def _ask_for_what_is_not(self, connection: ModelConnection) -> None:
+        """A level of isolation that there is not, or what follows an epoch that no record has."""
+        self.requests -= 1
+        asked = fetch_of(self.partition, self._offset)
+        if self.rng.random() < 0.5:
+            asked.isolation_level = NO_ISOLATION
+            answer = await connection.answer(asked, self.rng.choice(SESSION_VERSIONS))
+            if answer is not None:
+                codes = {answer.error_code, *(row.error_code for topic in answer.responses for row in topic.partitions)}
+                self._requires(codes == {ErrorCode.UNKNOWN_SERVER_ERROR}, connection, f"isolation 2 gets {codes}")
+            return
+        asked.topics[0].partitions[0].last_fetched_epoch = MAX_EPOCH
+        answer = await connection.answer(asked, FETCH_WITH_LAST_EPOCH)
+        if answer is not None:
+            row = answer.responses[0].partitions[0]
+            is_right = row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or (
+                row.error_code != 0 and self.world.tolerates(row.error_code, self.partition)
+            )
+            self._requires(is_right, connection, f"an epoch that is yet to come is followed: {row}")
 
     def _requires(self, holds: bool, connection: ModelConnection, what: object) -> None:
         if not holds:

@@ -1,24 +1,29 @@
 """Threads of C without threads: what they would do happens on the loop's thread, at drawn moments, and its end is seen
 at later ones; and the calls of C that would reach the network.
 
-Sends that are lent (`_fast/net/send_threads`) run whole when their event comes.  What is shared between the loop and
-its helpers (`_fast/base/helper_pool`) is done in a drawn order, each piece as a drawn worker.  Of looks into the page
-cache a drawn share meets what it lacks, so that a pool's job has to bring it in (`network/cold_reads`).
+Sends that are lent (`_fast/net/send_threads`) and handshakes of TLS run whole when their event comes.  What is shared
+between the loop and its helpers (`_fast/base/helper_pool`) is done in a drawn order, each piece as a drawn worker.  Of
+looks into the page cache a drawn share meets what it lacks, so that a pool's job has to bring it in
+(`network/cold_reads`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.send_threads import SendThreads
 from kbroker.assembly import listening
+from kbroker.security.listeners import ListenersSecurity
 from tests.extensions.faulty_disk import put_cold_pages
 from tests.extensions.simulated_sockets import simulate_sockets
 from tests.simulation.loop import PROCESS, SLOW_JOB_TIMES, SimulatedLoop
+
+if TYPE_CHECKING:
+    from kbroker.security.tls.listener import TlsListener
 
 LEAST_BYTES = (262_144, 1_000, 100, 100)
 """From which size on a history's ranges are lent."""
@@ -38,6 +43,7 @@ class NativeThreads:
         """Brokers get reactors without threads, however many processors this machine has."""
         return [
             mock.patch.object(listening, "Reactor", self._reactor),
+            mock.patch.object(ListenersSecurity, "_make_tls", self._with_handshakes(ListenersSecurity._make_tls)),
             mock.patch.object(listening, "beside_the_loop", lambda threads: threads - 1),
         ]
 
@@ -58,6 +64,14 @@ class NativeThreads:
         made.send_threads.least_bytes = self._least_bytes
         made.send_threads.runner = self._lent
         made.helper_pool.draw = self._order
+        return made
+
+    def _with_handshakes(self, make: Callable[..., TlsListener]) -> Callable[..., TlsListener]:
+        def made(security: ListenersSecurity, *arguments: Any) -> TlsListener:
+            listener = make(security, *arguments)
+            listener._shared.threads.runner = self._lent
+            return listener
+
         return made
 
     def _lent(self, threads: SendThreads) -> None:

@@ -22,13 +22,23 @@ from dataclasses import dataclass
 from kbroker.assembly.membership import single_node
 from kbroker.assembly.membership import workers as of_workers
 from kbroker.schemas import families, family_messages
+from kbroker.security.tls import listener, principal_mapping
 from tests.simulation.cluster import CLUSTER_SCALE, Cluster
+from tests.simulation.encrypted import contexts
 from tests.simulation.kraft.cluster import KRAFT_SCALE, KRaftCluster
 from tests.simulation.turmoil import TURMOIL_SCALE, Turmoil
 from tests.simulation.workers import WORKERS_SCALE, Workers
 from tests.simulation.world import Outcome, Scale, ViolationError, World, play
 
-LOADED = (encodings.idna, single_node, of_workers, *map(family_messages, families()))
+LOADED = (
+    encodings.idna,
+    single_node,
+    of_workers,
+    listener,
+    principal_mapping,
+    contexts(),
+    *map(family_messages, families()),
+)
 """What each process would load for itself, as brokers load it when they need it."""
 LIMIT_SECONDS = 300.0
 """Of real time, for one history: many times what the slowest takes on a busy machine."""

@@ -31,7 +31,10 @@ def test_an_exception_that_nobody_expected_ends_a_history() -> None:
     assert failures("kbroker.replication", ValueError("odd")) == ["a broker says: a fetch failed: ValueError('odd')"]
 
 
-@pytest.mark.parametrize("error", [OSError(5, "no"), NotControllerError("away"), None])
+OF_ONE_THAT_GOES = RuntimeError("coroutine ignored GeneratorExit")
+
+
+@pytest.mark.parametrize("error", [OSError(5, "no"), NotControllerError("away"), OF_ONE_THAT_GOES, None])
 def test_what_comes_of_the_surroundings_is_no_defect(error: BaseException | None) -> None:
     """Every fault of a disk would end its history."""
     assert not failures("kbroker.replication", error)

@@ -24,13 +24,14 @@ from kbroker.cluster.workers.worker_slot import WorkerSlot, worker_settings
 from kbroker.config import BrokerConfig
 from kbroker.errors import KafkaError
 from kbroker.supervision.worker_life import WorkerLife
+from tests.simulation.broker_settings import PORT, host_of
 from tests.simulation.features import coordinator_settings
 from tests.simulation.loop import Process
 from tests.simulation.reading_back import read_back
 from tests.simulation.several import InForce, Several
 from tests.simulation.unix_sockets import UnixSockets
 from tests.simulation.worker_faults import WorkerFaults
-from tests.simulation.world import PORT, Scale, host_of
+from tests.simulation.world import Scale
 
 if TYPE_CHECKING:
     from pathlib import Path

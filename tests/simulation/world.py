@@ -25,10 +25,13 @@ from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
 from kbroker.records.codec_libraries import native_codecs_loaded
 from tests.simulation.administration.feature import Administration
+from tests.simulation.broker_settings import PORT, drawn_settings, host_of
 from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
 from tests.simulation.defects import Defects
 from tests.simulation.disk_faults import DiskFaults
+from tests.simulation.encrypted import OVER_TLS, Encryption, is_encrypted
+from tests.simulation.encrypted import PORT as TLS_PORT
 from tests.simulation.features import coordinator_settings, draw_features
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.leftovers import dispose, leftovers
@@ -38,14 +41,14 @@ from tests.simulation.lost_store import lose_store
 from tests.simulation.reading_back import read_back
 from tests.simulation.scale import Outcome, Scale
 from tests.simulation.sockets import Network
-from tests.simulation.strangers import is_secured, security_settings
+from tests.simulation.strangers import is_secured
 from tests.simulation.surroundings import surroundings
 from tests.simulation.topics import Topic, create_topics
 from tests.simulation.transactions.ledger import TransactionLedger
 from tests.simulation.witness import Term, Witness
 from tests.simulation.work import measured
 
-MEMORY, PORT, DAY_SECONDS = Path("/dev/shm"), 9092, 86_400.0
+MEMORY, LATER = Path("/dev/shm"), 0x1A7E
 SETTLE_SECONDS, LIMIT_SECONDS, CHECK_SECONDS, MOMENT_SECONDS, FORGETS_SECONDS = 15.0, 600.0, 1.0, 0.5, 2.0
 
 
@@ -57,6 +60,7 @@ class World:
         self.folder = folder
         self.loop = SimulatedLoop(seed)
         self.rng = random.Random(self.loop.rng.getrandbits(64))
+        self.later = random.Random(seed ^ LATER)  # Of what came later: the rest of a seed stays what it was.
         self.network = Network(self.loop)
         self.judge = Judge(self.loop.time)
         self.nodes = range(1, scale.nodes + 1)
@@ -128,6 +132,8 @@ class World:
         self.is_measured = self.loop.budget is not None
         self.is_secured = is_secured(seed, scale.nodes)
         """Whether there is a listener that authenticates, too, and an authorizer."""
+        has_tls = is_encrypted(seed, scale.nodes) and not self.is_measured
+        self.encryption = Encryption(self) if has_tls else None
 
     # What clients ask
 
@@ -186,7 +192,10 @@ class World:
         made = ModelConnection(name, self.loop, self.judge, client_id, self._next_correlation_id)
         try:
             host, usual = self.address(node)
-            await self.network.connect(lambda: made, host, port or usual)
+            if port is None and self.encryption is not None and self.encryption.rng.random() < OVER_TLS:
+                await self.network.connect(lambda: self.encryption.over(made), host, TLS_PORT)
+            else:
+                await self.network.connect(lambda: made, host, port or usual)
         except ConnectionRefusedError:
             return None
         made.node = node
@@ -201,27 +210,7 @@ class World:
         return host_of(node), PORT
 
     def settings(self, node: int) -> dict[str, str]:
-        rng = self.rng
-        return {
-            "node.id": str(node),
-            "listeners": f"PLAINTEXT://{host_of(node)}:{PORT}",
-            "metrics.listener": "none",
-            "num.network.threads": rng.choice(("1", "3", "3")),
-            "socket.busy.poll.us": rng.choice(("0", "0", "50")),
-            "auto.create.topics.enable": "false",
-            "kbroker.fsync": rng.choice(("os", "commit")),
-            "log.segment.bytes": rng.choice(("1048576", "1073741824")),
-            "log.retention.check.interval.ms": rng.choice(("100", "1000", "300000")),
-            "log.initial.task.delay.ms": rng.choice(("0", "300", "30000")),
-            "log.cleaner.backoff.ms": rng.choice(("50", "1000", "15000")),
-            "socket.request.max.bytes": "200000",
-            "producer.id.expiration.ms": str(int(1000 * min(self.forgets_after, DAY_SECONDS))),
-            "producer.id.expiration.check.interval.ms": "200" if self.forgets_after < DAY_SECONDS else "600000",
-            "max.incremental.fetch.session.cache.slots": rng.choice(("1000", "1000", "3")),
-            "queued.max.request.bytes": "200000" if self.is_large else rng.choice(("-1", "-1", "200000")),
-            **self._shared_settings,
-            **(security_settings(host_of(node), PORT) if self.is_secured else {}),
-        }
+        return drawn_settings(self, node, self._shared_settings)
 
     def config(self, node: int) -> BrokerConfig:
         """A broker's settings, which stay over its restarts; its directory is another one after each."""
@@ -431,10 +420,6 @@ class World:
             if process is None or process.backlog is None:
                 each.check(now)
         self._check_soon()
-
-
-def host_of(node: int) -> str:
-    return f"127.83.73.{node}"
 
 
 def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Outcome:

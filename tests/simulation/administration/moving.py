@@ -12,6 +12,8 @@ from kbroker.schemas import wire
 if TYPE_CHECKING:
     from tests.simulation.administration.administrator import Administrator
     from tests.simulation.administration.lives import Life
+    from tests.simulation.judge import Partition
+    from tests.simulation.world import World
 
 PREFERRED = 0
 NOT_TO_ELECT = frozenset({ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE})
@@ -90,6 +92,12 @@ async def move_directory(admin: Administrator, life: Life) -> None:
     if answer is None:
         return
     code = answer.results[0].partitions[0].error_code
+    if not may_refuse(world, code, folder, (life.name, number)):
+        admin.judge.fail(f"{admin.name}: {life.key}-{number} does not move to {folder}: {ErrorCode(code).name}")
+
+
+def may_refuse(world: World, code: int, folder: str, partition: Partition) -> bool:
+    """Whether a broker may answer so when it is to have a partition in another directory; 0: it does."""
     is_elsewhere = world.scale.nodes > 1 and code in (
         ErrorCode.REPLICA_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -97,5 +105,4 @@ async def move_directory(admin: Administrator, life: Life) -> None:
     )
     # Kafka refuses a directory that is offline, or fails as the copy is made, in the same way.
     is_ailing = code == ErrorCode.KAFKA_STORAGE_ERROR and world.disks.takes_no_copy(folder)
-    if code != 0 and not is_elsewhere and not is_ailing and not world.tolerates(code, (life.name, number)):
-        admin.judge.fail(f"{admin.name}: {life.key}-{number} does not move to {folder}: {ErrorCode(code).name}")
+    return code == 0 or is_elsewhere or is_ailing or world.tolerates(code, partition)
