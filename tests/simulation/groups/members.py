@@ -150,7 +150,8 @@ class Member(Client):
             if request.api_key != ApiKey.OFFSET_COMMIT:
                 # Offsets are taken while others join, too.
                 self._stays_until = sent + self.rebalance_ms / 1000
-        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+        elif code == ErrorCode.REBALANCE_IN_PROGRESS and request.api_key == ApiKey.HEARTBEAT:
+            # Neither a commit nor SyncGroup that comes while others join is a sign of life, in Kafka as here.
             self._seen_until = sent + self.session_ms / 1000
         return answer, code
 
