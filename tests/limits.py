@@ -77,6 +77,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
             super().remove_node(node)
             return None if ended is None else ended[1]
 
+        def _reschedule(self, node: WorkerController) -> None:
+            """A worker begins a test when it knows the next one: with less than two it would wait for ever.
+
+            Files whose tests are all done are among the work that a worker leaves behind.
+            """
+            super()._reschedule(node)
+            while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                self._assign_work_unit(node)
+
     return GoesOn(config, log)
 
 

@@ -50,6 +50,23 @@ def is_there(pid: int) -> bool:
         return False
 
 
+def run_pytest(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The tests in a folder, with the limits of these."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "TESTS_OF_"))}
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", *words, "-p", "tests.limits"),
+            *("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), "--basetemp", str(tmp_path / "base")),
+        ],
+        cwd=tmp_path,
+        env={**environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )
+
+
 @pytest.mark.parametrize(
     ("workers", "stuck"),
     [
@@ -65,19 +82,7 @@ def is_there(pid: int) -> bool:
 def test_a_test_that_hangs_fails_alone(tmp_path: Path, workers: tuple[str, ...], stuck: str) -> None:
     """One test that hangs would end the whole run, and nobody know which one, while its brokers hold their ports."""
     (tmp_path / "test_some.py").write_text(TESTS.format(stuck=stuck))
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "TESTS_OF_"))}
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "test_some.py", *workers, "-p", "tests.limits"),
-            *("-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), "--basetemp", str(tmp_path / "base")),
-        ],
-        cwd=tmp_path,
-        env={**environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=90,
-    )
+    done = run_pytest(tmp_path, "test_some.py", *workers)
     assert re.search(r"1 failed, 20 passed", done.stdout), done.stdout + done.stderr
     assert re.search(r"test_some\.py::test_that_hangs", done.stdout)
     assert "INTERNALERROR" not in done.stdout + done.stderr
@@ -85,3 +90,14 @@ def test_a_test_that_hangs_fails_alone(tmp_path: Path, workers: tuple[str, ...],
     if stuck == "in C":
         (note,) = tmp_path.rglob("child")
         wait_for(lambda: not is_there(int(note.read_text())), "what its worker has started to be ended")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_run_goes_on_to_its_end_when_a_worker_ends(tmp_path: Path, workers: str) -> None:
+    """A crash would have the whole run hang at its end, with nothing printed of what failed."""
+    for number in range(8):
+        (tmp_path / f"test_{number}.py").write_text("def test_it():\n    pass\n")
+    (tmp_path / "test_5.py").write_text("import os\ndef test_first():\n    os._exit(1)\ndef test_second():\n    pass\n")
+    done = run_pytest(tmp_path, ".", "-n", workers, "--dist", "loadfile", "--no-loadscope-reorder")
+    assert re.search("1 failed, 8 passed", done.stdout), done.stdout + done.stderr
+    assert "crashed while running 'test_5.py::test_first'" in done.stdout
