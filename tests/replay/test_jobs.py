@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+pytest.importorskip("pyspark")
 from kbroker.replay.sources.read_table import READING
 from kbroker.replay.sources.write_table import WRITING
 from tests.broker_process import BrokerProcess

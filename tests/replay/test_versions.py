@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("pyarrow")
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.versions import Versions
 
