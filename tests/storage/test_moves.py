@@ -20,7 +20,7 @@ import pytest
 from kbroker.errors import KafkaError, OutOfOrderSequenceNumberError
 from kbroker.metadata.image import ClusterImage, PartitionImage, TopicImage
 from kbroker.records.compression import Codec
-from kbroker.storage.directories.future_log import CopyStep, FutureLog
+from kbroker.storage.directories.future_log import INDEX_SUFFIXES, CopyStep, FutureLog
 from kbroker.storage.directories.log_dirs import FUTURE_SUFFIX, marked_directory
 from kbroker.storage.files.filesystem import SYSTEM_FILES, Buffer
 from kbroker.storage.files.throttle import Throttle
@@ -194,6 +194,23 @@ def test_a_replica_that_follows_moves_as_one_that_leads(tmp_path: Path) -> None:
         later[:8] = end.to_bytes(8, "big")
         storage.log.append_as_follower(later)
         assert storage.log.read_bytes(0, 1 << 20).startswith(content) and storage.log.log_end_offset == end + 1
+        storage.logs.shutdown()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("suffix", INDEX_SUFFIXES)
+def test_an_index_without_entries_need_not_have_a_file(tmp_path: Path, suffix: str) -> None:
+    """A partition without records could not be moved any more after a power cut that took the file."""
+
+    async def run() -> None:
+        storage = Storage(tmp_path)
+        storage.lead()
+        (Path(storage.log.directory) / f"{0:020}{suffix}").unlink()
+        await storage.move(storage.b)
+        assert names(storage)[storage.b] == ["orders-0"]
+        fill(storage, 10)
+        storage.log.check_invariants()
         storage.logs.shutdown()
 
     asyncio.run(run())

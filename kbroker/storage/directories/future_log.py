@@ -427,15 +427,18 @@ class FutureLog:
             self.files.fsync(target.fd)
 
     def copy_index(self, copy: SegmentCopy, suffix: str, source_path: str, length: int, *, sync: bool) -> None:
-        """Copies the entries of an index from where the last time ended.  SourceChangedError when it is gone."""
+        """Copies the entries of an index from where the last time ended.  SourceChangedError when it is gone.
+
+        An index without entries need not have a file: a power cut may have taken that."""
         files = self.files
-        try:
-            source = SegmentFile(files, source_path, os.O_RDONLY)
-        except FileNotFoundError as error:
-            raise SourceChangedError(str(error)) from error
         target = SegmentFile(files, self.path_of(copy.base_offset, suffix), os.O_RDWR | os.O_CREAT)
-        copy_bytes(files, source.fd, target.fd, copy.index_bytes[suffix], length, lambda _: None)
-        copy.index_bytes[suffix] = length
+        if length > copy.index_bytes[suffix]:
+            try:
+                source = SegmentFile(files, source_path, os.O_RDONLY)
+            except FileNotFoundError as error:
+                raise SourceChangedError(str(error)) from error
+            copy_bytes(files, source.fd, target.fd, copy.index_bytes[suffix], length, lambda _: None)
+            copy.index_bytes[suffix] = length
         if sync:
             files.fsync(target.fd)
 
