@@ -6,7 +6,8 @@ Also of `kbroker.cluster.partition_updates`, `kbroker.cluster.topics`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -46,20 +47,34 @@ class Cluster:
         self.metadata.replace_configs(ConfigResourceType.TOPIC, name, wanted, validate_only=validate_only)
 
 
+Start = Callable[[], Cluster]
+
+
+@pytest.fixture(name="start")
+def _start(tmp_path: Path) -> Iterator[Start]:
+    """Starts the manager, again each time."""
+    with ExitStack() as stores:
+
+        def start() -> Cluster:
+            found = Cluster(tmp_path)
+            stores.callback(found.store.close)
+            return found
+
+        yield start
+
+
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path)
-    yield cluster
-    cluster.store.close()
+def cluster(start: Start) -> Cluster:
+    return start()
 
 
-def test_a_created_topic_is_stored_visible_and_announced(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_created_topic_is_stored_visible_and_announced(cluster: Cluster, start: Start) -> None:
     """A topic would vanish with a restart, or have no logs."""
     (outcome,) = finished(cluster.controller.create_topics([NewTopic("a", 3, 1, configs={"retention.ms": "1"})]))
     assert outcome.topic is not None
     assert cluster.cache.topic("a") is outcome.topic
     assert cluster.deltas == [MetadataDelta(created=(outcome.topic,))]
-    assert Cluster(tmp_path).cache.topic("a") == outcome.topic
+    assert start().cache.topic("a") == outcome.topic
 
 
 def test_validate_only_changes_nothing(cluster: Cluster) -> None:
@@ -94,11 +109,11 @@ def test_one_bad_topic_does_not_keep_the_others(cluster: Cluster) -> None:
     assert [topic.name for topic in cluster.deltas[0].created] == ["good", "also.good"]
 
 
-def test_collisions_are_found_again_after_deletion_and_restart(cluster: Cluster, tmp_path: Path) -> None:
+def test_collisions_are_found_again_after_deletion_and_restart(cluster: Cluster, start: Start) -> None:
     """A name would stay taken after its rival is gone, or be given away after a restart."""
     (first,) = finished(cluster.controller.create_topics([NewTopic("a.b")]))
     assert first.topic is not None
-    for controller in (cluster.controller, Cluster(tmp_path).controller):
+    for controller in (cluster.controller, start().controller):
         error = finished(controller.create_topics([NewTopic("a_b")]))[0].error
         assert error is not None
         assert error.message == "Topic 'a_b' collides with existing topic: a.b"
@@ -106,7 +121,7 @@ def test_collisions_are_found_again_after_deletion_and_restart(cluster: Cluster,
     assert finished(cluster.controller.create_topics([NewTopic("a_b")]))[0].error is None
 
 
-def test_growing_keeps_the_old_partitions(cluster: Cluster, tmp_path: Path) -> None:
+def test_growing_keeps_the_old_partitions(cluster: Cluster, start: Start) -> None:
     """Records of the existing partitions would become unreachable."""
     (before,) = finished(cluster.controller.create_topics([NewTopic("a", 2, 1)]))
     (after,) = finished(cluster.controller.create_partitions([NewPartitions("a", 4)]))
@@ -116,16 +131,16 @@ def test_growing_keeps_the_old_partitions(cluster: Cluster, tmp_path: Path) -> N
     assert after.topic.topic_id == before.topic.topic_id
     ((change,),) = [delta.changed for delta in cluster.deltas if delta.changed]
     assert (len(change.old.partitions), len(change.new.partitions)) == (2, 4)
-    assert Cluster(tmp_path).cache.topic("a") == after.topic
+    assert start().cache.topic("a") == after.topic
 
 
-def test_configs_are_replaced_as_a_whole(cluster: Cluster, tmp_path: Path) -> None:
+def test_configs_are_replaced_as_a_whole(cluster: Cluster, start: Start) -> None:
     """A removed setting would stay in force after a restart."""
     finished(cluster.controller.create_topics([NewTopic("a", configs={"retention.ms": "1", "segment.ms": "5"})]))
     cluster.replace_configs("a", {"retention.ms": "2"})
     changed = cluster.cache.image.topics["a"]
     assert dict(changed.configs) == {"retention.ms": "2"}
-    assert Cluster(tmp_path).cache.topic("a") == changed
+    assert start().cache.topic("a") == changed
     with pytest.raises(InvalidConfigError, match="Unknown topic config name: nope"):
         cluster.replace_configs("a", {"nope": "1"})
     with pytest.raises(UnknownTopicOrPartitionError):

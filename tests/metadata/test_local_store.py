@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,8 @@ def test_changes_are_read_back(tmp_path: Path) -> None:
     store.alter_topic_configs([(altered.topic_id, {"b": "2"})])
     store.delete_topics([deleted.topic_id, random_uuid()])
     store.close()
-    found = {image.name: image for image in LocalStore.open(tmp_path / FILE).topics()}
+    with closing(LocalStore.open(tmp_path / FILE)) as store:
+        found = {image.name: image for image in store.topics()}
     assert set(found) == {"grown", "altered"}
     assert found["grown"].partitions == (*grown.partitions, added)
     assert dict(found["altered"].configs) == {"b": "2"}
@@ -93,13 +95,13 @@ def test_changed_partitions_are_read_back_and_no_others(tmp_path: Path) -> None:
 
 def test_a_failed_change_leaves_nothing_behind(tmp_path: Path) -> None:
     """Half of a request's topics would exist although the client was told that it failed."""
-    store = LocalStore.open(tmp_path / FILE)
-    store.create_topics([topic("taken")])
-    with pytest.raises(MetadataStoreError):
-        store.create_topics([topic("new"), topic("taken")])
-    assert [image.name for image in store.topics()] == ["taken"]
-    store.create_topics([topic("new")])
-    assert [image.name for image in store.topics()] == ["new", "taken"]
+    with closing(LocalStore.open(tmp_path / FILE)) as store:
+        store.create_topics([topic("taken")])
+        with pytest.raises(MetadataStoreError):
+            store.create_topics([topic("new"), topic("taken")])
+        assert [image.name for image in store.topics()] == ["taken"]
+        store.create_topics([topic("new")])
+        assert [image.name for image in store.topics()] == ["new", "taken"]
 
 
 def test_producer_id_blocks_never_repeat(tmp_path: Path) -> None:
@@ -115,7 +117,8 @@ def test_producer_id_blocks_never_repeat(tmp_path: Path) -> None:
 
 def test_a_new_store_makes_a_cluster_id_in_kafkas_form(tmp_path: Path) -> None:
     """Kafka's tools would not accept the cluster id."""
-    cluster_id = LocalStore.open(tmp_path / FILE).cluster_id
+    with closing(LocalStore.open(tmp_path / FILE)) as store:
+        cluster_id = store.cluster_id
     assert len(cluster_id) == 22
     assert len(uuid_from_text(cluster_id)) == 16
 
@@ -207,8 +210,8 @@ def test_contradicting_rows_are_told(tmp_path: Path, statement: str, told: str) 
     connection.execute(statement)
     connection.commit()
     connection.close()
-    with pytest.raises(CorruptMetadataError, match=told):
-        LocalStore.open(path).topics()
+    with pytest.raises(CorruptMetadataError, match=told), closing(LocalStore.open(path)) as store:
+        store.topics()
 
 
 def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path) -> None:

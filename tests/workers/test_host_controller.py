@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,12 +24,26 @@ from tests.unbroken import finished
 from tests.workers.host import Host
 
 FIRST = TopicPartition("t", 0)
+Start = Callable[[], Host]
+
+
+@pytest.fixture(name="start")
+def _start(tmp_path: Path) -> Iterator[Start]:
+    """Starts the controller, again each time."""
+    with ExitStack() as stores:
+
+        def start() -> Host:
+            found = Host(tmp_path)
+            stores.callback(found.store.close)
+            return found
+
+        yield start
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
+def host(start: Start) -> Host:
     """Three workers."""
-    found = Host(tmp_path)
+    found = start()
     for node_id in (1, 2, 3):
         found.enter(node_id)
     return found
@@ -98,7 +114,7 @@ def test_the_end_of_an_old_connection_is_not_that_of_the_worker(host: Host) -> N
     assert host.cache.image is before
 
 
-def test_nothing_moves_when_the_host_stops(host: Host, tmp_path: Path) -> None:
+def test_nothing_moves_when_the_host_stops(host: Host, start: Start) -> None:
     """Each start would find the last worker of the stop as the leader of all."""
     host.create("t", 6, 3)
     before = host.cache.image.topics
@@ -108,7 +124,7 @@ def test_nothing_moves_when_the_host_stops(host: Host, tmp_path: Path) -> None:
         finished(host.controller.lost(BrokerEpoch(node_id, 0)))
     assert host.cache.image.topics == before
     host.store.close()
-    assert Host(tmp_path).cache.image.topics == before
+    assert start().cache.image.topics == before
 
 
 def test_one_worker_that_stops_in_order_hands_its_leaders_over_first(host: Host) -> None:
@@ -119,33 +135,33 @@ def test_one_worker_that_stops_in_order_hands_its_leaders_over_first(host: Host)
     assert -1 not in host.leaders("t")
 
 
-def test_what_a_worker_led_that_does_not_come_back_is_led_by_others(host: Host, tmp_path: Path) -> None:
+def test_what_a_worker_led_that_does_not_come_back_is_led_by_others(host: Host, start: Start) -> None:
     """The controller died with it, and has never seen it go."""
     host.create("t", 3, 2)
     host.store.close()
-    again = Host(tmp_path)
+    again = start()
     again.enter(1)
     again.enter(2)
     finished(again.controller.missing(3))
     assert set(again.leaders("t")) == {1, 2}
 
 
-def after_power_cut(directory: Path, held: dict[int, HeldLog]) -> Host:
+def after_power_cut(start: Start, held: dict[int, HeldLog]) -> Host:
     """The next controller, which has been told what workers hold of the first partition; none has come."""
-    again = Host(directory)
+    again = start()
     again.enter(1)
     finished(again.controller.report_logs({node_id: {FIRST: log} for node_id, log in held.items()}))
     return again
 
 
-def test_a_replica_that_has_lost_records_does_not_lead_one_that_has_them(host: Host, tmp_path: Path) -> None:
+def test_a_replica_that_has_lost_records_does_not_lead_one_that_has_them(host: Host, start: Start) -> None:
     """Committed records would be truncated away where they are, to be level with a log that has lost them."""
     host.create("t", 1, 3)
     before = host.partition("t")
     host.store.close()
     leader, *others = before.replicas
     held = {leader: HeldLog(0, 60, True), others[0]: HeldLog(0, 80, True), others[1]: HeldLog(0, 100, True)}
-    again = after_power_cut(tmp_path, held)
+    again = after_power_cut(start, held)
     after = again.partition("t")
     assert (after.leader, after.isr, after.elr) == (others[1], (others[1],), ())
     assert after.leader_epoch == before.leader_epoch + 1
@@ -153,81 +169,81 @@ def test_a_replica_that_has_lost_records_does_not_lead_one_that_has_them(host: H
         again.enter(node_id)
     assert again.partition("t").leader == others[1]
     again.store.close()
-    assert Host(tmp_path).partition("t") == again.partition("t")
+    assert start().partition("t") == again.partition("t")
 
 
-def test_a_newer_epoch_counts_for_more_than_a_longer_log(host: Host, tmp_path: Path) -> None:
+def test_a_newer_epoch_counts_for_more_than_a_longer_log(host: Host, start: Start) -> None:
     """What was never committed would come back in the place of what was."""
     host.create("t", 1, 2)
     leader, other = host.partition("t").replicas
     host.store.close()
-    after = after_power_cut(tmp_path, {leader: HeldLog(0, 100, True), other: HeldLog(4, 60, True)}).partition("t")
+    after = after_power_cut(start, {leader: HeldLog(0, 100, True), other: HeldLog(4, 60, True)}).partition("t")
     assert (after.leader, after.leader_epoch) == (other, 5)
 
 
-def test_a_leader_that_lost_nothing_stays_and_one_that_stopped_in_order_too(host: Host, tmp_path: Path) -> None:
+def test_a_leader_that_lost_nothing_stays_and_one_that_stopped_in_order_too(host: Host, start: Start) -> None:
     """Each kill of all workers would move leaders about; records that only the leader had yet are no loss."""
     host.create("t", 1, 2)
     before = host.partition("t")
     leader, other = before.replicas
     host.store.close()
-    after = after_power_cut(tmp_path, {leader: HeldLog(0, 100, True), other: HeldLog(0, 100, True)})
+    after = after_power_cut(start, {leader: HeldLog(0, 100, True), other: HeldLog(0, 100, True)})
     assert (after.partition("t").leader, after.partition("t").isr) == (leader, before.isr)
     after.store.close()
-    after = after_power_cut(tmp_path, {leader: HeldLog(0, 100, False), other: HeldLog(0, 90, False)})
+    after = after_power_cut(start, {leader: HeldLog(0, 100, False), other: HeldLog(0, 90, False)})
     assert (after.partition("t").leader, after.partition("t").isr) == (leader, before.isr)
     after.store.close()
-    after = after_power_cut(tmp_path, {leader: HeldLog(0, 100, True), other: HeldLog(0, 90, True)})
+    after = after_power_cut(start, {leader: HeldLog(0, 100, True), other: HeldLog(0, 90, True)})
     assert (after.partition("t").leader, after.partition("t").isr) == (leader, (leader,))
 
 
-def test_the_only_replica_leads_whatever_it_has_lost(host: Host, tmp_path: Path) -> None:
+def test_the_only_replica_leads_whatever_it_has_lost(host: Host, start: Start) -> None:
     """A topic with one replica would stay without a leader after a power cut."""
     host.create("t", 1, 1)
     before = host.partition("t")
     host.store.close()
-    again = after_power_cut(tmp_path, {before.leader: HeldLog(0, 0, True)})
+    again = after_power_cut(start, {before.leader: HeldLog(0, 0, True)})
     assert again.partition("t").leader == before.leader
     assert again.partition("t").isr == before.isr
 
 
-def test_a_partition_whose_log_nobody_has_made_yet_keeps_its_leader(host: Host, tmp_path: Path) -> None:
+def test_a_partition_whose_log_nobody_has_made_yet_keeps_its_leader(host: Host, start: Start) -> None:
     """Topics that were made right before a power cut would be without a leader for good."""
     host.create("t", 1, 2)
     before = host.partition("t")
     host.store.close()
-    after = after_power_cut(tmp_path, dict.fromkeys(before.replicas, NO_LOG)).partition("t")
+    after = after_power_cut(start, dict.fromkeys(before.replicas, NO_LOG)).partition("t")
     assert (after.leader, after.isr) == (before.leader, before.isr)
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_one_without_a_log_does_not_lead_while_another_may_have_one(host: Host, tmp_path: Path, known: bool) -> None:
+def test_one_without_a_log_does_not_lead_while_another_may_have_one(host: Host, start: Start, known: bool) -> None:
     """A disk that is empty would make all replicas empty."""
     host.create("t", 1, 2)
     leader, other = host.partition("t").replicas
     host.store.close()
     held = {leader: NO_LOG, **({other: HeldLog(0, 0, True)} if known else {})}
-    after = after_power_cut(tmp_path, held).partition("t")
+    after = after_power_cut(start, held).partition("t")
     assert (after.leader in (other, -1), after.isr) == (True, (other,))
 
 
-def test_one_that_is_out_of_the_isr_does_not_lead_for_its_long_log(host: Host, tmp_path: Path) -> None:
+def test_one_that_is_out_of_the_isr_does_not_lead_for_its_long_log(host: Host, start: Start) -> None:
     """What it holds beyond the others was refused to producers, or is of an old leader."""
     host.create("t", 1, 3)
     leader, other, gone = host.partition("t").replicas
     finished(host.controller.lost(BrokerEpoch(gone, 0)))
     host.store.close()
     held = {each: HeldLog(0, 50, True) for each in (leader, other)}
-    after = after_power_cut(tmp_path, {**held, gone: HeldLog(0, 100, True)}).partition("t")
+    after = after_power_cut(start, {**held, gone: HeldLog(0, 100, True)}).partition("t")
     assert after.leader in (leader, other)
     assert set(after.isr) == {leader, other}
 
 
-def test_a_worker_that_comes_back_to_a_new_controller_keeps_its_epoch(host: Host, tmp_path: Path) -> None:
+def test_a_worker_that_comes_back_to_a_new_controller_keeps_its_epoch(host: Host, start: Start) -> None:
     """Its changes of ISRs that are under way would be refused, and its followers taken for those of another life."""
     host.create("t", 3, 3)
     host.store.close()
-    again = Host(tmp_path)
+    again = start()
     again.enter(1)
     before = again.cache.image.topics
     assert again.enter(2, epoch=0) == BrokerEpoch(2, 0)
