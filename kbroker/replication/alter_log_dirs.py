@@ -268,8 +268,10 @@ class DirectoryMoves:
             await self._carry_out(future, future.next_steps(sync=True), self._unthrottled)
 
     def _may_take_over(self, future: FutureLog, committer: LogCommitter | None) -> bool:
-        """Whether everything that was acknowledged as durable is durable in the copy."""
+        """Whether everything that was acknowledged as durable is durable in the copy, and the names of its files."""
         future.check()
+        if not future.has_durable_names:
+            return False
         if future.log.committer is not committer:
             # Made just now, by a change of settings; the next round pauses it.
             return False

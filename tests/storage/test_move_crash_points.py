@@ -23,14 +23,14 @@ from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.log_values import AppendOrigin
 from tests.storage.batches import append, batch, marker
-from tests.storage.faulty_files import CrashedError, Fault, FaultyFiles
+from tests.storage.faulty_files import OF_THE_MACHINE, CrashedError, Fault, FaultyFiles
 from tests.storage.moves import TP, Inline, Storage, records_of
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 SLOW = pytest.mark.slow
 CONFIGS = {"segment.bytes": "1048576", "internal.segment.bytes": "600", "index.interval.bytes": "64"}
 LATE = 3
-QUICK = {(Fault.KEEP, LATE)}
+QUICK = {(Fault.KEEP, LATE), (Fault.FORGET, LATE), (Fault.REORDER, LATE)}
 
 
 @pytest.fixture
@@ -179,8 +179,7 @@ def test_every_call(scratch: Path, fault: Fault, late: int) -> None:
         files.after_crash()
         state = tuple(re.sub(r"-0\.[0-9a-f]+", "-0", name) for name in names(root))
         states[state] = states.get(state, 0) + 1
-        machine_failed = fault in (Fault.LOSE, Fault.GARBLE)
-        asyncio.run(check(root, durable, durable[-1].offset + 1 if machine_failed else end))
+        asyncio.run(check(root, durable, durable[-1].offset + 1 if fault in OF_THE_MACHINE else end))
         shutil.rmtree(root)
     for state, count in states.items():
         print(f"{fault.value}, {late} appends: {count} crash points leave {', '.join(state)}")

@@ -11,8 +11,10 @@ The copy follows the log segment by segment, byte for byte, until it is the same
 
 A file that is being copied is called `<base offset>.log.copy`.  It loses the suffix when the segment is whole, its
 indexes are there, and every batch has passed its checksum: a `-future` directory always holds a valid start of a log.
-After a stop the copy goes on: `.log` and `.copy` files are compared with the segments, and copied from the first byte
-that differs.  Each step makes some files durable; a step with `sync` makes all of them durable.
+The active segment's copy loses it with the first step that makes it durable, so that its name is durable, too, before
+the log takes it over.  After a stop the copy goes on: `.log` and `.copy` files are compared with the segments, and
+copied from the first byte that differs.  Each step makes some files durable; a step with `sync` makes all of them
+durable.
 
 `next_steps` looks at the segments on the loop; what it returns runs on a thread, which sees descriptors, paths and
 lengths.  Between steps all state belongs to the loop.
@@ -72,7 +74,7 @@ class SegmentCopy:
 
     `copied`: bytes copied, owned by the loop; `written` and `verified`: bytes written and verified, owned by the
     thread.  `verifies` is False once messages of the old formats were found, which have no header that could be checked
-    here.
+    here.  `named`: the file is called as the segment's is.
     """
 
     __slots__ = (
@@ -81,6 +83,7 @@ class SegmentCopy:
         "file",
         "has_txn_index",
         "index_bytes",
+        "named",
         "source",
         "verified",
         "verifies",
@@ -96,9 +99,14 @@ class SegmentCopy:
         self.written = 0
         self.verified = 0
         self.verifies = True
-        self.has_txn_index = False
+        self.has_txn_index = self.named = False
         self.index_bytes = {INDEX_SUFFIX: 0, TIME_INDEX_SUFFIX: 0}
         self.whole = False
+
+    @property
+    def suffix(self) -> str:
+        """What the file's name ends with."""
+        return LOG_SUFFIX if self.named else LOG_SUFFIX + COPY_SUFFIX
 
 
 class CopyStep(NamedTuple):
@@ -284,6 +292,12 @@ class FutureLog:
             return None
         return segments.active.size - active.copied
 
+    @property
+    def has_durable_names(self) -> bool:
+        """Whether the names of all files are durable: that of the active segment comes last."""
+        copies = self.copies()
+        return bool(copies) and copies[-1].named
+
     # -- on a thread --------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -402,14 +416,21 @@ class FutureLog:
                 continue
             self._unsynced.append(copied)
             copy.has_txn_index = copy.has_txn_index or suffix == TXN_INDEX_SUFFIX
-        path = self.path_of(copy.base_offset, LOG_SUFFIX)
-        files.set_modified_ms(path + COPY_SUFFIX, modified_ms)
-        files.rename(path + COPY_SUFFIX, path)
+        files.set_modified_ms(self.path_of(copy.base_offset, copy.suffix), modified_ms)
+        path = self._name(copy)
         copy.file = None
         self._unsynced.append(path)
         self._unsynced_bytes += step.size
         if self._unsynced_bytes > UNSYNCED_BYTES:
             self._sync()
+
+    def _name(self, copy: SegmentCopy) -> str:
+        """Gives the copy the name of the segment's file; that in its directory."""
+        path = self.path_of(copy.base_offset, LOG_SUFFIX)
+        if not copy.named:
+            self.files.rename(self.path_of(copy.base_offset, copy.suffix), path)
+            copy.named = True
+        return path
 
     def _sync(self) -> None:
         """Makes the whole segments that are not durable yet so; those that were given up are gone."""
@@ -425,6 +446,8 @@ class FutureLog:
         if step.sync:
             self._sync()
             self.files.fsync(target.fd)
+            self._name(step.copy)
+            self.files.fsync_directory(self.directory)
 
     def copy_index(self, copy: SegmentCopy, suffix: str, source_path: str, length: int, *, sync: bool) -> None:
         """Copies the entries of an index from where the last time ended.  SourceChangedError when it is gone.

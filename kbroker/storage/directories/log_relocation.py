@@ -4,7 +4,7 @@ All of it happens in one turn of the loop, and the log stays the same object: it
 fetches and appends know nothing of it.  In order:
 
     1  the last bytes of the active segment, its last index entries and snapshots go into the copy; epochs are there
-    2  `<base offset>.log.copy` becomes `<base offset>.log`: the copy is whole
+    2  the copy is whole; the names of its files are durable since before step 1 (`FutureLog.has_durable_names`)
     3  the old directory becomes `-delete`
     4  the `-future` directory takes the partition's name
     5  the log's parts take over the new directory
@@ -22,10 +22,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from kbroker.errors import KafkaStorageError
-from kbroker.storage.directories.future_log import COPY_SUFFIX, FutureLog, SegmentCopy, copy_bytes, write_index_tails
+from kbroker.storage.directories.future_log import FutureLog, SegmentCopy, copy_bytes, write_index_tails
 from kbroker.storage.directories.log_dirs import DELETE_SUFFIX, marked_directory
 from kbroker.storage.log.local_log import LocalLog
-from kbroker.storage.log.log_segment import LOG_SUFFIX, TXN_INDEX_SUFFIX, LogSegment, file_prefix
+from kbroker.storage.log.log_segment import TXN_INDEX_SUFFIX, LogSegment, file_prefix
 from kbroker.storage.log.log_segments import LogSegments
 from kbroker.storage.log.producer_snapshot import SNAPSHOT_SUFFIX
 from kbroker.storage.log.space_guard import FailedDirectoryGuard, SpaceGuard
@@ -68,9 +68,9 @@ def take_over(future: FutureLog) -> str:
 
 
 def _finish_active(future: FutureLog, copy: SegmentCopy) -> None:
-    """What is still missing of the active segment, then its name."""
+    """What is still missing of the active segment."""
     files, source, target = future.files, copy.source, copy.file
-    if target is None:
+    if target is None or not future.has_durable_names:
         raise RuntimeError(f"{future} is not ready to be taken over")
     copy_bytes(files, source.file().fd, target.fd, copy.written, source.size, lambda _: None)
     files.ftruncate(target.fd, source.size)
@@ -81,8 +81,6 @@ def _finish_active(future: FutureLog, copy: SegmentCopy) -> None:
         files.write_file(future.path_of(copy.base_offset, TXN_INDEX_SUFFIX), files.read_file(entries), sync=False)
         copy.has_txn_index = True
     copy.file = None
-    path = future.path_of(copy.base_offset, LOG_SUFFIX)
-    files.rename(path + COPY_SUFFIX, path)
 
 
 def _write_small_files(future: FutureLog) -> None:
