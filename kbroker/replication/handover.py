@@ -7,6 +7,9 @@
     back      the directory has had room for HOLD_SECONDS: the broker registers anew, as after a new session, and
               follows
 
+A new partition for whose log there was no room is offline for the controller, too, from then on: it would neither be
+led here nor, if it is deleted, ever be gone.  So the broker registers anew for that as well.
+
 A partition for which no other replica has room, or whose ISR is this broker alone, is kept: its records can be read, at
 least.  Registering anew costs the broker all that it leads for a moment, so it does not happen more often than once in
 CALM_SECONDS.
@@ -90,8 +93,9 @@ class Handover:
         self._full_since = {
             guard.path: self._full_since.get(guard.path, now) for guard in space_guards if guard.is_refusing
         }
-        if self._given and all(
-            guard.is_roomy(ROOM_BYTES) for guard in space_guards if guard.path in self._given.values()
+        refused = self._replicas.without_room.refused
+        if (self._given or refused) and all(
+            guard.is_roomy(ROOM_BYTES) for guard in space_guards if refused or guard.path in self._given.values()
         ):
             self._roomy_since = min(self._roomy_since, now)
             if now - self._roomy_since >= HOLD_SECONDS and now - self._renewed_at >= CALM_SECONDS:
@@ -163,8 +167,10 @@ class Handover:
         ]
 
     def _take_back(self) -> None:
-        logger.warning("%d partitions are followed again: there is room for them", len(self._given))
+        refused = self._replicas.without_room.refused
+        logger.warning("%d partitions are followed again: there is room for them", len(self._given) + len(refused))
         self._given.clear()
+        self._replicas.retry_refused()
         self._roomy_since = math.inf
         self._renewed_at = self._now()
         self._cluster.renew()

@@ -21,9 +21,12 @@ RETRY_SECONDS = 1.0
 
 
 class LogsWithoutRoom:
-    """`make(topic, image)` is called again for each of them until it is forgotten, or fails for another reason."""
+    """`make(topic, image)` is called again for each of them until it is forgotten, or fails for another reason.
 
-    __slots__ = ("_loop", "_make", "_timer", "_waiting")
+    `refused`: those of which a controller of ZooKeeper's was told instead, which takes them for offline from then on.
+    """
+
+    __slots__ = ("_loop", "_make", "_timer", "_waiting", "refused")
 
     def __contains__(self, topic_partition: object) -> bool:
         return topic_partition in self._waiting
@@ -33,6 +36,7 @@ class LogsWithoutRoom:
         self._make = make
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
+        self.refused: set[TopicPartition] = set()
 
     def note(
         self, topic_partition: TopicPartition, topic: TopicImage, image: PartitionImage, error: BaseException
@@ -48,6 +52,12 @@ class LogsWithoutRoom:
     def forget(self, topic_partition: TopicPartition) -> None:
         """The log is there by now, or is not wanted any more."""
         self._waiting.pop(topic_partition, None)
+        self.refused.discard(topic_partition)
+
+    def told(self, topic_partition: TopicPartition) -> None:
+        """The controller hears that the log could not be made, and decides what becomes of the replica."""
+        if self._waiting.pop(topic_partition, None) is not None:
+            self.refused.add(topic_partition)
 
     def close(self) -> None:
         """Make none any more."""

@@ -239,9 +239,14 @@ class ReplicaManager:
             self._follow(topic, image, self._log_config(topic.configs), self.followed.get(topic_partition))
         partition = self.hosted(topic_partition)
         if partition is None:
-            self.without_room.forget(topic_partition)  # The controller hears of it, and decides what becomes of it.
+            self.without_room.told(topic_partition)
             raise KafkaStorageError(f"the log of {topic_partition} could not be made")
         return partition
+
+    def retry_refused(self) -> None:
+        """There is room again: partitions whose new logs found none are no longer offline, as a controller may ask."""
+        self._failed -= self.without_room.refused
+        self.without_room.refused.clear()
 
     def drop(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         """Neither lead nor follow a partition any more; its log stays, unless `delete`."""

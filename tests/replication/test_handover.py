@@ -65,7 +65,11 @@ class Broker:
         self.reported: list[ReplicaReport] = []
         self.renewals = 0
         manager = SimpleNamespace(space_guards=self.space_guards, get_log=lambda name: name)
-        self.replicas: Any = type("Replicas", (), {"__iter__": lambda _: iter(self.led), "log_manager": manager})()
+        self.refused: set[TopicPartition] = set()
+        room = SimpleNamespace(refused=self.refused)
+        values = {"__iter__": lambda _: iter(self.led), "log_manager": manager, "without_room": room}
+        values["retry_refused"] = lambda _: self.refused.clear()
+        self.replicas: Any = type("Replicas", (), values)()
         self.handover = Handover(self.replicas, self, Elsewhere(usable), self.clock.monotonic)  # type: ignore[arg-type]
 
     def lead(self, topic: str, isr: tuple[int, ...], path: str = FULL) -> None:
@@ -171,5 +175,24 @@ def test_a_broker_whose_disk_has_room_again_follows_and_does_not_flap() -> None:
             await broker.passes(HOLD_SECONDS)
             assert broker.reported == []
             broker.space_guards[0].is_refusing = False
+
+    asyncio.run(main())
+
+
+def test_a_broker_whose_disk_had_no_room_for_a_new_log_registers_anew_once_there_is_some() -> None:
+    """The controller takes that replica for offline: a topic that was deleted meanwhile would never be gone, and its
+    name never be free (seed 973)."""
+
+    async def main() -> None:
+        broker = Broker({2: ROOM})
+        broker.refused.add(TopicPartition("t", 0))
+        broker.space_guards[1].is_refusing = True
+        await broker.passes(HOLD_SECONDS)
+        assert broker.renewals == 0
+        broker.space_guards[1].is_refusing = False
+        await broker.passes(HOLD_SECONDS)
+        assert (broker.renewals, broker.refused) == (1, set())
+        await broker.passes(CALM_SECONDS)
+        assert broker.renewals == 1
 
     asyncio.run(main())

@@ -34,6 +34,7 @@ from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.replication.state_log import PartitionStateLog
 from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.manager.log_manager import LogManager
+from kbroker.types import TopicPartition, random_uuid
 from tests.cluster.parts import Metadata
 from tests.storage.batches import append, batch
 from tests.unbroken import finished
@@ -320,6 +321,28 @@ def test_a_topic_that_found_no_room_leaves_nothing_when_it_is_deleted(tmp_path: 
         files.is_full = False
         parts.create(2)
         assert parts.replicas.partition("t", 1).log.log_end_offset == 0
+        parts.replicas.close()
+        parts.stop()
+
+    uvloop.run(main())
+
+
+def test_a_partition_that_a_controller_was_told_is_without_room_is_taken_up_once_there_is_some(tmp_path: Path) -> None:
+    """The broker refused it, and its deletion, until its next start, as the controller's next word found it offline."""
+
+    async def main() -> None:
+        files = NoRoom()
+        parts = Parts(tmp_path, files)
+        name, image = TopicPartition("asked", 0), PartitionImage(0, 1, 0, (1,), (1,))
+        topic = TopicImage(name.topic, random_uuid(), (image,))
+        with pytest.raises(KafkaStorageError):
+            parts.replicas.become_replica(topic, image)
+        assert parts.replicas.without_room.refused == {name}
+        assert parts.replicas.is_offline(name)
+        files.is_full = False
+        parts.replicas.retry_refused()
+        assert not parts.replicas.is_offline(name)
+        assert parts.replicas.become_replica(topic, image).log.log_end_offset == 0
         parts.replicas.close()
         parts.stop()
 
