@@ -23,7 +23,7 @@ RETRY_SECONDS = 1.0
 class LogsWithoutRoom:
     """`make(topic, image)` is called again for each of them until it is forgotten, or fails for another reason.
 
-    `refused`: those of which a controller of ZooKeeper's was told instead, which takes them for offline from then on.
+    `refused`: where a controller of ZooKeeper's heard of it instead, and takes the replica for offline from then on.
     """
 
     __slots__ = ("_loop", "_make", "_timer", "_waiting", "refused")
