@@ -135,6 +135,8 @@ class RealWorld:
         self.scale = Scale(nodes=len(self.ports), acks=acks, aborts=0.005, crashes=0.0)
         self.loop: Any = asyncio.get_running_loop()
         self.rng = random.Random(seed)
+        self.later = random.Random(seed + 1)
+        self.encryption = None
         self.judge = RunJudge()
         self.topics: dict[str, Topic] = {}
         self.transactions = TransactionLedger(self.judge, self.loop.time)
@@ -178,6 +180,14 @@ class RealWorld:
         self._names: dict[bytes, str] = {}
         self._leaders: dict[Partition, int] = {}
         self._value = self._correlation_id = 0
+
+    def log_dirs(self, _node: int) -> list[str]:
+        """Where the broker has its partitions is its own affair: none is moved."""
+        return []
+
+    def setting(self, _node: int, _name: str) -> str:
+        """Settings are not known."""
+        return ""
 
     def _note_failure(self, _loop: object, context: Mapping[str, Any]) -> None:
         """A callback has failed: the judge has said why, or a client of the model is wrong."""
