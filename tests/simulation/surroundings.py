@@ -42,11 +42,15 @@ class Job(Future[Any]):
         self._loop = loop
         self._work = work
         self._context: Context = copy_context()
+        self._begun = False
         self._outcome: tuple[Any, BaseException | None] | None = None
 
     def run(self) -> None:
         """Do the work, as a thread would; `finish` makes it known."""
-        if self._outcome is not None or not self.set_running_or_notify_cancel():
+        if self._begun:
+            return
+        self._begun = True
+        if not self.set_running_or_notify_cancel():
             return
         loop = self._loop
         before, loop.running_job = loop.running_job, self

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from kbroker._fast.base import monotonic
 from kbroker.clock import SYSTEM_CLOCK
 from tests.simulation.loop import NothingToDoError, Process, SimulatedLoop
 from tests.simulation.sockets import Network
-from tests.simulation.surroundings import surroundings
+from tests.simulation.surroundings import Job, surroundings
 
 SEEDS = range(1, 21)
 ADDRESS = ("127.83.73.1", 9092)
@@ -287,3 +287,19 @@ def test_what_is_sent_over_a_link_that_is_cut_one_way_is_lost_that_way_alone(see
         assert near.lost or served[0].lost, "what was lost was not noticed"
 
     run(seed, main)
+
+
+def test_a_job_that_is_called_off_never_begins_whoever_asks_for_its_result() -> None:
+    """The history ended with a failure of its own where the moment of such a job came later (KRaft seed 270)."""
+
+    async def main(loop: SimulatedLoop) -> None:
+        done: list[int] = []
+        job = Job(loop, lambda: done.append(1))
+        assert job.cancel()
+        for _ in range(2):
+            job.run()
+        with pytest.raises(CancelledError):
+            job.result()
+        assert job.cancelled() and not done
+
+    run(1, main)
