@@ -117,7 +117,9 @@ def _deleted(partition: Partition, row: Row, error: KafkaError | None) -> None:
 
 
 async def _make_durable(services: Services, rows: list[Row]) -> None:
-    writes = [asyncio.wrap_future(future) for future in services.log_manager.checkpoints.save_log_starts()]
+    writes = [
+        asyncio.shield(asyncio.wrap_future(future)) for future in services.log_manager.checkpoints.save_log_starts()
+    ]
     if any(await asyncio.gather(*writes)):
         logger.error("deleted records may come back after a crash: their checkpoint was not written")
         for row in rows:

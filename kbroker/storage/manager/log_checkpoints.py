@@ -143,7 +143,8 @@ class LogCheckpoints:
                     log.flush_later()
                 except KafkaError as error:
                     logger.error("Flushing %s could not be started: %s", log.topic_partition, error)
-                flushed += [asyncio.wrap_future(flush) for flush in log.local.flushes_under_way]
+                # A stop that cancels this wait does not call off the flushes, whose results the logs collect.
+                flushed += [asyncio.shield(asyncio.wrap_future(flush)) for flush in log.local.flushes_under_way]
             await pace
         # Each log collects the result of its flush when its recovery point is read.
         await asyncio.gather(*flushed, return_exceptions=True)
