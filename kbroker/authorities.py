@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def trusting(ca_file: str = "") -> ssl.SSLContext:
     """`ca_file`: a PEM of the authorities, the system's without.  OSError for one that cannot be read."""
-    # A broker that asks nobody does without it.
+    # A broker without such clients starts without it.
     import ssl
 
     context = ssl.create_default_context(cafile=ca_file or None)

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 ZERO_UUID = bytes(16)
 METADATA_TOPIC_UUID = bytes(15) + b"\x01"
+# Ids of log directories that KRaft sets apart (KIP-858): of a broker that named none yet, of a replica whose broker has
+# not named its directory yet, and of one that does not work.
+MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY = (bytes(15) + bytes([number]) for number in range(3))
 RESERVED_UUIDS = frozenset({ZERO_UUID, METADATA_TOPIC_UUID})
 
 NO_PRODUCER_ID = -1

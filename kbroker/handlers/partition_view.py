@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.errors import ErrorCode
 from kbroker.handlers.endpoints import reachable_brokers
+from kbroker.types import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.image import ClusterImage, PartitionImage
 
 LISTENER_NOT_FOUND_FROM = 6
-NOT_KNOWN = frozenset({bytes(16), bytes(15) + b"\1"})
+NOT_KNOWN = frozenset({MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY})
 """What a KRaft cluster's log has for the directory of a replica whose broker has not named it yet."""
 
 

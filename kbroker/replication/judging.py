@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Judging:
     """Has the loop's threads work, and knows whether any of them does.
 
-    Whoever waits may be cancelled: what has not begun by then never does, and what has begun goes on.
+    A caller may be cancelled while it waits: its work then never begins, or goes on in the thread to its end.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Judging:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a thread works, for somebody who waits or for nobody."""
+        """Whether a thread works, whether or not its caller still waits."""
         return bool(self._begun)
 
     async def on_thread(self, work: Callable[[], T]) -> T:

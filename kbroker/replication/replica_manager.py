@@ -306,16 +306,17 @@ class ReplicaManager:
         topic_partition = TopicPartition(topic.name, image.partition)
         self._pending_logs.pop(topic_partition, None)
         self._delete(topic_partition)
+        is_known = topic_partition in self._failed  # It is tried again every second.
         try:
-            log = self.log_manager.get_or_create_log(topic_partition, topic.topic_id, config)
+            log = self.log_manager.get_or_create_log(topic_partition, topic.topic_id, config, is_known=is_known)
         except (OSError, KafkaStorageError) as error:
-            if topic_partition not in self._failed:  # It is tried again every second.
+            if not is_known:
                 text = "the log of %s could not be made; it answers KAFKA_STORAGE_ERROR: %s"
                 logger.error(text, topic_partition, error)
             self._failed.add(topic_partition)
             self.without_room.note(topic_partition, topic, image, error)
             return None
-        if topic_partition in self._failed:
+        if is_known:
             self.late_logs += 1
             logger.warning("the log of %s is there by now", topic_partition)
             self._failed.discard(topic_partition)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.store import MetadataStoreError
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from tests.cluster.parts import Metadata
+from tests.restarts import started_again
 from tests.unbroken import finished
 
 
@@ -53,14 +53,7 @@ Start = Callable[[], Cluster]
 @pytest.fixture(name="start")
 def _start(tmp_path: Path) -> Iterator[Start]:
     """Starts the manager, again each time."""
-    with ExitStack() as stores:
-
-        def start() -> Cluster:
-            found = Cluster(tmp_path)
-            stores.callback(found.store.close)
-            return found
-
-        yield start
+    yield from started_again(lambda: Cluster(tmp_path))
 
 
 @pytest.fixture

@@ -110,9 +110,11 @@ class DiskFaults:
         manager.drop_failed = drop_failed  # type: ignore[method-assign]
         make = manager.get_or_create_log
 
-        def get_or_create_log(name: TopicPartition, topic_id: bytes, config: LogConfig) -> UnifiedLog:
+        def get_or_create_log(
+            name: TopicPartition, topic_id: bytes, config: LogConfig, *, is_known: bool = False
+        ) -> UnifiedLog:
             try:
-                return make(name, topic_id, config)
+                return make(name, topic_id, config, is_known=is_known)
             except (OSError, KafkaStorageError):
                 self._note_without_log(node, (name.topic, name.partition))
                 raise

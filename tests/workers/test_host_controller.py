@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +19,7 @@ from kbroker.metadata.difference import difference
 from kbroker.metadata.image import ClusterImage
 from kbroker.replication.leader_changes import NO_LOG
 from kbroker.types import TopicPartition
+from tests.restarts import started_again
 from tests.unbroken import finished
 from tests.workers.host import Host
 
@@ -30,14 +30,7 @@ Start = Callable[[], Host]
 @pytest.fixture(name="start")
 def _start(tmp_path: Path) -> Iterator[Start]:
     """Starts the controller, again each time."""
-    with ExitStack() as stores:
-
-        def start() -> Host:
-            found = Host(tmp_path)
-            stores.callback(found.store.close)
-            return found
-
-        yield start
+    yield from started_again(lambda: Host(tmp_path))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from kbroker.assembly.membership.cluster_membership import BrokerParts, Metadata
 from kbroker.assembly.membership.replicated_membership import ReplicatedMembership
 from kbroker.assembly.membership.replication_parts import QuorumReach
 from kbroker.assembly.membership.settings import inter_broker_listener
-from kbroker.cluster.kraft.directory_assignments import LOST, DirectoryAssignments, recorded_directory
+from kbroker.cluster.kraft.directory_assignments import DirectoryAssignments, recorded_directory
 from kbroker.cluster.kraft.forwarding import Forwarding, ForwardingChannel
 from kbroker.cluster.kraft.kraft_controller import KRaftController
 from kbroker.cluster.kraft.member import KRaftMember, previous_epoch
@@ -26,7 +26,7 @@ from kbroker.replication.stray_replicas import replicas_deleted, stray_replicas
 from kbroker.storage.directories.directory_plans import MoveTotals
 from kbroker.storage.directories.log_dirs import NO_EPOCH, LogDirError
 from kbroker.storage.manager.known_directories import claim_directories
-from kbroker.types import TopicPartition
+from kbroker.types import LOST_DIRECTORY, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -176,7 +176,7 @@ class KRaftMembership(ReplicatedMembership):
     def _directory_of(self, name: TopicPartition) -> bytes | None:
         replicas = self._parts.replicas
         if name in replicas.given_up or (name in replicas.without_room and self._may_be_led_elsewhere(name)):
-            return LOST
+            return LOST_DIRECTORY
         log = self._broker.log_manager.get_log(name)
         if log is None:
             return None

@@ -2,8 +2,8 @@
 
 A controller lets a replica lead only where it knows the replica's directory to work.  It fills in the directory of a
 broker with one; any other broker says where it has put a replica, and so does one whose replica has moved to another
-directory, or whose directory has another id than the log says.  For a replica on a full disk the broker says LOST: the
-controllers have another one lead, and take it out of the ISR.
+directory, or whose directory has another id than the log says.  For a replica on a full disk the broker says
+LOST_DIRECTORY: the controllers have another one lead, and take it out of the ISR.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.cluster")
 
-LOST = bytes(15) + b"\2"
-"""Kafka's id for a directory that does not work: a replica in it neither leads nor counts as one that may."""
 MOST_IN_A_REQUEST = 2_250
 RETRY_SECONDS = 0.1
 MOST_RETRY_SECONDS = 5.0

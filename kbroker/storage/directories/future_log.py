@@ -356,7 +356,7 @@ class FutureLog:
 
     def _open(self, step: CopyStep, throttle: Throttle) -> None:
         copy = step.copy
-        path = self.path_of(copy.base_offset, LOG_SUFFIX + COPY_SUFFIX)
+        path = self.path_of(copy.base_offset, copy.suffix)
         leftover = self._leftovers.pop(copy.base_offset, None)
         flags = os.O_RDWR | os.O_CREAT | (os.O_TRUNC if leftover is None else 0)
         if leftover is not None and not leftover.endswith(COPY_SUFFIX):

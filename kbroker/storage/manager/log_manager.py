@@ -119,7 +119,6 @@ class LogManager:
         self.environment.soon = self.deletions.soon
         self.space_guards: list[DirectorySpaceGuard] = []
         self._unopened: dict[TopicPartition, LoadRequest] = {}
-        self._refused: set[TopicPartition] = set()
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self.traffic = KeptTraffic()
         self.plans = DirectoryPlans(config)
@@ -390,10 +389,13 @@ class LogManager:
         """The log of a partition."""
         return self.logs.get(topic_partition)
 
-    def get_or_create_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> UnifiedLog:
+    def get_or_create_log(
+        self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, *, is_known: bool = False
+    ) -> UnifiedLog:
         """The partition's log, made in the directory with the fewest partitions when there is none.
 
-        InconsistentTopicIdError when the directory belongs to another topic, KafkaStorageError when no disk takes it.
+        InconsistentTopicIdError when the directory belongs to another topic, KafkaStorageError when no disk takes it;
+        `is_known`: the broker's log says so of the partition already.
         """
         log = self.logs.get(topic_partition)
         if log is not None:
@@ -401,8 +403,6 @@ class LogManager:
             if topic_id != ZERO_UUID:
                 log.assign_topic_id(topic_id)
             return log
-        is_known = topic_partition in self._refused
-        self._refused.add(topic_partition)
         request = self._unopened.get(topic_partition)
         if request is None:
             path = make_partition_directory(self, self._files, topic_partition, is_known=is_known)
@@ -421,7 +421,6 @@ class LogManager:
             raise storage_error(
                 "creating log", topic_partition, path, error, self.failures, is_known=is_known
             ) from error
-        self._refused.discard(topic_partition)
         self.logs[topic_partition] = log
         self.flusher.expect(config.flush_ms)
         return log
@@ -434,7 +433,6 @@ class LogManager:
     def delete_log(self, topic_partition: TopicPartition) -> None:
         """Takes a partition away at once and off the disk after `file.delete.delay.ms`."""
         log = self.logs.get(topic_partition)
-        self._refused.discard(topic_partition)
         unopened = self._unopened.pop(topic_partition, None)
         if log is None:
             if unopened is not None:

@@ -64,7 +64,9 @@ class Logs:
     def get_log(self, name: TopicPartition) -> UnifiedLog | None:
         return self.logs.get(name)
 
-    def get_or_create_log(self, name: TopicPartition, topic_id: bytes, config: LogConfig) -> UnifiedLog:
+    def get_or_create_log(
+        self, name: TopicPartition, topic_id: bytes, config: LogConfig, *, is_known: bool = False
+    ) -> UnifiedLog:
         if name not in self.logs:
             self.logs[name] = open_log(
                 self._directory / str(name),
