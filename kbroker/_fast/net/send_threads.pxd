@@ -18,7 +18,7 @@ cdef class SendThreads:
     cdef readonly int limit
     cdef readonly int running
     # The begun ones; fewer than `running` where a runner does the jobs.
-    cdef int threads
+    cdef readonly int threads
     cdef readonly int outstanding
     cdef readonly unsigned long long lent_count
     cdef void* last_user

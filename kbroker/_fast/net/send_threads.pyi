@@ -6,6 +6,7 @@ class SendThreads:
     runner: Callable[[SendThreads], None] | None
     limit: int
     running: int
+    threads: int
     outstanding: int
     lent_count: int
     def __init__(self, loop: Any, limit: int, stack_bytes: int = 65536) -> None: ...
