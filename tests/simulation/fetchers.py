@@ -114,8 +114,7 @@ class Fetcher(FetchLoop):
             for name, rows in by_topic.items()
         ]
         floors = {each: judge.ledger(each).committed_end for each in asked}
-        # What is committed may belong to transactions that are under way.
-        is_bare = self._may_hide(world) or any(each in self._nearer for each in asked)
+        is_nearer = any(each in self._nearer for each in asked)
         sent_at = world.loop.time()
         connection.ask(
             request(
@@ -135,7 +134,11 @@ class Fetcher(FetchLoop):
             self.version,
             lambda answer: self._answered(connection, asked, floors, sent_at, answer),
             allowed_seconds=PATIENCE_SECONDS + self.max_wait_ms / 1000,
-            late=lambda: not is_bare and any(judge.ledger(each).committed_end > at for each, at in asked.items()),
+            # What is committed may belong to transactions that begin while it waits.
+            late=lambda: (
+                not (is_nearer or self._may_hide(world))
+                and any(judge.ledger(each).committed_end > at for each, at in asked.items())
+            ),
         )
 
     def _may_hide(self, world: World) -> bool:
