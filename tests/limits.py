@@ -2,7 +2,7 @@
 
 A test in Python is ended by `pytest-timeout` with a signal: it fails, and its worker goes on.  One that is stuck where
 no signal is seen, in C, has its worker ended (`GRACE`); xdist names the test, fails it, and starts another worker,
-which goes on behind it (`pytest_xdist_make_scheduler`).
+which goes on behind it (`pytest_xdist_make_scheduler`).  What a test fetches first does not count (`standing_still`).
 
 Programs that a run has started carry `RUN` in their environment.  A process of its own waits for the end of the run:
 where that comes without a word, they are killed.
@@ -13,9 +13,11 @@ from __future__ import annotations
 import faulthandler
 import os
 import secrets
+import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +57,20 @@ def _seconds(item: pytest.Item) -> float:
         return float(marker.args[0] if marker.args else marker.kwargs["timeout"])
     given = item.config.getoption("timeout", None)
     return float(item.config.getini("timeout") or 0) if given is None else float(given)
+
+
+@contextmanager
+def standing_still() -> Iterator[None]:
+    """The time of the test that runs stands still: what it waits for is a mirror, or another run that fetches."""
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    if left:
+        faulthandler.cancel_dump_traceback_later()
+    try:
+        yield
+    finally:
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, left)
+            faulthandler.dump_traceback_later(left * GRACE, exit=True)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,7 +5,8 @@
     folder = debian_folder(packages)    # .tools/debian-rsyslog/usr/sbin/rsyslogd of rsyslog.txt, installed nowhere else
     node_modules(folder)                # `npm ci` in the folder of a package-lock.json
 
-Nothing is copied into the repository.  What cannot be fetched skips the test, and fails it with CI=true.
+Nothing is copied into the repository.  What cannot be fetched skips the test, and fails it with CI=true; a mirror that
+fails for a moment is asked again, and neither that nor the wait for another run counts as the test's own time.
 """
 
 from __future__ import annotations
@@ -15,13 +16,20 @@ import hashlib
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.limits import standing_still
 from tests.tools import missing, require_tool
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOOLS = ROOT / ".tools"
+# Seconds before each further attempt, and those that an attempt may take.
+PAUSES = (5, 20)
+PATIENCE = 1200
+# What fetches nothing fails in the same way each time.
+COMPILERS = ("javac", "dpkg", "tsc")
 
 LOG4J2 = """status=error
 appender.c.type=Console
@@ -42,7 +50,8 @@ class Locked:
         self._file = (TOOLS / f"{name}.lock").open("w")
 
     def __enter__(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        with standing_still():
+            fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
@@ -50,9 +59,19 @@ class Locked:
 
 def install(command: Sequence[str], cwd: Path, what: str) -> None:
     """Run an installer or a compiler in `cwd`; `missing` with the end of its output where it fails."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        missing(what, f"{command[0]} could not provide them: {(done.stderr or done.stdout).strip()[-300:]}")
+    said = ""
+    with standing_still():
+        for pause in (0,) if Path(command[0]).name in COMPILERS else (0, *PAUSES):
+            time.sleep(pause)
+            try:
+                done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False)
+            except subprocess.TimeoutExpired:
+                said = f"it was not through within {PATIENCE} s"
+                continue
+            if done.returncode == 0:
+                return
+            said = (done.stderr or done.stdout).strip()[-300:]
+    missing(what, f"{command[0]} could not provide them: {said}")
 
 
 def _stamp(source: Path) -> str:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
-import subprocess
 from pathlib import Path
 
-from tests.tools import missing, require_tool
-
-TOOLS = Path(__file__).resolve().parents[2] / ".tools"
+from tests.compat.installing import TOOLS as TOOLS
+from tests.compat.installing import Locked, install
+from tests.tools import require_tool
 
 
 def fetched(name: str, what: str, command: list[str]) -> Path:
     """The directory `.tools/<name>`, which the command filled once; skips (in CI: fails) the test when it cannot."""
     folder = TOOLS / name
-    TOOLS.mkdir(exist_ok=True)
-    with (TOOLS / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with Locked(name):
         if not (folder / "complete").exists():
-            done = subprocess.run(command, cwd=TOOLS, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                missing(what, f"it cannot be had: {(done.stderr or done.stdout)[-300:]}")
+            install(command, TOOLS, what)
             (folder / "complete").touch()
     return folder
 
