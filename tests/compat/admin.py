@@ -35,7 +35,7 @@ class Admin:
         name = unique(prefix)
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         client = self._client
-        client.create_topics([topic], operation_timeout=30)[name].result(30)
+        client.create_topics([topic], operation_timeout=90)[name].result(90)
         return name
 
     def committed(self, group: str, topic: str, partitions: int) -> dict[int, int]:
@@ -43,7 +43,7 @@ class Admin:
         places = [TopicPartition(topic, partition) for partition in range(partitions)]
         asked = [ConsumerGroupTopicPartitions(group, places)]
         client = self._client
-        found = client.list_consumer_group_offsets(asked)[group].result(30)
+        found = client.list_consumer_group_offsets(asked)[group].result(90)
         return {place.partition: place.offset for place in found.topic_partitions if place.offset >= 0}
 
     def end_offsets(self, topic: str, partitions: int) -> dict[int, int]:
@@ -52,10 +52,10 @@ class Admin:
         asked = {TopicPartition(topic, partition): spec.latest() for partition in range(partitions)}
         client = self._client
         futures = client.list_offsets(asked)
-        return {place.partition: future.result(30).offset for place, future in futures.items()}
+        return {place.partition: future.result(90).offset for place, future in futures.items()}
 
     def group_state(self, group: str) -> str:
         """The state of a group, as the broker tells it."""
         client = self._client
-        described = client.describe_consumer_groups([group])[group].result(30)
+        described = client.describe_consumer_groups([group])[group].result(90)
         return str(described.state.name)

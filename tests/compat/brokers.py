@@ -89,7 +89,7 @@ class BrokerProcess:
         """The end of the broker's own output, for a failure's message."""
         return self.output.read_text(errors="replace")[-3000:] if self.output.exists() else ""
 
-    def start(self, seconds: float = 60) -> None:
+    def start(self, seconds: float = 120) -> None:
         """Start and wait until the broker answers."""
         # A developer's own KBROKER_ settings must not reach the broker under test.
         environ = {key: value for key, value in os.environ.items() if not key.startswith("KBROKER_")}
@@ -101,13 +101,13 @@ class BrokerProcess:
         if not self.alive:
             raise AssertionError(f"{self.name} ended with {self.process.returncode}:\n{self.tail()}")
 
-    def stop(self, seconds: float = 60) -> int:
+    def stop(self, seconds: float = 120) -> int:
         """Ask the broker to end and wait; its exit code."""
         return self._end(signal.SIGTERM, seconds)
 
     def kill(self) -> None:
         """End the broker as a crash would."""
-        self._end(signal.SIGKILL, 30)
+        self._end(signal.SIGKILL, 60)
 
     def restart(self) -> None:
         """An orderly stop and a new start."""

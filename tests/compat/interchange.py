@@ -53,7 +53,7 @@ def consume(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> 
                 )
             return False
 
-        wait_for(ended, f"the end of {topic}", seconds=60)
+        wait_for(ended, f"the end of {topic}")
     finally:
         consumer.close()
     return found

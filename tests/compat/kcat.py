@@ -30,7 +30,7 @@ def produce(bootstrap: str, topic: str, records: Sequence[Record], codec: str) -
         lines = [(record.key or b"") + b"\t" + (record.value or b"") + b"\n" for record in part]
         command = [kcat, "-P", "-b", bootstrap, "-t", topic, "-p", str(partition), "-z", codec, "-K", "\t", "-Z"]
         command += [word for name, value in headers for word in ("-H", f"{name}={(value or b'').decode()}")]
-        subprocess.run(command, input=b"".join(lines), check=True, capture_output=True, timeout=60)
+        subprocess.run(command, input=b"".join(lines), check=True, capture_output=True, timeout=200)
 
 
 def parse(output: bytes) -> list[Record]:
@@ -53,7 +53,7 @@ def parse(output: bytes) -> list[Record]:
 def read(bootstrap: str, topic: str) -> list[Record]:
     """Read a whole topic."""
     command = [require_tool("kcat"), "-C", "-q", "-b", bootstrap, "-t", topic, "-o", "beginning", "-e", "-f", FORMAT]
-    done = subprocess.run(command, check=True, capture_output=True, timeout=60)
+    done = subprocess.run(command, check=True, capture_output=True, timeout=200)
     return by_place(parse(done.stdout))
 
 

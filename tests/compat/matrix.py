@@ -124,7 +124,7 @@ class _Story:
     def expect(self, members: list[Driver], what: str) -> None:
         """Wait until all members of the story together have received everything, each record once."""
         listening = [member for member in members if member.process.poll() is None]
-        gather(listening, lambda: len(self._once(members)) >= len(self.sent), what, 40)
+        gather(listening, lambda: len(self._once(members)) >= len(self.sent), what)
         assert by_place(self._once(members).values()) == by_place(self.sent)
         final = [[record for record in member.received if self._final(record)] for member in members]
         assert by_place(record for part in final for record in part) == [

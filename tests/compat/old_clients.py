@@ -92,5 +92,5 @@ def write_by_librdkafka(bootstrap: str, topic: str, codec: str, **values: object
         producer.produce(
             topic, f"{codec}-value-{i}", f"key-{i}", on_delivery=lambda error, _: error and failed.append(error)
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
     assert failed == []

@@ -30,12 +30,12 @@ class OldKafka(BrokerProcess):
         self.zookeeper = zookeeper
         self.controller_port = free_port()
 
-    def start(self, seconds: float = 60) -> None:
+    def start(self, seconds: float = 120) -> None:
         """Started with ZooKeeper it answers before it has a controller, which topics need to be made."""
         super().start(seconds)
 
         def controlled() -> bool:
-            metadata = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=10)
+            metadata = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=60)
             return bool(metadata.brokers) and metadata.controller_id >= 0
 
         wait_for(controlled, f"{self.name} to have a controller", seconds=seconds)
@@ -84,7 +84,7 @@ def zookeeper(folder: Path) -> Iterator[str]:
     with (folder / "zookeeper.out").open("ab") as output:
         process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
-        wait_for(lambda: process.poll() is not None or _listens(port), "ZooKeeper to listen", seconds=60)
+        wait_for(lambda: process.poll() is not None or _listens(port), "ZooKeeper to listen")
         if process.poll() is not None:
             text = (folder / "zookeeper.out").read_text(errors="replace")[-3000:]
             raise AssertionError(f"ZooKeeper ended with {process.returncode}:\n{text}")

@@ -41,7 +41,7 @@ class WordCountProcess:
         for line in self.process.stdout:
             self.states.append(line.decode().strip())
 
-    def wait_running(self, seconds: float = 60) -> None:
+    def wait_running(self, seconds: float = 120) -> None:
         """Until it processes."""
         wait_for(lambda: self.states[-1:] == ["RUNNING"], "the application to run", seconds=seconds)
 

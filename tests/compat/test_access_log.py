@@ -66,7 +66,7 @@ def test_each_line_comes_back(
     broker.kill()
     broker.start()
     sent += producer.produce(topic, records[2 * third :], "lz4", idempotent=True)
-    gather(members, lambda: distinct(members) == len(sent), "the rest", 60)
+    gather(members, lambda: distinct(members) == len(sent), "the rest")
     commit(members, admin, group, topic, ends(sent))
 
     everything = [record for member in members for record in member.received]

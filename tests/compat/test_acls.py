@@ -78,7 +78,7 @@ def test_real_clients_are_told_what_they_may_not(guarded: BrokerProcess) -> None
     """A client would hang, or try for ever, where it lacks a right."""
     admin = AdminClient({"bootstrap.servers": guarded.bootstrap})
     for future in admin.create_topics([NewTopic("t", 1, 1), NewTopic("u", 1, 1)]).values():
-        future.result(30)
+        future.result(90)
     wire = Wire(guarded.port)
     try:
         own = {"principal": "User:ANONYMOUS", "operation": 2, "permission_type": 2}
@@ -97,9 +97,9 @@ def test_real_clients_are_told_what_they_may_not(guarded: BrokerProcess) -> None
 def produced(broker: BrokerProcess, topic: str) -> Any:
     """The error with which librdkafka's producer gives up; None where it does not."""
     ends: list[Any] = []
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 10_000})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 60_000})
     producer.produce(topic, b"v", on_delivery=lambda error, _message: ends.append(error))
-    producer.flush(20)
+    producer.flush(90)
     return ends[0] if ends[0] is None else ends[0].code()
 
 
@@ -108,7 +108,7 @@ def consumed(broker: BrokerProcess, topic: str, group: str) -> Any:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
     try:
         consumer.subscribe([topic])
-        for _ in range(40):
+        for _ in range(200):
             message = consumer.poll(0.5)
             if message is not None and message.error() is not None:
                 return message.error().code()

@@ -21,10 +21,10 @@ from tests.compat.records import by_place, ends, plain_records
 from tests.compat.tooling import run_java
 from tests.coordinator.consumer.record_answers import Socket
 
-# The broker says how often members beat, and how long they may be silent.
+# The broker says how often members beat, and how long they may be silent: a busy machine keeps one waiting for seconds.
 SETTINGS = {
-    "group.consumer.min.session.timeout.ms": "3000",
-    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.session.timeout.ms": "12000",
+    "group.consumer.session.timeout.ms": "12000",
     "group.consumer.min.heartbeat.interval.ms": "150",
     "group.consumer.heartbeat.interval.ms": "150",
     "group.consumer.assignment.interval.ms": "200",

@@ -96,7 +96,6 @@ def test_clients_go_on_after_failures_of_the_only_disk(
                 members,
                 lambda: all(client.received.issuperset(client.sent) for client in clients),
                 f"{[(client.name, len(client.sent), len(client.received)) for client in clients]}",
-                seconds=60,
             )
 
         for client in clients:

@@ -79,7 +79,7 @@ def test_every_text_is_read_as_by_kafka() -> None:
     asked = texts()
     lines = "\n".join(base64.b64encode(text.encode()).decode() for text in asked) + "\n"
     done = subprocess.run(
-        java_command("Jaas", classes=classes), input=lines.encode(), capture_output=True, check=True, timeout=60
+        java_command("Jaas", classes=classes), input=lines.encode(), capture_output=True, check=True, timeout=200
     )
     theirs = done.stdout.decode().splitlines()
     assert len(theirs) == len(asked)

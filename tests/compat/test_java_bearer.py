@@ -44,7 +44,7 @@ def _settings(broker: ThreadedBroker, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def tool(broker: ThreadedBroker, java_class: str, settings: Path, *words: str) -> str:
     where = ("--bootstrap-server", broker.bootstrap, "--command-config", str(settings))
-    done = run_java(f"{TOOLS}.{java_class}", *where, *words, seconds=200)
+    done = run_java(f"{TOOLS}.{java_class}", *where, *words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -74,7 +74,6 @@ def test_records_are_shared_in_a_group(broker: ThreadedBroker, settings: Path) -
     done = run_java(
         "kafka.admin.ConfigCommand",
         *("--bootstrap-server", broker.bootstrap, "--command-config", str(settings), *words),
-        seconds=100,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     produced(broker, settings, "shared")

@@ -27,7 +27,7 @@ REASSIGN = f"{TOOLS}.reassign.ReassignPartitionsCommand"
 LOG_DIRS = f"{TOOLS}.LogDirsCommand"
 SEGMENT_BYTES = 1 << 20
 # A consumer that hears nothing for so long while there is something has lost it.
-SILENT_SECONDS = 10
+SILENT_SECONDS = 90
 
 
 class Moving:
@@ -76,7 +76,7 @@ def moving(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mo
         "log.segment.delete.delay.ms": "1000",
     }
     broker = broker_kind(target)(folder, settings)
-    broker.start(seconds=120)
+    broker.start(seconds=240)
     yield Moving(broker, folder)
     assert broker.stop() == 0
 
@@ -99,7 +99,7 @@ def read_all(moving: Moving, topic: str, partitions: int) -> dict[int, list[tupl
     found: dict[int, list[tuple[bytes | None, bytes | None]]] = {partition: [] for partition in ends}
     at_end: set[int] = set()
     while len(at_end) < partitions:
-        message = consumer.poll(10)
+        message = consumer.poll(90)
         assert message is not None
         error = message.error()
         if error is not None:
@@ -134,7 +134,7 @@ def test_the_tools_move_partitions(moving: Moving, tmp_path: Path) -> None:
             assert said.returncode == 0, said.stdout + said.stderr
             return said.stdout if "still in progress" not in said.stdout else ""
 
-        said = wait_for(verified, "the moves to end", seconds=60)
+        said = wait_for(verified, "the moves to end")
         assert said.count("has been completed") + said.count("is complete") >= 3, said
         told = run_java(LOG_DIRS, "--bootstrap-server", broker.bootstrap, "--describe", "--topic-list", topic)
         assert told.returncode == 0, told.stderr
@@ -221,7 +221,7 @@ class Traffic:
     def stop(self) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(60)
+            thread.join(200)
 
 
 def test_clients_see_nothing_of_moves(moving: Moving) -> None:
@@ -253,7 +253,7 @@ def test_clients_see_nothing_of_moves(moving: Moving) -> None:
             target = (moving.a, moving.b)[round_number % 2]
             moving.alter(target, topic, [0])
             sent = traffic.sent
-            wait_for(lambda path=target: settled(path), "the move", seconds=60, every=0)
+            wait_for(lambda path=target: settled(path), "the move", every=0)
             wait_for(lambda many=sent: traffic.sent > many + 200, "traffic to go on")
     finally:
         traffic.stop()
@@ -292,7 +292,7 @@ def test_compaction_goes_on_while_a_topic_moves(moving: Moving) -> None:
             write(300)
             return moving.settled(path, topic, [0])
 
-        wait_for(moved, "the move", seconds=60)
+        wait_for(moved, "the move")
 
     def compacted() -> bool:
         """Reads what is there; True once records are gone that were written over."""
@@ -303,7 +303,7 @@ def test_compaction_goes_on_while_a_topic_moves(moving: Moving) -> None:
         }
         return len(rows) < at
 
-    wait_for(compacted, "the cleaner to compact the topic", seconds=60)
+    wait_for(compacted, "the cleaner to compact the topic")
 
 
 def test_a_move_outlives_a_crash(moving: Moving) -> None:
@@ -312,10 +312,10 @@ def test_a_move_outlives_a_crash(moving: Moving) -> None:
     fill(moving, topic, 1, 20_000)
     before = read_all(moving, topic, 1)
     moving.alter(moving.a, topic, [0])
-    wait_for(lambda: moving.settled(moving.a, topic, [0]), "the partition to be in a", seconds=60)
+    wait_for(lambda: moving.settled(moving.a, topic, [0]), "the partition to be in a")
     moving.alter(moving.b, topic, [0])
     moving.broker.kill()
     moving.broker.start()
-    wait_for(lambda: moving.where(topic)[moving.b] == [(0, False)], "the move to go on", seconds=60)
+    wait_for(lambda: moving.where(topic)[moving.b] == [(0, False)], "the move to go on")
     assert moving.where(topic)[moving.a] == []
     assert read_all(moving, topic, 1) == before

@@ -33,7 +33,7 @@ def read_by_librdkafka(bootstrap: str, topic: str, count: int, **values: object)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", **values})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
     found: Rows = set()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while len(found) < count and time.monotonic() < deadline:
         for each in consumer.consume(100, 0.2):
             assert not each.error(), each.error()

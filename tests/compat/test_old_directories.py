@@ -46,7 +46,7 @@ def read(bootstrap: str, topic: str, most: int = 1 << 30, **values: object) -> l
     )
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[Row] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     try:
         while time.monotonic() < deadline:
             if len(found) >= most:
@@ -72,7 +72,7 @@ def check(folder: Path, release: str) -> None:
     """The directory in `folder` under a broker: served, then cleaned, and the same after another start."""
     broker = KbrokerProcess(folder, SETTINGS)
     rebuild = [word if word != "start" else "metadata rebuild" for word in broker.command()]
-    done = subprocess.run(" ".join(rebuild).split(), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(" ".join(rebuild).split(), cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     broker.start()
     try:
@@ -100,10 +100,10 @@ def _check_places(broker: KbrokerProcess, release: str) -> None:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP})
     try:
         first = topic_of(FORMATS[release][0])
-        (committed,) = consumer.committed([TopicPartition(first, 0)], 20)
+        (committed,) = consumer.committed([TopicPartition(first, 0)], 90)
         assert committed.offset == COMMITTED
         asked = [TopicPartition(topic_of(each), 0, T0 + 5000) for each in FORMATS[release] if each != "0.9.0"]
-        assert [place.offset for place in consumer.offsets_for_times(asked, 20)] == [5 * KEYS] * len(asked)
+        assert [place.offset for place in consumer.offsets_for_times(asked, 90)] == [5 * KEYS] * len(asked)
     finally:
         consumer.close()
 
@@ -120,11 +120,11 @@ def _compact(broker: KbrokerProcess, topic: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
+        future.result(90)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for turn in range(2):
         producer.produce(topic, b"last", b"last", timestamp=T0 + 10_000_000 * (turn + 1))
-        assert producer.flush(20) == 0
+        assert producer.flush(90) == 0
         time.sleep(0.01)  # Longer than segment.ms.
 
 
@@ -134,7 +134,7 @@ def _wait_until_compact(broker: KbrokerProcess, topic: str, latest: dict[bytes, 
         assert {key: value for key, value, _ in found} == latest
         return len(found) == len(latest)
 
-    wait_for(compact, f"{topic} to be cleaned", seconds=30)
+    wait_for(compact, f"{topic} to be cleaned", seconds=120)
 
 
 # One of them quick enough for every day; the others are slow together.

@@ -132,7 +132,7 @@ def test_an_old_and_a_new_client_share_a_group(kbroker_process: StartBroker, nam
     new = _Member(librdkafka(**values)(broker.bootstrap, "mixed-group"), "mixed")
     new.start()
     try:
-        wait_for(lambda: 4 in new.assigned, "the new client to have all partitions", seconds=30)
+        wait_for(lambda: 4 in new.assigned, "the new client to have all partitions")
         old = subprocess.Popen(
             CLIENTS[kind][0]("share", broker.bootstrap, "mixed", "22", "mixed-group"),
             stdout=subprocess.PIPE,
@@ -140,16 +140,16 @@ def test_an_old_and_a_new_client_share_a_group(kbroker_process: StartBroker, nam
             text=True,
         )
         try:
-            wait_for(lambda: 2 in new.assigned, "the old client to have its share", seconds=40)
+            wait_for(lambda: 2 in new.assigned, "the old client to have its share")
             write_by_librdkafka(broker.bootstrap, "mixed", codec)
             out, errors = old.communicate(timeout=180)
         finally:
             old.kill()
         assert old.returncode == 0, errors[-3000:]
-        wait_for(lambda: new.assigned[-1] == 4, "all partitions to come back", seconds=30)
+        wait_for(lambda: new.assigned[-1] == 4, "all partitions to come back")
         lines = [line.split() for line in out.splitlines()]
         assert ["assigned", "2"] in lines, lines
-        wait_for(lambda: records_of(lines) | new.records >= expected("gzip", codec), "all records", seconds=30)
+        wait_for(lambda: records_of(lines) | new.records >= expected("gzip", codec), "all records")
         assert records_of(lines) & expected(codec)
         assert new.records & expected(codec)
     finally:
@@ -167,8 +167,8 @@ def test_members_that_take_the_broker_for_0_9_share_a_group(module_broker: Broke
     for member in members:
         member.start()
     try:
-        wait_for(lambda: all(member.assigned[-1:] == [2] for member in members), "each to have its share", seconds=40)
-        wait_for(lambda: members[0].records | members[1].records == expected("none"), "all records", seconds=30)
+        wait_for(lambda: all(member.assigned[-1:] == [2] for member in members), "each to have its share")
+        wait_for(lambda: members[0].records | members[1].records == expected("none"), "all records")
     finally:
         for member in members:
             member.stopped.set()

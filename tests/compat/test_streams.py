@@ -16,10 +16,10 @@ from tests.compat.tooling import run_java
 from tests.compat.waiting import wait_for
 
 STREAMS_GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
-# Sessions short enough that a dead instance is noticed within a test.
+# Sessions short enough that a dead instance is noticed within a test, long enough for one that gets no processor.
 SETTINGS = {
     "group.streams.min.session.timeout.ms": "2000",
-    "group.streams.session.timeout.ms": "4000",
+    "group.streams.session.timeout.ms": "12000",
     "group.streams.min.heartbeat.interval.ms": "200",
     "group.streams.heartbeat.interval.ms": "500",
     "group.streams.initial.rebalance.delay.ms": "500",
@@ -68,7 +68,7 @@ def test_an_application_counts_words(own_broker: KbrokerProcess, tmp_path: Path)
     settings = {"group.protocol": "streams", "num.stream.threads": "2", "commit.interval.ms": "100"}
     instance = WordCountProcess(own_broker.bootstrap, application, topics, tmp_path / "app", settings)
     try:
-        Results(own_broker.bootstrap, topics[1]).wait_for(feeder.counts, 60)
+        Results(own_broker.bootstrap, topics[1]).wait_for(feeder.counts, 200)
     finally:
         instance.close()
     assert instance.states[-3:] == ["RUNNING", "PENDING_SHUTDOWN", "NOT_RUNNING"]

@@ -67,7 +67,7 @@ def test_names_and_principals_are_those_that_java_and_kafka_make() -> None:
 
     lines = [f"{encode(each.public_bytes(Encoding.DER))} {encode(rules.encode())}" for each, rules in cases]
     command = java_command("Names", classes=compiled(HERE / "java" / "Names.java"))
-    said = subprocess.run(command, input="\n".join(lines), text=True, capture_output=True, check=True, timeout=100)
+    said = subprocess.run(command, input="\n".join(lines), text=True, capture_output=True, check=True, timeout=200)
     for (certificate, rules), line in zip(cases, said.stdout.splitlines(), strict=True):
         name, principal = (base64.b64decode(word).decode() for word in line.split(" "))
         made = java_name(certificate.subject.public_bytes())

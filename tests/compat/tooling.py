@@ -182,7 +182,7 @@ def java_command(
     return ["java", *options, logging, "-cp", f"{own}:{folder}/*", java_class, *args]
 
 
-def run_java(java_class: str, *args: str, stdin: bytes = b"", seconds: float = 60) -> subprocess.CompletedProcess[str]:
+def run_java(java_class: str, *args: str, stdin: bytes = b"", seconds: float = 200) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's tools to its end; its output as text."""
     done = subprocess.run(
         java_command(java_class, *args), input=stdin, capture_output=True, timeout=seconds, check=False

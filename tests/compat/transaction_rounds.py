@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 def create(bootstrap: str, **topics: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(name, count) for name, count in topics.items()]).values():
-        future.result(30)
+        future.result(90)
 
 
 def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> list[bytes]:
@@ -29,7 +29,7 @@ def read_all(bootstrap: str, topic: str, partitions: int, isolation: str = "read
     ends = 0
     try:
         while ends < partitions:
-            message = consumer.poll(30)
+            message = consumer.poll(90)
             assert message is not None, "no end of the partition was told"
             if message.error() is None:
                 values.append(message.value() or b"")

@@ -16,7 +16,7 @@ class Waited(AssertionError):
     """The condition did not come true in time."""
 
 
-def wait_for(condition: Callable[[], T], what: str, *, seconds: float = 30.0, every: float = 0.02) -> T:
+def wait_for(condition: Callable[[], T], what: str, *, seconds: float = 120.0, every: float = 0.02) -> T:
     """The first truthy answer of `condition`; `Waited` names `what` and the last answer when the time is over."""
     deadline = time.monotonic() + seconds
     while True:

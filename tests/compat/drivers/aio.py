@@ -59,7 +59,7 @@ class AioKafkaDriver(PythonDriver):
             )
             for record in command["records"]
         ]
-        written = await asyncio.wait_for(asyncio.gather(*futures), 40)
+        written = await asyncio.wait_for(asyncio.gather(*futures), 100)
         return [one.offset for one in written]
 
     def _consumer(self, group: str | None, **settings: Any) -> AIOKafkaConsumer:
@@ -84,7 +84,7 @@ class AioKafkaDriver(PythonDriver):
         await consumer.seek_to_beginning(*places)
         found = []
         while left:
-            polled = await consumer.getmany(timeout_ms=30_000)
+            polled = await consumer.getmany(timeout_ms=90_000)
             if not polled:
                 raise TimeoutError(f"nothing more came; missing ends: {left}")
             for records in polled.values():
@@ -103,7 +103,7 @@ class AioKafkaDriver(PythonDriver):
             command["group"],
             session_timeout_ms=command["session_ms"],
             heartbeat_interval_ms=command["heartbeat_ms"],
-            rebalance_timeout_ms=10_000,
+            rebalance_timeout_ms=30_000,
         )
         self._member.subscribe([command["topic"]], listener=_Listener())
         await self._member.start()

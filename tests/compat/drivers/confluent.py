@@ -57,7 +57,7 @@ class ConfluentDriver(PythonDriver):
                 headers=[(name, decode(data)) for name, data in record["headers"]],
                 on_delivery=delivery(place),
             )
-        producer.flush(40)
+        producer.flush(100)
         for place, offset in enumerate(offsets):
             if isinstance(offset, Exception):
                 raise offset
@@ -81,7 +81,7 @@ class ConfluentDriver(PythonDriver):
         consumer.assign([TopicPartition(command["topic"], partition, 0) for partition in left])
         found = []
         while left:
-            message: Any = consumer.poll(30)
+            message: Any = consumer.poll(90)
             if message is None:
                 raise TimeoutError(f"nothing more came; missing ends: {left}")
             if message.error():

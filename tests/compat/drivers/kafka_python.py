@@ -53,7 +53,7 @@ class KafkaPythonDriver(PythonDriver):
             )
             for record in command["records"]
         ]
-        return [future.get(40).offset for future in futures]
+        return [future.get(100).offset for future in futures]
 
     def _consumer(self, group: str | None, **settings: Any) -> KafkaConsumer:
         return KafkaConsumer(
@@ -73,7 +73,7 @@ class KafkaPythonDriver(PythonDriver):
         consumer.seek_to_beginning(*places)
         found = []
         while left:
-            polled = consumer.poll(timeout_ms=30_000)
+            polled = consumer.poll(timeout_ms=90_000)
             if not polled:
                 raise TimeoutError(f"nothing more came; missing ends: {left}")
             for records in polled.values():

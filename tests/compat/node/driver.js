@@ -127,7 +127,7 @@ const operations = {
     member = kafka.consumer({
       groupId: group,
       sessionTimeout: session_ms,
-      rebalanceTimeout: 10000,
+      rebalanceTimeout: 30000,
       heartbeatInterval: heartbeat_ms,
       maxWaitTimeInMs: 100,
       retry: { initialRetryTime: 50, maxRetryTime: 1000, retries: 30 },
