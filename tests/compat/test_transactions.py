@@ -21,6 +21,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException, Producer
 
 from tests.broker_process import BrokerProcess
+from tests.compat.streams_app import Ends
 from tests.compat.tooling import node_folder, run_java
 from tests.compat.transaction_rounds import create, read_all
 from tests.compat.waiting import wait_for
@@ -96,7 +97,7 @@ def aiokafka(bootstrap: str, transactional_id: str, topic: str) -> None:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=node_folder(), timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=node_folder(), timeout=250)
     assert done.returncode == 0, done.stderr
 
 
@@ -144,15 +145,19 @@ def test_a_producer_of_the_same_id_fences_the_one_before(broker: BrokerProcess) 
 
 
 @contextmanager
-def killed_often(broker: BrokerProcess, seconds: float) -> Iterator[list[int]]:
-    """The broker is killed and started again, over and over; gives a list that grows with each."""
+def killed_often(broker: BrokerProcess, every: int) -> Iterator[list[int]]:
+    """The broker is killed and started again whenever `copy` has so many records more, however long these take; gives
+    a list that grows with each."""
     stop = threading.Event()
     kills: list[int] = []
 
     def kill() -> None:
-        while not stop.wait(seconds):
-            broker.restart(kill=True)
-            kills.append(1)
+        ends = Ends(broker.bootstrap, "copy", 2)
+        while not stop.wait(0.05):
+            if ends.now() > every * (len(kills) + 1):
+                broker.restart(kill=True)
+                kills.append(1)
+        ends.close()
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -163,6 +168,7 @@ def killed_often(broker: BrokerProcess, seconds: float) -> Iterator[list[int]]:
         thread.join()
 
 
+@pytest.mark.timeout(600)
 def test_a_copy_is_exact_over_kills_of_the_broker(kbroker_process: Callable[..., BrokerProcess]) -> None:
     """Consume, process, produce would lose records, or write some twice, whenever the broker dies in between."""
     broker = kbroker_process()
@@ -175,8 +181,8 @@ def test_a_copy_is_exact_over_kills_of_the_broker(kbroker_process: Callable[...,
     fixed = ["--input-topic", "source", "--input-partition", "0", "--output-topic", "copy"]
     fixed += ["--consumer-group", "copier", "--transactional-id", "copier", "--enable-random-aborts"]
     fixed += ["--transaction-size", "20", "--max-messages", str(count), "--broker-list", broker.bootstrap]
-    with killed_often(broker, 1.0) as kills:
-        done = run_java("org.apache.kafka.tools.TransactionalMessageCopier", *fixed, seconds=240)
+    with killed_often(broker, count // 5) as kills:
+        done = run_java("org.apache.kafka.tools.TransactionalMessageCopier", *fixed, seconds=500)
     assert '"stage":"ShutdownComplete"' in done.stdout, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1])["remaining"] == 0
     assert len(kills) >= 3
@@ -202,22 +208,28 @@ def test_transactions_survive_a_kill_as_they_were_answered(
 def kbroker(broker: BrokerProcess, *arguments: str) -> list[dict[str, Any]]:
     """What `kbroker transactions` says, as JSON."""
     command = [sys.executable, "-m", "kbroker.cli", "transactions", *arguments, "--json", "-b", broker.bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 
 
-def test_a_transaction_that_takes_too_long_is_named_and_aborted(kbroker_process: Callable[..., BrokerProcess]) -> None:
-    """A producer that hangs would hold every read_committed consumer, and nobody could tell which one it is."""
-    broker = kbroker_process({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"})
-    create(broker.bootstrap, slow=1)
-    settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": "slow", "transaction.timeout.ms": 4_000}
+def begun(broker: BrokerProcess, name: str, timeout_ms: int) -> Producer:
+    """A transaction that may take so long, with a record in the topic of its name."""
+    settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": name, "transaction.timeout.ms": timeout_ms}
     producer = Producer(settings)
     producer.init_transactions(60)
     producer.begin_transaction()
-    producer.produce("slow", b"of the slow one")
+    producer.produce(name, b"of the slow one")
     producer.flush()
+    return producer
+
+
+def test_a_transaction_that_is_open_is_named(kbroker_process: Callable[..., BrokerProcess]) -> None:
+    """A producer that hangs would hold every read_committed consumer, and nobody could tell which one it is."""
+    broker = kbroker_process()
+    create(broker.bootstrap, slow=1)
+    producer = begun(broker, "slow", 600_000)
     assert read_all(broker.bootstrap, "slow", 1) == []
     (listed,) = kbroker(broker, "list", "--state", "Ongoing")
     assert (listed["transactional_id"], listed["state"]) == ("slow", "Ongoing")
@@ -231,10 +243,18 @@ def test_a_transaction_that_takes_too_long_is_named_and_aborted(kbroker_process:
     assert [sorted(key.removeprefix(name).strip("{}").split(",")) for key in shown] == [
         sorted(labels.strip("{}").split(","))
     ]
-    wait_for(lambda: not kbroker(broker, "open", "slow"), "the transaction to be aborted", seconds=30)
+    producer.abort_transaction(60)
+    wait_for(lambda: not kbroker(broker, "open", "slow"), "the transaction to be over")
+    assert not any(key.startswith(name) for key in scrape(broker.metrics_url))
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(kbroker_process: Callable[..., BrokerProcess]) -> None:
+    """A producer that hangs would hold every read_committed consumer for good."""
+    broker = kbroker_process({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"})
+    create(broker.bootstrap, slow=1)
+    producer = begun(broker, "slow", 4_000)
+    wait_for(lambda: scrape(broker.metrics_url)["kbroker_transactions_timed_out_total"] == 1, "it to be aborted")
     with pytest.raises(KafkaException):
         producer.commit_transaction(10)
+    wait_for(lambda: not kbroker(broker, "open", "slow"), "the transaction to be over")
     assert read_all(broker.bootstrap, "slow", 1) == []
-    after = scrape(broker.metrics_url)
-    assert after["kbroker_transactions_timed_out_total"] == 1
-    assert not any(key.startswith(name) for key in after)
