@@ -121,13 +121,16 @@ def test_a_log_that_fails_to_be_compacted_says_so(kbroker_process: StartBroker) 
     broker = kbroker_process({"log.cleaner.backoff.ms": "100"})
     metrics = ("--metrics", broker.metrics_url)
     with closing(Session(broker.port)) as session:
-        session.create("broken", configs={**COMPACTED, "min.cleanable.dirty.ratio": "0.7"})
+        # Nothing is compacted before all is there, damage included.
+        session.create("broken", configs={**COMPACTED, "cleanup.policy": "delete", "retention.ms": "-1"})
         session.fill("broken", *(Batch([(b"k", b"x" * 600_000)]) for _ in range(2)))
         segment = broker.data_dir / "broken-0" / f"{0:020d}.log"
         data = bytearray(segment.read_bytes())
         data[300_000] ^= 1
         segment.write_bytes(data)
         session.fill("broken", Batch([(b"k", b"x" * 600_000)]))
+        compacts = resource("broken", op("cleanup.policy", SET, "compact"))
+        assert session.quietly("IncrementalAlterConfigs", 1, resources=[compacts]).responses[0].error_code == 0
         wait_for(lambda: "fails" in load("list", *metrics)["partitions"][0]["state"], "a failure")
     (value,) = load("describe", "broken", "0", *metrics)
     assert value["compaction"]["failure"]["attempts"] >= 1

@@ -54,7 +54,7 @@ def test_pages_are_served_once_the_broker_is_ready() -> None:
         server = await start_metrics_server("http://127.0.0.1:0", sources(), readiness, pages={"shelf": shelf})
         assert server is not None
         try:
-            await asyncio.wait_for(scenario(server), 30)
+            await asyncio.wait_for(scenario(server), 120)
         finally:
             await server.close()
 

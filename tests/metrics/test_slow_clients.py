@@ -49,7 +49,7 @@ def serve(scenario: Callable[[BigPages], Awaitable[None]], hosts: Collection[str
         server = BigPages(hosts)
         await server.listen("127.0.0.1", 0)
         try:
-            await asyncio.wait_for(scenario(server), 60)
+            await asyncio.wait_for(scenario(server), 200)
         finally:
             server.go.set()
             await server.close()
