@@ -25,14 +25,16 @@ def run_pytest(folder: Path, *arguments: str) -> str:
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     environ.pop("PYTEST_ADDOPTS", None)
     (folder / "pytest.ini").write_text("[pytest]\n")
+    # In pytest's own directory it would clear away at its end what earlier runs have left, which may take minutes.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:kbroker"]
+    command += ["--basetemp", str(folder / "base")]
     done = subprocess.run(
         [*command, "-p", "kbroker.testing.plugin", *arguments],
         cwd=folder,
         env=environ,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
