@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark"):
             if not item.get_closest_marker("timeout"):
-                item.add_marker(pytest.mark.timeout(300))
+                item.add_marker(pytest.mark.timeout(600))
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             # PySpark's own use of pandas.
             item.add_marker(pytest.mark.filterwarnings("ignore:The copy keyword is deprecated"))

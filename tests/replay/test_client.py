@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from kbroker._fast.records.record_batch import iterate_batches
 from kbroker.protocol.api import ApiKey
 from kbroker.records.batch import iterate_records
+from kbroker.replay.client import cluster as cluster_module
 from kbroker.replay.client.cluster import ClientSettings, Cluster
 from kbroker.replay.client.connection import Connection
 from kbroker.replay.client.errors import (
@@ -77,6 +78,19 @@ def impostor(answer: bytes | None) -> Iterator[int]:
         for link in links:
             link.close()
         thread.join(10)
+
+
+class HandClock:
+    """Time passes by waiting alone, however long what is tried between two waits takes."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 def test_requests_in_flight_are_answered_in_order(module_broker: BrokerProcess) -> None:
@@ -267,8 +281,11 @@ def test_a_reader_outlives_a_broker_that_is_killed(kbroker_process: StartBroker)
         assert found == values
 
 
-def test_a_broker_that_stays_away_ends_the_reader_with_the_reason(kbroker_process: StartBroker) -> None:
+def test_a_broker_that_stays_away_ends_the_reader_with_the_reason(
+    kbroker_process: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job would hang for ever on a cluster that is gone."""
+    monkeypatch.setattr(cluster_module, "time", HandClock())
     broker = kbroker_process()
     topic = Admin(broker.bootstrap).create_topic("away", 1)
     produce(broker.bootstrap, topic, [b"x" * 1000] * 100, **{"batch.num.messages": 1})

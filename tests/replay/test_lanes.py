@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -46,32 +47,46 @@ def end_of(bootstrap: str, topic: str) -> int:
             return 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_mirror_killed_at_any_point_writes_each_record_once(
     kbroker_broker: BrokerProcess, target: BrokerProcess, tmp_path: Path
 ) -> None:
     """Each crash of a mirror would lose records, or write them twice, and nobody would know which."""
     chance = random.Random(3)
     topic = Admin(kbroker_broker.bootstrap).create_topic("lane", 2, KEEP)
-    total, kills_in_the_middle = 60_000, 0
-    produce(kbroker_broker.bootstrap, topic, 2, 0, total)
+    total, kills_in_the_middle = 0, 0
+
+    def produce_more() -> None:
+        nonlocal total
+        produce(kbroker_broker.bootstrap, topic, 2, total, 60_000)
+        total += 60_000
+
+    produce_more()
     command = [sys.executable, "-m", "tests.replay.lane_process", kbroker_broker.bootstrap, target.bootstrap, topic]
     command += [str(tmp_path / "state")]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     before = 0
-    for _ in range(6):
+    for _ in range(12):
         process = subprocess.Popen([*command, str(chance.choice([150, 700, 5000]))], cwd=ROOT, env=environ)
         goal = before + chance.randrange(1, 6000)
 
         def reached(goal: int = goal, process: subprocess.Popen[bytes] = process) -> bool:
             return process.poll() is not None or end_of(target.bootstrap, f"copy-{topic}") >= goal
 
-        wait_for(reached, f"{goal} records", seconds=60)
+        wait_for(reached, f"{goal} records")
         process.kill()
-        kills_in_the_middle += process.wait(30) != 0
+        status = process.wait(60)
+        assert status in (0, -signal.SIGKILL)
+        if status:
+            kills_in_the_middle += 1
+        else:
+            # It was through before it could be killed.
+            produce_more()
         before = end_of(target.bootstrap, f"copy-{topic}")
-    assert kills_in_the_middle >= 3, "the mirror was through before it could be killed"
-    subprocess.run([*command, "5000"], cwd=ROOT, env=environ, check=True, timeout=120)
+        if kills_in_the_middle == 6:
+            break
+    assert kills_in_the_middle >= 3
+    subprocess.run([*command, "5000"], cwd=ROOT, env=environ, check=True, timeout=250)
     assert_same((kbroker_broker.bootstrap, topic), (target.bootstrap, f"copy-{topic}"), 2)
     for partition in range(2):
         state = read_state(tmp_path / "state", f"copy-{topic}", partition)

@@ -90,12 +90,12 @@ def test_a_mirror_that_follows_goes_on_after_a_kill(
         with (tmp_path / "log").open("ab") as log:
             process = subprocess.Popen(words, cwd=ROOT, env=environ, stdout=log, stderr=log, start_new_session=True)
         try:
-            wait_for(partial(reached, target, topic, written, process), "catching up", seconds=150)
+            wait_for(partial(reached, target, topic, written, process), "catching up", seconds=250)
             produce(kbroker_broker.bootstrap, topic, 2, written, 500)
             written += 500
             # The first run is killed in the middle, the second brings everything.
             goal = written - 400 if turn == 0 else written
-            wait_for(partial(reached, target, topic, goal, process), "following", seconds=150)
+            wait_for(partial(reached, target, topic, goal, process), "following", seconds=250)
             assert process.poll() is None, (tmp_path / "log").read_text()[-3000:]
         finally:
             if process.poll() is None:

@@ -19,7 +19,7 @@ from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 
 NOW_MS = 1_700_000_000_000
-PATIENT = ClientSettings(retry_backoff_s=0.01, retry_backoff_max_s=0.1, first_patience_s=20)
+PATIENT = ClientSettings(retry_backoff_s=0.01, retry_backoff_max_s=0.1, first_patience_s=100)
 
 
 def batch_of(values: list[bytes]) -> Batch:
@@ -36,7 +36,7 @@ def values_of(bootstrap: str, topic: str, partition: int) -> list[bytes]:
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
         while True:
-            message = consumer.poll(20)
+            message = consumer.poll(90)
             assert message is not None, "the broker does not answer"
             if message.error():
                 return found
@@ -83,7 +83,7 @@ def test_each_record_is_there_once_after_crashes(tmp_path: Path) -> None:
     crasher = threading.Thread(target=crash, args=(4,))
     crasher.start()
     sent = 0
-    settings = ProducerSettings(max_request_bytes=3000, buffer_bytes=30_000, delivery_timeout_s=60)
+    settings = ProducerSettings(max_request_bytes=3000, buffer_bytes=30_000, delivery_timeout_s=200)
     with Cluster(broker.bootstrap, PATIENT) as cluster, BatchProducer(cluster, settings) as producer:
         while not done.is_set():
             for partition in range(2):

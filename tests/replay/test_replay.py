@@ -91,7 +91,7 @@ def test_a_replay_over_a_killed_broker_loses_nothing(
             broker.restart(kill=True)
 
     run = tmp_path / "run"
-    document = replay(spark, trace_of(spark, 3000, 6, "killed"), broker.bootstrap, run, progress=kill_once)
+    document = replay(spark, trace_of(spark, 3000, 12, "killed"), broker.bootstrap, run, progress=kill_once)
     assert killed and killed[0] < 3000
     assert document["status"] == COMPLETE
     result = verify_run(spark, str(run))
@@ -126,7 +126,7 @@ def test_a_verification_finds_what_is_wrong(spark: SparkSession, broker: BrokerP
         number for number in range(3) if consumer.get_watermark_offsets(TopicPartition("wrong", number))[1]
     )
     consumer.assign([TopicPartition("wrong", partition, 0)])
-    first = consumer.poll(20)
+    first = consumer.poll(90)
     assert first is not None and first.error() is None
     headers = first.headers()
     assert headers is not None and headers[-1][0] == ID_HEADER

@@ -33,7 +33,7 @@ def hdfs(folder: Path) -> Iterator[str]:
     try:
         wait_for(
             lambda: (details.exists() and details.read_text().endswith("}")) or process.poll() is not None,
-            "HDFS", seconds=100,
+            "HDFS", seconds=240,
         )  # fmt: skip
         assert process.poll() is None, (folder / "output").read_text()
         yield f"hdfs://127.0.0.1:{json.loads(details.read_text())['namenode_port']}"

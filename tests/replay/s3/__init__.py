@@ -55,7 +55,7 @@ def s3(folder: Path) -> Iterator[int]:
             env=environ,
         )
     try:
-        wait_for(lambda: _makes_bucket(port) or process.poll() is not None, "S3", seconds=60)
+        wait_for(lambda: _makes_bucket(port) or process.poll() is not None, "S3", seconds=240)
         assert process.poll() is None, (folder / "moto").read_text()
         yield port
     finally:
