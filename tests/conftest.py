@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.broker_process import BrokerProcess
 from tests.limits import (
@@ -28,8 +28,8 @@ __all__ = [
     "require_tool",
 ]
 
-# How long an example takes depends on what else the machine does.
-settings.register_profile("any-machine", settings(), deadline=None)
+# How long an example takes, and how long it takes to be drawn, depends on what else the machine does.
+settings.register_profile("any-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
 
 StartBroker = Callable[..., BrokerProcess]
