@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
 
 NODE = Path(__file__).parent / "node"
-SECONDS = 60
+SECONDS = 120
 OPTIONS = (
     "--headless=new",
     "--no-sandbox",

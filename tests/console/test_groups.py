@@ -26,7 +26,8 @@ def test_groups_of_both_protocols_say_who_has_what_and_why(console_broker: Broke
     assert producer.flush(30) == 0
     for protocol in ("classic", "consumer"):
         consumer = joined(console_broker, f"readers {protocol}", topic, protocol)
-        told = viewer.ask("group", id=f"readers {protocol}")
+        # A member of the newer protocol says with its next heartbeat that it has what it was given.
+        told = viewer.wait("group", lambda told: told["state"] == "Stable", id=f"readers {protocol}")
         assert (told["group_type"], told["state"], told["member_count"]) == (protocol, "Stable", 1)
         (member,) = told["members"]
         assert member["client_id"] == f"of {protocol}" and member["subscribed"] == [topic]
@@ -107,7 +108,7 @@ def test_transactions_and_what_they_hold_are_listed(console_broker: BrokerProces
     producer.begin_transaction()
     producer.produce("plain", b"x", partition=3)
     assert producer.flush(30) == 0
-    told = viewer.ask("transactions", q="open")
+    told = viewer.wait("transactions", lambda told: len(told["holders"]) == 1, q="open")
     (row,) = told["page"]["rows"]
     assert (row["state"], row["partitions"]) == ("Ongoing", [{"topic": "plain", "partitions": [3]}])
     assert [(each["topic"], each["partition"], each["transactional_id"]) for each in told["holders"]] == [

@@ -13,20 +13,22 @@ from tests.console.viewer import STRANGE, Viewer
 
 
 @pytest.fixture(scope="module")
-def topic(console_broker: BrokerProcess) -> str:
+def topic(console_broker: BrokerProcess, viewer: Viewer) -> str:
     """300 records of times 1,000,000 + index, then a transaction that is aborted and one that is committed."""
     name = console_broker.create_topic("records", 1)
     producer = Producer({"bootstrap.servers": console_broker.bootstrap, "linger.ms": 50, "compression.type": "lz4"})
     for index in range(300):
         producer.produce(name, f"value {index}", f"key {index}", timestamp=1_000_000 + index)
     assert producer.flush(30) == 0
-    for value, end in (("taken back", "abort_transaction"), (STRANGE, "commit_transaction")):
+    for end_offset, value, end in ((302, "taken back", "abort_transaction"), (304, STRANGE, "commit_transaction")):
         transactional = Producer({"bootstrap.servers": console_broker.bootstrap, "transactional.id": f"tx {end}"})
         transactional.init_transactions(30)
         transactional.begin_transaction()
         transactional.produce(name, value)
         assert transactional.flush(30) == 0
         getattr(transactional, end)(30)
+        # A client has its answer before the marker is written.
+        viewer.wait("ends", lambda told, end=end_offset: told["ends"] == [end], topic=name)
     return name
 
 

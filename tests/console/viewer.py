@@ -74,7 +74,7 @@ class Viewer:
 
     def send(self, method: str, path: str, body: bytes, **headers: str) -> Answered:
         """The answer to one request."""
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=100)
         try:
             named = {name.replace("_", "-"): value for name, value in {**self.proof, **headers}.items()}
             if body:
@@ -101,7 +101,7 @@ class Viewer:
             value = self.ask(name, **fields)
             return (value,) if condition(value) else None
 
-        (value,) = wait_for(holds, f"{name} {fields}", seconds=60, every=0.05)
+        (value,) = wait_for(holds, f"{name} {fields}", seconds=120, every=0.05)
         return value
 
     def refused(self, name: str, /, **fields: object) -> tuple[int, str]:
