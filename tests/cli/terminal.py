@@ -7,8 +7,8 @@ import fcntl
 import os
 import pty
 import re
-import signal
 import struct
+import subprocess
 import sys
 import termios
 from types import TracebackType
@@ -17,6 +17,12 @@ from typing import Self
 import click
 
 CTRL_C = b"\x03"
+# The terminal of a session is the one that its first process takes.
+TAKES_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 class Terminal:
@@ -24,20 +30,27 @@ class Terminal:
 
     def __init__(self, columns: int, *arguments: str) -> None:
         self._shown = b""
-        self._status: int | None = None
-        self._pid, self._terminal = pty.fork()
-        if self._pid == 0:
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-            environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-            os.execve(sys.executable, [sys.executable, "-m", "kbroker.cli", *arguments], environ)
+        self._terminal, inside = pty.openpty()
+        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        # Not by a fork of this process, which has threads of others.
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", TAKES_TERMINAL, sys.executable, "-m", "kbroker.cli", *arguments],
+            stdin=inside,
+            stdout=inside,
+            stderr=inside,
+            env=environ,
+            start_new_session=True,
+        )
+        os.close(inside)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._status is None:
-            os.kill(self._pid, signal.SIGKILL)
-            self.end()
+        if self._process.poll() is None:
+            self._process.kill()
+        self.end()
         os.close(self._terminal)
 
     @property
@@ -58,9 +71,7 @@ class Terminal:
         """The exit status, when it has ended."""
         while self._read():
             pass
-        if self._status is None:
-            self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-        return self._status
+        return self._process.wait()
 
     def _read(self) -> bool:
         piece = b""

@@ -38,7 +38,7 @@ def kbroker(bootstrap: str) -> Kbroker:
 
     def run(*arguments: str, stdin: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "kbroker.cli", *arguments, "-b", bootstrap]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90, check=False)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == status, (done.stdout, done.stderr)
         return done
 

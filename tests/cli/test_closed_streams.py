@@ -16,7 +16,7 @@ SHOWS = ("config --all --json", "config --all", "--help", "topics --help", "--ve
 def shell(text: str) -> subprocess.CompletedProcess[str]:
     """A line of bash in which `kbroker` is the command."""
     line = f'kbroker() {{ "{sys.executable}" -m kbroker.cli "$@"; }}; {text}'
-    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=200, check=False)
 
 
 @pytest.mark.parametrize("command", SHOWS)
@@ -25,7 +25,7 @@ def test_a_command_whose_output_nobody_reads_ends_as_by_the_signal(command: str)
     read_end, write_end = os.pipe()
     os.close(read_end)
     words = [sys.executable, "-m", "kbroker.cli", *command.split()]
-    done = subprocess.run(words, stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    done = subprocess.run(words, stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=200, check=False)
     os.close(write_end)
     assert (done.returncode, done.stderr) == (UNREAD_STATUS, "")
 
@@ -53,5 +53,5 @@ def test_a_lost_connection_is_told() -> None:
         "from kbroker.cli.connection import Cluster; Cluster.admin = lambda self: None\n"
         "main.main(['topics', 'list'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False)
     assert (done.returncode, done.stderr) == (1, "kbroker: Broken pipe\n")

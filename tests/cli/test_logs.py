@@ -32,7 +32,7 @@ HOUR_MS = 3_600_000
 
 def kbroker(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kbroker.cli", "logs", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == status, (done.stdout, done.stderr)
     return done
 

@@ -23,7 +23,7 @@ from tests.ports import free_port
 def kbroker(broker: BrokerProcess | None, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     bootstrap = broker.bootstrap if broker is not None else f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "kbroker.cli", "settings", *arguments, "-b", bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == status, (done.stdout, done.stderr)
     return done
 

@@ -61,7 +61,7 @@ def test_a_port_in_use_is_told_with_the_process_and_nothing_is_left_behind(
     settings = (f"listeners=PLAINTEXT://127.0.0.1:{first.port}", f"log.dirs={data}", "metrics.listener=none")
     overrides = [word for each in settings for word in ("--override", each)]
     command = [sys.executable, "-m", "kbroker.cli", "start", *overrides, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 1
     assert f"process {first.process.pid} (" in done.stdout + done.stderr
     assert f"listens on port {first.port}: stop it, or name another port" in done.stdout + done.stderr

@@ -17,7 +17,7 @@ from tests.network.raw_client import scrape
 def produce(broker: BrokerProcess, topic: str, *options: str) -> str:
     """The error line of a produce that fails."""
     command = [sys.executable, "-m", "kbroker.cli", "produce", topic, "-b", broker.bootstrap, *options]
-    done = subprocess.run(command, input="x\n", capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, input="x\n", capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done
     return done.stderr
 

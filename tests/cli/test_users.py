@@ -57,7 +57,7 @@ def _ask(secure_port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], m
             f'sasl.jaas.config={module} required username="{name}" password="{password or "pw, of root"}";\n'
         )
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
-        where = ["-b", f"127.0.0.1:{secure_port}", "--command-config", str(file), "--timeout", "5"]
+        where = ["-b", f"127.0.0.1:{secure_port}", "--command-config", str(file), "--timeout", "60"]
         assert run([*words, *where, "--json"]) == status
         shown = capsys.readouterr()
         assert "of root" not in shown.out + shown.err

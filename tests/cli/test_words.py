@@ -31,7 +31,7 @@ def kbroker(
     broker: BrokerProcess, *arguments: str, stdin: str = "", status: int = 0
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kbroker.cli", *arguments, "-b", broker.bootstrap]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == status, (done.stdout, done.stderr)
     return done
 
@@ -41,11 +41,16 @@ def consuming(broker: BrokerProcess, group: str) -> Iterator[None]:
     """A member of a group, with an offset committed."""
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce("orders", b"x")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": group, "client.id": "reader"}
     consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
     consumer.subscribe(["orders"])
-    wait_for(lambda: consumer.poll(0.1) is not None, "a record")
+
+    def has_record() -> bool:
+        message = consumer.poll(0.1)
+        return message is not None and message.error() is None
+
+    wait_for(has_record, "a record")
     consumer.commit(asynchronous=False)
     yield
     consumer.close()
@@ -81,7 +86,7 @@ def test_a_group_of_another_kind_is_shown_by_the_command_that_is_named(broker: B
         request = request_message(ApiKey.SHARE_GROUP_HEARTBEAT)(
             group_id=kind, member_id=MEMBER, member_epoch=0, subscribed_topic_names=["orders"]
         )
-    settings = ClientSettings(client_id="t", connect_timeout_s=20, request_timeout_s=20, patience_s=20)
+    settings = ClientSettings(client_id="t", connect_timeout_s=100, request_timeout_s=100, patience_s=100)
     with Cluster(broker.bootstrap, settings) as cluster:
         wait_for(lambda: cluster.any().send(request).error_code == 0, "a member")
     said = kbroker(broker, "groups", "describe", kind, status=1).stderr

@@ -38,7 +38,7 @@ def broker(module_broker: BrokerProcess) -> Iterator[BrokerProcess]:
 def refused(*arguments: str) -> str:
     """The one line that a command ends with."""
     command = [sys.executable, "-m", "kbroker.cli", *arguments]
-    done = subprocess.run(command, input="x\n", capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, input="x\n", capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 1, (done.stdout, done.stderr)
     assert done.stderr.startswith("kbroker: ") and done.stderr.count("\n") == 1
     return done.stderr

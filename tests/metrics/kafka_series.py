@@ -44,7 +44,7 @@ Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 def scraped(metrics_url: str, path: str = "/metrics/kafka") -> Samples:
     """Samples by name."""
-    with urllib.request.urlopen(f"{metrics_url}{path}", timeout=20) as answer:
+    with urllib.request.urlopen(f"{metrics_url}{path}", timeout=60) as answer:
         text = answer.read().decode()
     found: Samples = {}
     for family in text_string_to_metric_families(text):

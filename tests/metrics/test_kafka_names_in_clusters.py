@@ -16,7 +16,7 @@ from tests.cluster.kraft.processes import Cluster, Kbroker, running
 from tests.compat.waiting import wait_for
 from tests.metrics.kafka_series import KRAFT, Samples, lacking, of, scraped
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 PARTITIONS = 6
 
@@ -25,11 +25,11 @@ def test_brokers_of_a_cluster_show_each_partition_once(tmp_path: Path) -> None:
     """Sums over the brokers, which alerts make, would count a partition twice, or not at all."""
     with running(tmp_path, [Kbroker, Kbroker], settings={"metrics.listener": "http://127.0.0.1:0"}) as cluster:
         admin = cluster.admin()
-        admin.create_topics([NewTopic("spread", PARTITIONS, 2)])["spread"].result(60)
+        admin.create_topics([NewTopic("spread", PARTITIONS, 2)])["spread"].result(120)
         producer = Producer(cluster.client())
         for partition in range(PARTITIONS):
             producer.produce("spread", b"value", partition=partition)
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
         cluster.wait_isr("spread", {1, 2})
         urls = metrics_of(cluster)
         assert len(urls) == 2
@@ -46,12 +46,12 @@ def test_the_lag_on_partitions_of_other_brokers_is_known(tmp_path: Path) -> None
     """A group would seem to be level on every partition of which its coordinator has no replica."""
     with running(tmp_path, [Kbroker, Kbroker], settings={"metrics.listener": "http://127.0.0.1:0"}) as cluster:
         admin = cluster.admin()
-        admin.create_topics([NewTopic("single", PARTITIONS, 1)])["single"].result(60)
+        admin.create_topics([NewTopic("single", PARTITIONS, 1)])["single"].result(120)
         assert set(cluster.leaders("single")) == {1, 2}
         producer = Producer(cluster.client())
         for partition in range(PARTITIONS):
             producer.produce("single", b"value", partition=partition)
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
         consumer = Consumer({**cluster.client(), "group.id": "behind", "enable.auto.commit": False})
         try:
             places = [TopicPartition("single", partition, 0) for partition in range(PARTITIONS)]

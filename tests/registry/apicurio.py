@@ -13,7 +13,7 @@ from tests.compat.tooling import schema_registry_jar
 from tests.compat.waiting import wait_for
 from tests.ports import free_port
 
-PATIENCE_SECONDS = 90
+PATIENCE_SECONDS = 240
 
 
 @contextmanager

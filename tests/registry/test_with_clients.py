@@ -37,7 +37,7 @@ COUNT = 50
 KINDS = ("avro", "protobuf", "json")
 
 pytestmark = [
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(600),
     # Confluent's own use of its HTTP library, whose connections it leaves to the collector.
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -82,7 +82,7 @@ def consume(bootstrap: str, topic: str, *options: str) -> tuple[list[Any], str]:
         bootstrap,
         *options,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
