@@ -31,7 +31,8 @@ CC ?= cc
 VENV := .venv
 BIN := $(VENV)/bin
 MADE := $(VENV)/made
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# A mirror that fails for a moment is asked again.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 --timeout 60 install --quiet
 
 # A plain path entry: the import hook of setuptools' default would cost every start some milliseconds.  KBROKER_EXT names
 # no extension, because those are built in place already.
@@ -298,7 +299,7 @@ dist-test: install $(MADE)/test
 	$(BIN)/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation --wheel-dir build/dist build/dist/*.tar.gz
 	set -e; outside=$$(mktemp -d); trap 'rm -rf "$$outside"' EXIT; \
 	  $(BIN)/python -m venv "$$outside/venv"; \
-	  "$$outside/venv/bin/python" -m pip --disable-pip-version-check install --quiet build/dist/*.whl; \
+	  "$$outside/venv/bin/python" -m pip --disable-pip-version-check --retries 10 --timeout 60 install --quiet build/dist/*.whl; \
 	  DIST_ARCHIVES="$(CURDIR)/build/dist" DIST_PYTHON="$$outside/venv/bin/python" $(BIN)/python -m pytest -m "not slow" tests/package; \
 	  site='import sysconfig; print(sysconfig.get_path("purelib"))'; \
 	  $(BIN)/python -c "$$site" > "$$("$$outside/venv/bin/python" -c "$$site")/borrowed.pth"; \
@@ -316,7 +317,7 @@ test-tools:
 	command -v apt-get >/dev/null || { echo "install these yourself (no apt-get here):$$needed (Java 17 or newer)" >&2; exit 1; }; \
 	as_root=""; if [ "$$(id -u)" != 0 ]; then as_root=sudo; fi; \
 	echo "test tools: installing$$needed"; \
-	$$as_root apt-get update -qq; \
+	$$as_root apt-get -o Acquire::Retries=5 update -qq; \
 	packages=""; \
 	for tool in $$needed; do case $$tool in \
 	  java) if apt-cache show openjdk-17-jdk-headless >/dev/null 2>&1; then packages="$$packages openjdk-17-jdk-headless"; \
@@ -326,7 +327,7 @@ test-tools:
 	  chromedriver) packages="$$packages chromium-driver";; \
 	  *) packages="$$packages $$tool";; \
 	esac; done; \
-	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages
+	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends $$packages
 
 # ---------------------------------------------------------------------------------------------- tidying
 

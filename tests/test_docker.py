@@ -123,18 +123,18 @@ def test_a_broker_of_the_secured_compose_file_lets_in_who_may(tmp_path: Path) ->
             [sys.executable, "-m", "kbroker.cli", "start"], env={**os.environ, **environ}, stdout=file, stderr=file
         )
     try:
-        wait_for(lambda: " ready on " in output.read_text() or broker.poll() is not None, "the broker", seconds=60)
+        wait_for(lambda: " ready on " in output.read_text() or broker.poll() is not None, "the broker")
         admin = AdminClient({**login, "sasl.username": "admin", "sasl.password": "admin-secret"})
-        admin.create_topics([NewTopic("t", 1)])["t"].result(30)
+        admin.create_topics([NewTopic("t", 1)])["t"].result(120)
         alice = AdminClient({**login, "sasl.username": "alice", "sasl.password": "in wonderland"})
-        assert "t" not in alice.list_topics(timeout=20).topics
+        assert "t" not in alice.list_topics(timeout=120).topics
         with pytest.raises(KafkaException):
             AdminClient({**login, "sasl.username": "alice", "sasl.password": "x"}).list_topics(timeout=2)
         assert "is not a known setting" not in output.read_text()
         assert "in wonderland" not in output.read_text()
     finally:
         broker.terminate()
-        broker.wait(60)
+        broker.wait(120)
 
 
 def moved(text: str, own: int, inner: Mapping[int, int], outer: Mapping[int, int], keeper: str) -> str:
@@ -202,15 +202,15 @@ def test_the_cluster_of_the_compose_file_comes_together(tmp_path: Path, name: st
             known = admin.list_topics(timeout=30).brokers.values()
             return {(each.host, each.port) for each in known} == {("127.0.0.1", each.port) for each in brokers}
 
-        wait_for(together, "all brokers to be known by their addresses on the host", seconds=60)
+        wait_for(together, "all brokers to be known by their addresses on the host")
         admin.create_topics([NewTopic("t", 3)])["t"].result(60)
-        topic = wait_for(lambda: admin.list_topics("t", timeout=30).topics["t"].partitions, "the topic", seconds=60)
+        topic = wait_for(lambda: admin.list_topics("t", timeout=30).topics["t"].partitions, "the topic")
         assert [len(each.replicas) for each in topic.values()] == [3] * 3
         producer = Producer({"bootstrap.servers": brokers[1].bootstrap, "acks": "all"})
         failed: list[object] = []
         for partition in range(3):
             producer.produce("t", "x", partition=partition, on_delivery=lambda error, _: error and failed.append(error))
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
         assert failed == []
 
 
@@ -244,7 +244,7 @@ def test_make_run_cluster_is_ready_in_one_command_and_keeps_its_data(
             if not attempt:
                 create = ["topics", "create", "orders", "--partitions", "6", "--replication-factor", "3"]
                 assert run([*create, "-b", bootstrap]) == 0
-            wait_for(lambda: run(["cluster", "status", "-b", bootstrap]) == 0, "the cluster to be whole", seconds=60)
+            wait_for(lambda: run(["cluster", "status", "-b", bootstrap]) == 0, "the cluster to be whole")
             capsys.readouterr()
             assert run(["topics", "list", "--json", "-b", bootstrap]) == 0
             assert "orders" in [each["name"] for each in json.loads(capsys.readouterr().out)]

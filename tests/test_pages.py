@@ -116,11 +116,11 @@ def spark_blocks(page: str) -> list[str]:
     ]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", BEFORE)
 def test_a_pages_commands_do_what_they_say(page: str, tmp_path: Path) -> None:
     """Somebody with a full disk at night would be given a command that does not work."""
-    follow(BEFORE[page], blocks(page), tmp_path, 170)
+    follow(BEFORE[page], blocks(page), tmp_path, 570)
 
 
 @pytest.mark.slow

@@ -118,11 +118,11 @@ def script() -> str:
     return "\n".join(parts) + "\n"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_readmes_commands_do_what_it_says(clone: Path, tmp_path: Path) -> None:
     """Who follows README to the letter would be stopped by the first command that does not work."""
     search = f"{Path(kbroker.__file__).parents[1]}:{clone}"
-    check(follow_readme(clone, tmp_path, launcher(), 240, PYTHONPATH=search))
+    check(follow_readme(clone, tmp_path, launcher(), 840, PYTHONPATH=search))
 
 
 @pytest.mark.slow

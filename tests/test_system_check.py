@@ -29,7 +29,7 @@ def check(path: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The check on a machine that has what lies in `path`."""
     words = [f"{name}={value}" for name, value in variables.items()]
     command = [require_tool("make"), "-s", "-C", str(ROOT), "check-system", *words]
-    return subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, timeout=200, check=False)
 
 
 def test_a_machine_that_has_all_is_told_nothing() -> None:

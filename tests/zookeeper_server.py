@@ -184,7 +184,7 @@ class ZooKeeperServer:
         """End it, whatever state it is in."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(30)
+            self._process.wait(60)
             self._process = None
 
 

@@ -12,7 +12,7 @@ from tests.compat.real_kafka import KafkaProcess
 from tests.integrations.programs import Program
 
 HERE = Path(__file__).parent
-SECONDS = 420
+SECONDS = 1200
 
 StartProgram = Callable[..., Program]
 

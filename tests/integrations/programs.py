@@ -46,7 +46,7 @@ class Program:
         """All that it printed."""
         return (self.folder / "output").read_text(errors="replace")
 
-    def wait_for(self, text: str, seconds: float = 60) -> None:
+    def wait_for(self, text: str, seconds: float = 240) -> None:
         """Until it has printed this; it must not end before."""
 
         def is_there() -> bool:
@@ -60,7 +60,7 @@ class Program:
         except Waited:
             raise Waited(f"{text!r} not in:\n{self.output()[-3000:]}") from None
 
-    def stop(self, seconds: float = 60) -> int:
+    def stop(self, seconds: float = 240) -> int:
         """SIGTERM, and its exit status."""
         assert self.process is not None
         self.process.terminate()
@@ -70,7 +70,7 @@ class Program:
         """SIGKILL: it ends as in a crash."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(60)
 
     def crash(self) -> None:
         """It ends as in a crash, and is started anew."""

@@ -72,8 +72,8 @@ class Worker:
 
     def make(self, connector: str, settings: dict[str, str]) -> None:
         """Have a connector, and wait until it runs."""
-        wait_for(lambda: self.ask(f"/connectors/{connector}/config", settings), "an answer", seconds=90, every=0.3)
-        wait_for(lambda: self.is_running(connector), f"{connector} to run", seconds=90, every=0.3)
+        wait_for(lambda: self.ask(f"/connectors/{connector}/config", settings), "an answer", seconds=240, every=0.3)
+        wait_for(lambda: self.is_running(connector), f"{connector} to run", seconds=240, every=0.3)
 
 
 def start_worker(broker: BrokerProcess, program: StartProgram, folder: Path) -> tuple[Program, Worker]:
@@ -108,6 +108,6 @@ def test_lines_of_a_file_come_once_though_broker_and_worker_die(
         append(source, lines[4500:])
         process.start()
         reader.assert_exactly(lines)
-    wait_for(lambda: worker.is_running("source") and worker.is_running("sink"), "both to run", seconds=90, every=0.3)
-    wait_for(lambda: set(sink.read_text().split()) >= set(lines), "the sink to have all lines", seconds=90, every=0.3)
+    wait_for(lambda: worker.is_running("source") and worker.is_running("sink"), "both to run", seconds=240, every=0.3)
+    wait_for(lambda: set(sink.read_text().split()) >= set(lines), "the sink to have all lines", seconds=240, every=0.3)
     assert process.stop() in (0, 143)

@@ -95,5 +95,5 @@ def test_records_are_mirrored_once_both_ways_though_brokers_and_mirror_die(
     commit(brokers["a"], 5000)
     last = brokers["b"].offsets("a.orders")[0][1]
     # Behind its last record the mirrored topic has the marker of the transaction.
-    wait_for(lambda: committed(brokers["b"], "a.orders") >= last - 1, "the group's offset", seconds=90, every=0.5)
+    wait_for(lambda: committed(brokers["b"], "a.orders") >= last - 1, "the group's offset", seconds=240, every=0.5)
     assert mirror.stop() in (0, 143)

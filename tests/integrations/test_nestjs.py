@@ -31,11 +31,11 @@ def test_a_microservice_starts_at_once_on_an_empty_broker(kbroker_process: Start
     def send(first: int, end: int) -> None:
         for number in range(first, end):
             producer.produce("orders", f'{{"id": {number}}}')
-        assert producer.flush(60) == 0
+        assert producer.flush(240) == 0
 
     def wait_for_all(end: int) -> None:
         wanted = {f"order {number}" for number in range(end)}
-        wait_for(lambda: wanted <= set(app.output().splitlines()), "all events", seconds=120, every=0.2)
+        wait_for(lambda: wanted <= set(app.output().splitlines()), "all events", seconds=240, every=0.2)
 
     send(0, 500)
     wait_for_all(500)
@@ -53,6 +53,6 @@ def test_a_microservice_starts_at_once_on_an_empty_broker(kbroker_process: Start
 def test_a_microservice_ends_at_its_start_as_with_kafka(bootstrap: str, program: StartProgram) -> None:
     """The page would name a setting that makes no difference."""
     app = service(program, bootstrap)
-    wait_for(lambda: not app.running or LISTENS in app.output(), "an end", seconds=60, every=0.1)
+    wait_for(lambda: not app.running or LISTENS in app.output(), "an end", seconds=240, every=0.1)
     assert LISTENS not in app.output()
     assert "does not host this topic-partition" in app.output()

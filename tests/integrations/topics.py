@@ -41,14 +41,14 @@ class Reader:
                 self.values.append((message.value() or b"").decode())
         return len(self.values)
 
-    def wait_for(self, count: int, seconds: float = 120) -> None:
+    def wait_for(self, count: int, seconds: float = 300) -> None:
         """Until there are so many values."""
         try:
             wait_for(lambda: self.read() >= count, f"{count} values", seconds=seconds)
         except Waited:
             raise Waited(f"{len(self.values)} of {count} values; the last: {self.values[-3:]}") from None
 
-    def wait_for_all(self, wanted: Iterable[str], seconds: float = 120) -> None:
+    def wait_for_all(self, wanted: Iterable[str], seconds: float = 300) -> None:
         """Until each of these has come, once or more often."""
         missing = set(wanted)
 
@@ -101,7 +101,7 @@ class Writer:
 
     def finish(self) -> None:
         """Until all are stored."""
-        assert self._producer.flush(120) == 0
+        assert self._producer.flush(300) == 0
         assert not self._failures, self._failures[:3]
 
 

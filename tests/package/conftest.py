@@ -70,7 +70,7 @@ def run(python: Path, tmp_path: Path) -> Run:
             text=True,
             cwd=tmp_path,
             env=environ,
-            timeout=90,
+            timeout=250,
             check=False,
         )
         assert done.returncode == 0, (name, arguments, done.stdout, done.stderr)

@@ -52,7 +52,7 @@ CC=/usr/local/bin/quick-cc {SET_UP}
 """It has the compiler spend less on making code fast, as for the checked build: a third of the time."""
 RUN = """
 make run > /run.log 2>&1 &
-for attempt in $(seq 300); do .venv/bin/kbroker topics list > /dev/null 2>&1 && break; sleep 0.2; done
+for attempt in $(seq 900); do .venv/bin/kbroker topics list > /dev/null 2>&1 && break; sleep 0.2; done
 echo hello | .venv/bin/kbroker produce greetings
 .venv/bin/kbroker consume greetings --from-beginning --max-messages 1
 kill "$(cat data/.lock)"
@@ -96,7 +96,7 @@ def set_up(machine: Path, name: str, *, seconds: float, patience: float = 900, c
 
 def run_and_speak(machine: Path) -> None:
     """`make run`, with loopback alone, and a record through it."""
-    done = run_inside(machine, BEGIN + RUN, seconds=300)
+    done = run_inside(machine, BEGIN + RUN, seconds=600)
     assert done.returncode == 0 and done.stdout.endswith("hello\n"), done.stdout + done.stderr
 
 
