@@ -27,7 +27,9 @@ def test_groups_of_both_protocols_say_who_has_what_and_why(console_broker: Broke
     for protocol in ("classic", "consumer"):
         consumer = joined(console_broker, f"readers {protocol}", topic, protocol)
         # A member of the newer protocol says with its next heartbeat that it has what it was given.
-        told = viewer.wait("group", lambda told: told["state"] == "Stable", id=f"readers {protocol}")
+        told = viewer.wait(
+            "group", lambda told: (told["state"], told["lag"]) == ("Stable", 3), id=f"readers {protocol}"
+        )
         assert (told["group_type"], told["state"], told["member_count"]) == (protocol, "Stable", 1)
         (member,) = told["members"]
         assert member["client_id"] == f"of {protocol}" and member["subscribed"] == [topic]
@@ -57,7 +59,11 @@ def test_partitions_that_were_never_committed_count_as_lag(
     assert [(row["committed"], row["lag"]) for row in told["offsets"]] == [(2, 1), (None, 0), (None, 4)]
     page = viewer.wait("groups", lambda page: page["rows"] and page["rows"][0]["lag"] == 5, q=f"stuck {protocol}")
     assert page["matching"] == 1
-    seen = viewer.wait("topic", lambda seen: seen["consumers"] and seen["consumers"][0]["lag"] == 5, name=topic)
+    seen = viewer.wait(
+        "topic",
+        lambda seen: seen["appended"] == 7 and seen["consumers"] and seen["consumers"][0]["lag"] == 5,
+        name=topic,
+    )
     (line,) = seen["consumers"]
     assert (line["group_id"], line["member_count"], line["partition_count"]) == (f"stuck {protocol}", 1, 3)
     assert seen["appended"] == 7

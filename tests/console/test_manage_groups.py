@@ -140,7 +140,7 @@ def test_a_share_group_begins_anew_where_it_was_shown(console_broker: BrokerProc
         plan = viewer.plan("share.reset", id=group, topic=topic, where="latest")
         assert plan["table"]["rows"][0][:2] == [topic, 0] and plan["table"]["rows"][0][3] == 5
         assert viewer.perform(plan)["sentences"] == ["1 partition begins anew."]
-        (line,) = viewer.ask("group", id=group)["offsets"]
+        (line,) = viewer.wait("group", lambda told: told["lag"] == 0, id=group)["offsets"]
         assert (line["committed"], line["lag"]) == (5, 0)
         viewer.do("share.reset", id=group, where="shift", value=-2)
         assert viewer.plan("share.forget", id=group, topic=topic)["table"]["rows"] == [[0, 3]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -109,8 +110,11 @@ def test_bad_questions_are_refused(viewer: Viewer, topic: str, fields: dict[str,
 
 def test_records_of_internal_topics_say_what_they_mean(console_broker: BrokerProcess, viewer: Viewer) -> None:
     """Groups and transactions would be bytes in hexadecimal."""
-    states = viewer.ask("topic", name="__transaction_state", count=50)["partitions"]
-    used = next(row["partition"] for row in states if row["log"]["log_end_offset"])
+
+    def used_in(told: Any) -> list[int]:
+        return [row["partition"] for row in told["partitions"] if row["log"]["log_end_offset"]]
+
+    used = used_in(viewer.wait("topic", used_in, name="__transaction_state", count=50))[0]
     told = viewer.ask("messages", topic="__transaction_state", partition=used, **{"from": "oldest"})
     assert told["records"][0]["meaning"]["type"] == "TransactionLog"
 
