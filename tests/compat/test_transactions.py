@@ -109,6 +109,21 @@ def kafkajs(bootstrap: str, transactional_id: str, topic: str) -> None:
     _run("node", "-e", KAFKAJS, bootstrap, transactional_id, topic)
 
 
+def kbroker(broker: BrokerProcess, *arguments: str) -> list[dict[str, Any]]:
+    """What `kbroker transactions` says, as JSON."""
+    command = [sys.executable, "-m", "kbroker.cli", "transactions", *arguments, "--json", "-b", broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def committed(broker: BrokerProcess, topic: str, partitions: int) -> list[bytes]:
+    """What is read of a topic once no transaction is open: a producer has its answer before the markers are written."""
+    wait_for(lambda: not kbroker(broker, "open", topic), "the last transaction's markers")
+    return read_all(broker.bootstrap, topic, partitions)
+
+
 @pytest.mark.parametrize("client", [confluent, kafka_python, aiokafka, kafkajs])
 def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     client: Callable[[str, str, str], None], broker: BrokerProcess
@@ -118,7 +133,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     create(broker.bootstrap, **{topic: 2})
     client(broker.bootstrap, f"id-{client.__name__}", topic)
     expected = {b"%d-%d" % (number, each) for number in range(0, TRANSACTIONS, 2) for each in range(RECORDS)}
-    assert Counter(read_all(broker.bootstrap, topic, 2)) == Counter(expected)
+    assert Counter(committed(broker, topic, 2)) == Counter(expected)
     everything = read_all(broker.bootstrap, topic, 2, "read_uncommitted")
     assert Counter(everything) == Counter(
         b"%d-%d" % (number, each) for number in range(TRANSACTIONS) for each in range(RECORDS)
@@ -141,7 +156,7 @@ def test_a_producer_of_the_same_id_fences_the_one_before(broker: BrokerProcess) 
     successor.begin_transaction()
     successor.produce("fenced", b"of the successor")
     successor.commit_transaction(60)
-    assert read_all(broker.bootstrap, "fenced", 1) == [b"of the successor"]
+    assert committed(broker, "fenced", 1) == [b"of the successor"]
 
 
 @contextmanager
@@ -186,7 +201,7 @@ def test_a_copy_is_exact_over_kills_of_the_broker(kbroker_process: Callable[...,
     assert '"stage":"ShutdownComplete"' in done.stdout, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1])["remaining"] == 0
     assert len(kills) >= 3
-    assert Counter(read_all(broker.bootstrap, "copy", 2)) == Counter(b"%d" % number for number in range(count))
+    assert Counter(committed(broker, "copy", 2)) == Counter(b"%d" % number for number in range(count))
 
 
 @pytest.mark.parametrize("fsync", ["os", "commit"])
@@ -198,20 +213,11 @@ def test_transactions_survive_a_kill_as_they_were_answered(
     create(broker.bootstrap, kept=2)
     confluent(broker.bootstrap, "kept", "kept")
     expected = Counter(b"%d-%d" % (number, each) for number in range(0, TRANSACTIONS, 2) for each in range(RECORDS))
-    assert Counter(read_all(broker.bootstrap, "kept", 2)) == expected
+    assert Counter(committed(broker, "kept", 2)) == expected
     broker.restart(kill=True)
-    assert Counter(read_all(broker.bootstrap, "kept", 2)) == expected
+    assert Counter(committed(broker, "kept", 2)) == expected
     confluent(broker.bootstrap, "kept", "kept")
-    assert Counter(read_all(broker.bootstrap, "kept", 2)) == expected + expected
-
-
-def kbroker(broker: BrokerProcess, *arguments: str) -> list[dict[str, Any]]:
-    """What `kbroker transactions` says, as JSON."""
-    command = [sys.executable, "-m", "kbroker.cli", "transactions", *arguments, "--json", "-b", broker.bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    assert Counter(committed(broker, "kept", 2)) == expected + expected
 
 
 def begun(broker: BrokerProcess, name: str, timeout_ms: int) -> Producer:
@@ -256,5 +262,4 @@ def test_a_transaction_that_takes_too_long_is_aborted(kbroker_process: Callable[
     wait_for(lambda: scrape(broker.metrics_url)["kbroker_transactions_timed_out_total"] == 1, "it to be aborted")
     with pytest.raises(KafkaException):
         producer.commit_transaction(10)
-    wait_for(lambda: not kbroker(broker, "open", "slow"), "the transaction to be over")
-    assert read_all(broker.bootstrap, "slow", 1) == []
+    assert committed(broker, "slow", 1) == []
