@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -201,6 +202,7 @@ def _strace(pid: int, counts: Counts) -> Iterator[None]:
     with tempfile.NamedTemporaryFile("r", prefix="profile-strace-") as output:
         process = subprocess.Popen(["strace", "-f", "-c", "-q", "-o", output.name, "-p", str(pid)])
         try:
+            _wait_until_traced(pid, process)
             yield
         finally:
             # As a shell's job in the background it ignores SIGINT.
@@ -214,6 +216,15 @@ def _strace(pid: int, counts: Counts) -> Iterator[None]:
     counts.tool = "strace -c, which slows the broker"
     for name in HARDWARE:
         counts.missing[name] = "needs perf"
+
+
+def _wait_until_traced(pid: int, tracer: subprocess.Popen[bytes]) -> None:
+    """Until the tracer has all threads of the process, or has ended: what they call before is not counted."""
+    expected = f"TracerPid:\t{tracer.pid}\n"
+    while tracer.poll() is None:
+        if all(expected in (task / "status").read_text() for task in pathlib.Path(f"/proc/{pid}/task").iterdir()):
+            return
+        time.sleep(0.01)
 
 
 def read_strace(text: str, counts: Counts) -> None:
