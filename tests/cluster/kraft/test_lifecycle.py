@@ -31,6 +31,7 @@ from tests.cluster.nodes import Peer
 
 NODE, DIRECTORY, OTHER_DIRECTORY = 9, b"d" * 16, b"e" * 16
 HEARTBEAT_SECONDS = 2.0
+SHORT_SECONDS, LONG_SECONDS = 0.3, 600.0
 
 
 def lifecycle(previous_epoch: int = 5, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> Lifecycle:
@@ -151,7 +152,7 @@ def test_security_protocols_have_kafkas_numbers() -> None:
 class Cluster:
     """What the broker's image says, and a controller that answers when told to."""
 
-    def __init__(self, peer: Peer, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, peer: Peer, loop: asyncio.AbstractEventLoop, **patience: float) -> None:
         self.peer = peer
         self.epoch, self.is_fenced = -1, True
         self.failures: list[str] = []
@@ -164,9 +165,8 @@ class Cluster:
         )
         view = LifeView(lambda: 20, lambda: self.epoch, lambda: self.is_fenced)
         self.lifecycle = lifecycle(heartbeat_seconds=0.05)
-        self.life = BrokerLife(
-            loop, client, self.lifecycle, view, self.failures.append, registration_seconds=0.3, failure_seconds=0.3
-        )
+        seconds = {"registration_seconds": LONG_SECONDS, "failure_seconds": LONG_SECONDS, **patience}
+        self.life = BrokerLife(loop, client, self.lifecycle, view, self.failures.append, **seconds)
 
     async def answer(self, key: ApiKey, make: Callable[[Any], Any]) -> Any:
         header, body = await self.request()
@@ -213,12 +213,12 @@ class Cluster:
         await unfenced
 
 
-def in_a_cluster(scenario: Callable[[Cluster], Awaitable[None]]) -> None:
+def in_a_cluster(scenario: Callable[[Cluster], Awaitable[None]], **patience: float) -> None:
     async def main() -> None:
         peer = Peer()
         await peer.start()
-        cluster = Cluster(peer, asyncio.get_running_loop())
-        await asyncio.wait_for(scenario(cluster), 20)
+        cluster = Cluster(peer, asyncio.get_running_loop(), **patience)
+        await asyncio.wait_for(scenario(cluster), 60)
         await cluster.life.close()
         await peer.stop()
 
@@ -270,7 +270,7 @@ def test_a_first_registration_that_nobody_takes_ends_the_broker() -> None:
                 asking.cancel()
         assert "initial.broker.registration.timeout.ms" in cluster.failures[0]
 
-    in_a_cluster(scenario)
+    in_a_cluster(scenario, registration_seconds=SHORT_SECONDS)
 
 
 def test_leaving_asks_until_the_controllers_let_go() -> None:
@@ -313,7 +313,7 @@ def test_a_failed_directory_that_no_controller_hears_of_ends_the_broker() -> Non
             await asyncio.sleep(0.01)
         assert "log.dir.failure.timeout.ms" in cluster.failures[0]
 
-    in_a_cluster(scenario)
+    in_a_cluster(scenario, failure_seconds=SHORT_SECONDS)
 
 
 def test_cordoned_directories_are_told_once_the_controllers_know_the_broker() -> None:
