@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from kbroker.config.judgement import without_secrets
 from tests.broker_process import BrokerProcess
+from tests.compat.waiting import wait_for
 from tests.ports import free_port
 
 PREFIX = "listener.name.sasl_plaintext"
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 
 
 def module(**users: str) -> str:
@@ -48,6 +49,7 @@ def change(broker: BrokerProcess, name: str, value: str) -> None:
 
 
 def is_let_in(broker: BrokerProcess, name: str, password: str, mechanism: str = "PLAIN") -> bool:
+    errors: list[KafkaError] = []
     admin = AdminClient(
         {
             "bootstrap.servers": f"127.0.0.1:{broker.sasl_port}",  # type: ignore[attr-defined]
@@ -56,12 +58,19 @@ def is_let_in(broker: BrokerProcess, name: str, password: str, mechanism: str = 
             "sasl.username": name,
             "sasl.password": password,
             "log_level": 0,
+            "error_cb": errors.append,
         }
     )
-    try:
-        return bool(admin.list_topics(timeout=3).brokers)
-    except KafkaException:
-        return False
+
+    def answered() -> list[bool]:
+        """Whether it was let in, once that is known."""
+        try:
+            return [bool(admin.list_topics(timeout=0.5).brokers)]
+        except KafkaException:
+            admin.poll(0)
+            return [False] if any(each.code() == KafkaError._AUTHENTICATION for each in errors) else []
+
+    return wait_for(answered, f"a word on {name}", seconds=WAIT_SECONDS)[0]
 
 
 def test_a_login_module_is_changed_without_a_restart(broker: BrokerProcess) -> None:
