@@ -200,7 +200,8 @@ def test_a_client_at_work_renews_its_session_without_losing_a_record(tmp_path: P
     try:
         settings = confluent(broker, "SCRAM-SHA-256")
         failed: list[Any] = []
-        producer = Producer({**settings, "linger.ms": 0})
+        # Where this process is held up for as long as a session lasts, its connection ends, and records are sent again.
+        producer = Producer({**settings, "linger.ms": 0, "enable.idempotence": True})
         sent = 0
 
         def renewed() -> bool:
