@@ -250,7 +250,7 @@ def test_each_listener_has_its_own_users_and_mechanisms(tmp_path: Path) -> None:
     """A user of one network would get in by another."""
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     settings = {
-        "listeners": "IN://127.0.0.1:0,OUT://[::1]:0,OPEN://127.0.0.2:0",
+        "listeners": "IN://127.0.0.1:0,OUT://127.0.0.3:0,OPEN://127.0.0.2:0",
         "listener.security.protocol.map": "IN:SASL_PLAINTEXT,OUT:SASL_PLAINTEXT,OPEN:PLAINTEXT",
         "inter.broker.listener.name": "OPEN",
         "sasl.enabled.mechanisms": "PLAIN",
