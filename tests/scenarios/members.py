@@ -143,7 +143,7 @@ def join_refused(s: Session) -> None:
     member = Member(s, "join-refused")
     # The members with odd instance ids stay and never answer; the group waits this long for them, and puts out those
     # that have not synced by then: longer than a busy machine leaves this process waiting between two requests.
-    member.rebalance_timeout_ms = 1_500
+    member.rebalance_timeout_ms = 4_000
 
     def ask(step: str, version: int = 5, **values: Any) -> Any:
         return s.ask(step, JOIN, version, **member.values(**values))
@@ -312,7 +312,8 @@ def a_member_that_dies(s: Session) -> None:
     with s.second() as other:
         second = Member(other, "dies")
         second.ask_for_id()
-        second.send_join(session_timeout_ms=500)
+        # Longer than a busy machine leaves this process waiting between two requests.
+        second.send_join(session_timeout_ms=3_000)
         first.until_rebalance()
         first.join()
         second.collect_join()

@@ -14,7 +14,8 @@ from tests.broker_process import BrokerProcess
 from tests.compat.waiting import wait_for
 from tests.coordinator.consumer.record_answers import Socket
 
-SESSION_SECONDS = 2.0
+# A process that gets no processor for so long would lose its member.
+SESSION_SECONDS = 5.0
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "group.consumer.min.session.timeout.ms": "500",
@@ -51,7 +52,7 @@ class Member:
         self.who: dict[str, Any] = {"group_id": group, "member_id": member_id}
         self.epoch = 0
         self.owned: list[int] = []
-        joins = {"rebalance_timeout_ms": 5_000, "subscribed_topic_names": ["beaten"], "topic_partitions": []}
+        joins = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["beaten"], "topic_partitions": []}
         self.take(self.call(**joins))
 
     def call(self, **fields: Any) -> Any:
