@@ -11,6 +11,8 @@ from tests.broker_process import BrokerProcess
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
+    # Records of tests are of 2023, and a broker of a module lives until retention has its turn.
+    "log.retention.ms": "-1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.record.lock.duration.ms": "15000",
