@@ -40,7 +40,7 @@ Records = Batch | bytes | None
 class Client(Wire):
     """One connection, with the requests that most tests need."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1", *, source: str = "", seconds: float = 20) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1", *, source: str = "", seconds: float = 60) -> None:
         self._socket = socket.create_connection((host, port), seconds, (source, 0) if source else None)
         self._correlation_id = 0
 

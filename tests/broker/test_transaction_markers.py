@@ -95,7 +95,7 @@ def test_a_waiting_committed_reader_is_answered_by_the_marker(kbroker_process: S
         waiting.start()
         until_waiting(broker.metrics_url)
         assert end_transactions(client, "t", PRODUCER_ID) == 0
-        waiting.join(20)
+        waiting.join(60)
     (answer,) = answers
     assert len(answer.records) > 0
     aborted = {(each.producer_id, each.first_offset) for each in answer.aborted_transactions}

@@ -65,7 +65,7 @@ def run(scenario: Callable[[Peer, NodeClient], Awaitable[None]], mechanism: Call
         settings = ClientSettings(client_id="1", backoff_seconds=0.001, max_backoff_seconds=0.002)
         client = NodeClient(loop, transport, lambda: endpoint, settings)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await scenario(peer, client)
         finally:
             client.close()

@@ -42,7 +42,7 @@ def run(scenario: Callable[[Peer, NodeClient], Awaitable[None]], **settings: Any
         endpoint = Endpoint("127.0.0.1", peer.port)
         client = NodeClient(loop, TcpTransport(loop), lambda: endpoint, ClientSettings(**values))
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await scenario(peer, client)
         finally:
             client.close()

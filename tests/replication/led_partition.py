@@ -77,6 +77,6 @@ def run(directory: Path, scenario: Callable[[Cluster], Awaitable[None]], **setti
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)

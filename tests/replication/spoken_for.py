@@ -26,7 +26,7 @@ class SpokenFor:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.002)
 

@@ -113,7 +113,7 @@ def test_a_proposal_that_is_refused_at_once_does_not_keep_the_loop() -> None:
         manager: Any = IsrManager(loop, SYSTEM_CLOCK, cache, Former(), lambda: BrokerEpoch(1, 11), lambda: 30.0)  # type: ignore[arg-type]
         partition = led(proposed_isr=(1, 2), isr_granted=lambda *_: granted.set())
         manager.propose(partition, (1, 2))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await granted.wait()
         assert len(asked) == 2
         manager.close()

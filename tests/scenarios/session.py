@@ -38,7 +38,7 @@ def scenario(function: Scenario) -> Scenario:
 class Session:
     """One run of one scenario against one broker."""
 
-    def __init__(self, port: int, seconds: float = 8) -> None:
+    def __init__(self, port: int, seconds: float = 60) -> None:
         self.port = port
         self.seconds = seconds
         self.normal = Normaliser(port)

@@ -51,7 +51,7 @@ def struct_fields(schema: MessageSchema, field: Field) -> Sequence[Field]:
 class Wire:
     """One connection to a broker."""
 
-    def __init__(self, port: int, seconds: float = 8, source: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, seconds: float = 60, source: str = "127.0.0.1") -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=seconds, source_address=(source, 0))
         self._correlation_id = 0
 

@@ -35,7 +35,7 @@ def test_a_host_is_not_ready_while_a_worker_that_was_gives_no_answer() -> None:
 
     async def run() -> None:
         pages = WorkerPages(slots, lives, readiness)
-        async with await serve(1), asyncio.timeout(30):
+        async with await serve(1), asyncio.timeout(60):
             async with await serve(2):
                 assert await pages.look() == (True, "ready")
             assert await pages.look() == (False, "ready\nworker 2 does not answer")

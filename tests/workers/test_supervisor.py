@@ -31,7 +31,7 @@ def test_workers_that_die_together_are_started_again(tmp_path: Path, monkeypatch
             supervisor._lives[number].ready(0.0)
         for number, process in processes.items():
             supervisor._ended(number, os.pidfd_open(process.pid))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(started) < len(processes):
                 await asyncio.sleep(0)
         for sock in supervisor._notify.values():
@@ -63,7 +63,7 @@ def test_a_worker_that_cannot_be_started_now_is_tried_again(tmp_path: Path, monk
         life = supervisor._lives[2]
         life.ready(0.0)
         supervisor._died(2, "has ended")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not started:
                 await asyncio.sleep(0)
         assert life.restart_count == 2

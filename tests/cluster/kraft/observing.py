@@ -72,7 +72,7 @@ class Observing:
     async def __aexit__(self, *_: object) -> None:
         await self.observer.close()
 
-    async def until(self, holds: Callable[[], bool], seconds: float = 30) -> None:
+    async def until(self, holds: Callable[[], bool], seconds: float = 60) -> None:
         """Wait for an application after which this holds."""
         await self.metadata.wait_until(lambda: bool(self.failures) or holds(), seconds)
         assert not self.failures, self.failures

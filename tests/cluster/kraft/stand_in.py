@@ -138,7 +138,7 @@ async def forwarding(
     served = ForwardingBroker(folder, lambda: Endpoint("127.0.0.1", controller.port), kind)
     await served.broker.start()
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             yield served, controller
     finally:
         await served.broker.stop()

@@ -71,7 +71,7 @@ def run(
         settings = ClientSettings(client, negotiates=True)
         clients = NodeClients(loop, TcpTransport(loop), cache, lambda: "PLAINTEXT", settings)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await scenario(kafka, cache, clients)
         finally:
             clients.close()

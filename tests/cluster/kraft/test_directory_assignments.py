@@ -114,4 +114,4 @@ def test_a_replica_is_told_once_it_has_a_log_and_until_a_controller_has_heard() 
         assert controllers.told == [(TWO, 0)]
         telling.close()
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 60))

@@ -27,7 +27,7 @@ BROKERS = ConfigResource(4, "")
 
 
 def run(work: Coroutine[object, object, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 20))
+    asyncio.run(asyncio.wait_for(work, 60))
 
 
 def settle(controllers: Controllers, count: int = 1) -> None:

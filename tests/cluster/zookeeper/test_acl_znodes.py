@@ -62,7 +62,7 @@ class Node:
         return await self.controller.alter_security(AclDeletion(keys))
 
     async def until(self, acls: set[Acl]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.acls != acls:
                 await asyncio.sleep(0)
 

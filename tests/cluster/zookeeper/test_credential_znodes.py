@@ -69,7 +69,7 @@ class Node:
         return self.cache.image.security.scram
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0)
 

@@ -111,7 +111,7 @@ async def begun(task: asyncio.Task[Any], states: States) -> None:
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 20))
+    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 def test_a_crash_in_the_first_initialization_leaves_no_group_without_partitions() -> None:

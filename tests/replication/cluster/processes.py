@@ -18,7 +18,7 @@ from kbroker.testing.broker import answers_api_versions
 from tests.ports import free_port
 from tests.replication.cluster.controller import HandController
 
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 SETTINGS = {
     "metrics.listener": "none",
     "replica.lag.time.max.ms": "2000",
@@ -76,7 +76,7 @@ class MemberProcess:
         if self.process is None:
             return 0
         self.process.send_signal(number)
-        status = self.process.wait(20)
+        status = self.process.wait(60)
         self.process = None
         return status
 
@@ -144,7 +144,7 @@ async def running(directory: Path, count: int, settings: dict[str, str] | None =
         await cluster.controller.stop()
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what

@@ -75,7 +75,7 @@ def read_all(bootstrap: str, topic: str = TOPIC) -> list[int]:
     found: list[int] = []
     try:
         while True:
-            message = consumer.poll(20)
+            message = consumer.poll(60)
             assert message is not None, "the consumer gets nothing"
             error, value = message.error(), message.value()
             if error is not None:

@@ -75,9 +75,9 @@ def _rules(broker: ThreadedBroker) -> Iterator[Any]:
 def produced(broker: ThreadedBroker, topic: str, **settings: Any) -> int | None:
     """The code of the error that a record comes to; None where it is written."""
     ends: list[Any] = []
-    producer = Producer({**login(broker, "alice"), "message.timeout.ms": 10_000, **settings})
+    producer = Producer({**login(broker, "alice"), "message.timeout.ms": 60_000, **settings})
     producer.produce(topic, b"v", on_delivery=lambda error, _message: ends.append(error))
-    producer.flush(20)
+    producer.flush(90)
     return None if ends[0] is None else int(ends[0].code())
 
 
@@ -123,7 +123,7 @@ def test_a_transaction_needs_its_id_its_topics_and_its_group(broker: ThreadedBro
 
     def begun() -> Producer:
         producer = Producer(settings)
-        producer.init_transactions(20)
+        producer.init_transactions(60)
         producer.begin_transaction()
         return producer
 
@@ -144,10 +144,10 @@ def test_a_transaction_needs_its_id_its_topics_and_its_group(broker: ThreadedBro
         producer = begun()
         producer.produce("out", b"w")
         producer.send_offsets_to_transaction(
-            consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 20
+            consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 60
         )
-        producer.commit_transaction(20)
-        committed = consumer.committed(consumer.assignment(), 20)
+        producer.commit_transaction(60)
+        committed = consumer.committed(consumer.assignment(), 60)
         assert [each.offset > 0 for each in committed] == [True]
     finally:
         consumer.close()

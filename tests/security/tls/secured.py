@@ -18,7 +18,7 @@ from tests.ports import free_port
 from tests.security.tls.authority import Authority, Issued, name
 
 SECRET = "the-secret"
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 
 
 class Secured:
