@@ -16,6 +16,7 @@ import random
 import select
 import signal
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -76,6 +77,13 @@ def play_seed(seed: int, scale: Scale | None = None, only: str | None = None) ->
     return play(seed, scale or own, kind)
 
 
+def _forked() -> int:
+    """As `os.fork`.  Python warns where other tests have left threads to this process; none has a part in a history."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 class _Child:
     """A process that plays one seed."""
 
@@ -84,7 +92,7 @@ class _Child:
         self.until = time.monotonic() + LIMIT_SECONDS
         self._data = bytearray()
         self.fd, writes = os.pipe()
-        self.pid = os.fork()
+        self.pid = _forked()
         if self.pid == 0:
             os.close(self.fd)
             gc.freeze()  # What all histories find is no garbage, and memory that they share until one touches it.
