@@ -56,10 +56,17 @@ def offline(broker: BrokerProcess) -> int:
 
 
 def fail_until_noticed(broker: BrokerProcess, disk: FailingDisk, topic: str = "t") -> None:
-    disk.fail()
     with Client(broker.port) as client:
+        before = metadata(client, topic)[LOST].leader_epoch
+        disk.fail()
         assert client.produce(topic, Batch(), partition=LOST).error_code == STORAGE_ERROR
-    assert offline(broker) == 1
+        assert offline(broker) == 1
+        until_known(client, topic, before + 1)
+
+
+def until_known(client: Client, topic: str, epoch: int) -> None:
+    """A new epoch is told when it is stored; that nobody leads the partition any more is told at once."""
+    wait_for(lambda: metadata(client, topic)[LOST].leader_epoch >= epoch, f"epoch {epoch} of the lost partition")
 
 
 def metadata(client: Client, topic: str, version: int = 12) -> list[Any]:
@@ -115,6 +122,7 @@ def find_coordinator(client: Client, group: str) -> int:
 
 def check_the_wire(client: Client) -> None:
     """What Apache Kafka 4.3.1 answers with one of its directories offline."""
+    until_known(client, "t", 1)
     client.write("t", partition=KEPT)
     assert client.fetch("t", partition=KEPT).error_code == 0
     assert client.produce("t", Batch(), partition=LOST).error_code == STORAGE_ERROR
