@@ -69,9 +69,9 @@ class Kbroker:
         self._process.spawn()
 
     def ended_by(self, number: signal.Signals) -> int:
-        """The exit status after one signal, which has to end it within half a minute."""
+        """The exit status after one signal, which has to end it within a minute and a half."""
         os.kill(self._process.pid, number)
-        return self._process.wait(30)
+        return self._process.wait(90)
 
     def kill(self) -> None:
         if self._process.process is not None:

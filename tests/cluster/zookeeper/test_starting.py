@@ -230,7 +230,7 @@ def test_a_signal_ends_a_start_that_waits_for_a_server_that_says_nothing(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     """An administrator who sees that the address is wrong would wait for the time-out, or kill the broker."""
-    long = {"zookeeper.connection.timeout.ms": "60000", "zookeeper.session.timeout.ms": "60000"}
+    long = {"zookeeper.connection.timeout.ms": "600000", "zookeeper.session.timeout.ms": "600000"}
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(60)
         broker = Kbroker(1, tmp_path, f"127.0.0.1:{listener.getsockname()[1]}/kafka", long)
@@ -250,7 +250,7 @@ def test_a_signal_ends_a_start_that_waits_for_its_id(server: ZooKeeperServer, tm
     """As above, where another broker has the id."""
     connect = f"{server.address}/taken"
     first = Kbroker(1, tmp_path / "first", connect, {})
-    second = Kbroker(1, tmp_path / "second", connect, {"zookeeper.session.timeout.ms": "60000"})
+    second = Kbroker(1, tmp_path / "second", connect, {"zookeeper.session.timeout.ms": "600000"})
     first.start()
     try:
         second.spawn()
