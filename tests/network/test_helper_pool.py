@@ -17,16 +17,26 @@ SECONDS = 60.0
 MOST = 64
 
 
+class Members:
+    """Counts the helpers that a test's own pools have started: those of other tests may end at any moment."""
+
+    def __init__(self) -> None:
+        self._of_others = threads_named("kbroker-helper")
+
+    def count(self) -> int:
+        return len(threads_named("kbroker-helper") - self._of_others)
+
+
+@pytest.fixture(name="members")
+def _members() -> Members:
+    return Members()
+
+
 @pytest.fixture(name="helper_pool")
-def _helper_pool() -> Iterator[HelperPool]:
+def _helper_pool(members: Members) -> Iterator[HelperPool]:
     helper_pool = HelperPool(2)
     yield helper_pool
     helper_pool.close()
-
-
-def members() -> int:
-    """How many threads of this process are helpers."""
-    return threads_named("kbroker-helper")
 
 
 def test_every_piece_is_done_once_whoever_does_it(helper_pool: HelperPool) -> None:
@@ -41,38 +51,38 @@ def test_every_piece_is_done_once_whoever_does_it(helper_pool: HelperPool) -> No
         shares += 1
 
 
-def test_what_is_drawn_says_who_does_which_piece_without_threads(helper_pool: HelperPool) -> None:
+def test_what_is_drawn_says_who_does_which_piece_without_threads(helper_pool: HelperPool, members: Members) -> None:
     """On virtual time who writes first would be another one with each run."""
     helper_pool.draw = lambda count, limit: [(each, each % (limit + 1)) for each in reversed(range(count))]
     assert share_sleeping_pieces(helper_pool, 4, 2) == [(1, 0), (1, 1), (1, 2), (1, 0)]
-    assert helper_pool.running == members() == 0
+    assert helper_pool.running == members.count() == 0
 
 
-def test_threads_take_pieces_while_the_loop_is_at_one(helper_pool: HelperPool) -> None:
+def test_threads_take_pieces_while_the_loop_is_at_one(helper_pool: HelperPool, members: Members) -> None:
     """Other processors would stand idle while one writes what many sent."""
     deadline = time.monotonic() + SECONDS
     while {worker for _, worker in share_sleeping_pieces(helper_pool, 6, 2, 1_000_000)} != {0, 1, 2}:
         assert time.monotonic() < deadline
-    assert helper_pool.running == members() == 2
+    assert helper_pool.running == members.count() == 2
 
 
-def test_no_thread_helps_where_none_is_allowed_and_a_change_counts_at_once() -> None:
+def test_no_thread_helps_where_none_is_allowed_and_a_change_counts_at_once(members: Members) -> None:
     """`num.network.threads=1` would not leave a machine's other processors to others."""
-    until(lambda: members() == 0, "threads of other pools are gone")  # the kernel lists one for a moment after its end
     helper_pool = HelperPool(0)
     assert share_sleeping_pieces(helper_pool, 3, 2, 1000) == [(1, 0)] * 3
-    assert (helper_pool.running, helper_pool.helped_count, members()) == (0, 0, 0)
+    assert (helper_pool.running, helper_pool.helped_count, members.count()) == (0, 0, 0)
     helper_pool.change(1)
     deadline = time.monotonic() + SECONDS
     while not helper_pool.helped_count:
         assert time.monotonic() < deadline
         share_sleeping_pieces(helper_pool, 4, 2, 100_000)
-    assert (helper_pool.running, members()) == (1, 1)
+    assert (helper_pool.running, members.count()) == (1, 1)
     helper_pool.change(0)
     assert share_sleeping_pieces(helper_pool, 4, 2, 100_000) == [(1, 0)] * 4
     helper_pool.close()
     assert helper_pool.running == 0
-    until(lambda: members() == 0, "no thread is left")
+    # The kernel lists one for a moment after its end.
+    until(lambda: members.count() == 0, "no thread is left")
     assert share_sleeping_pieces(helper_pool, 4, 2, 1000) == [(1, 0)] * 4
 
 

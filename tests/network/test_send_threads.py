@@ -373,7 +373,7 @@ def test_wrong_numbers_of_threads_are_refused() -> None:
 
 def senders(broker: BrokerProcess) -> int:
     """How many of the broker's threads only send."""
-    return threads_named("kbroker-send", broker.pid)
+    return len(threads_named("kbroker-send", broker.pid))
 
 
 def filled_topic(broker: BrokerProcess) -> bytes:

@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 
 
-def threads_named(name: str, pid: int | None = None) -> int:
-    """How many threads of the process (this one when not given) have the name."""
-    count = 0
+def threads_named(name: str, pid: int | None = None) -> set[int]:
+    """The ids of the threads of the process (this one when not given) that have the name."""
+    found = set()
     tasks = Path(f"/proc/{os.getpid() if pid is None else pid}/task")
     for task in tasks.iterdir():
         with contextlib.suppress(OSError):
-            count += (task / "comm").read_text() == f"{name}\n"
-    return count
+            if (task / "comm").read_text() == f"{name}\n":
+                found.add(int(task.name))
+    return found

@@ -93,13 +93,20 @@ def test_encoding_and_decoding_keep_reference_counts() -> None:
     text = "topic-" + "x" * 20
     struct = fetch(responses=[fetch.FetchableTopicResponse(topic=text, partitions=[fetch.PartitionData()])])
     payload = program.encode(struct)
-    before = sys.getrefcount(text), sys.getrefcount(None), sys.getrefcount(payload)
-    for _ in range(1000):
-        program.encode(struct)
-        program.encode_response(struct, 1, True)
-        program.decode(payload)
-    after = sys.getrefcount(text), sys.getrefcount(None), sys.getrefcount(payload)
-    assert all(abs(new - old) < 100 for new, old in zip(after, before, strict=True))
+
+    def counts() -> tuple[int, int, int]:
+        return sys.getrefcount(text), sys.getrefcount(None), sys.getrefcount(payload)
+
+    def moved() -> int:
+        before = counts()
+        for _ in range(1000):
+            program.encode(struct)
+            program.encode_response(struct, 1, True)
+            program.decode(payload)
+        return max(abs(new - old) for new, old in zip(counts(), before, strict=True))
+
+    # What is lost is lost each time; garbage of other tests that is collected meanwhile refers to None as well.
+    assert any(moved() < 100 for _ in range(10))
 
 
 def test_no_field_hides_an_attribute_of_its_class() -> None:

@@ -107,7 +107,7 @@ def state(log: UnifiedLog) -> list[Any]:
 
 
 class WriteCalls:
-    """Write calls of this process, counted by the system."""
+    """Write calls of this thread, counted by the system."""
 
     def __init__(self) -> None:
         self._before = self._count()
@@ -116,7 +116,9 @@ class WriteCalls:
         return self._count() - self._before
 
     def _count(self) -> int:
-        return next(int(line.split()[1]) for line in Path("/proc/self/io").read_text().splitlines() if "syscw" in line)
+        return next(
+            int(line.split()[1]) for line in Path("/proc/thread-self/io").read_text().splitlines() if "syscw" in line
+        )
 
 
 @settings(max_examples=150, deadline=None)
