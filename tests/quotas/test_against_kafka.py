@@ -17,7 +17,7 @@ from tests.compat.waiting import wait_for
 from tests.handlers.admin_broker import AdminBroker
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
-from tests.quotas.throttled import consumed_per_second, produced_per_second, set_quotas, write
+from tests.quotas.throttled import consumed, produced, set_quotas, write
 
 VECTORS = Path(__file__).parent / "vectors" / "kafka-4.3.1-quotas.json"
 Answer = dict[str, Any]
@@ -81,8 +81,8 @@ def throttled(broker: BrokerProcess) -> dict[str, float]:
     set_quotas(broker.port, {"client-id": "hostile"}, producer_byte_rate=None, consumer_byte_rate=None)
     write(broker.port, "many", 10_000)
     set_quotas(broker.port, {"client-id": None}, producer_byte_rate=RATE, consumer_byte_rate=RATE)
-    found["consumed in a second"] = consumed_per_second(broker.bootstrap, "many", "consumer", 33.0, MOST)
-    found["produced in a second"] = produced_per_second(broker.bootstrap, "few", "producer", 33.0)
+    found["consumed in a second"] = consumed(broker.bootstrap, "many", "consumer", 33.0, MOST).per_second
+    found["produced in a second"] = produced(broker.bootstrap, "few", "producer", 33.0, MOST).per_second
     return found
 
 

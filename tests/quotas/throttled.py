@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbroker.replay.client.connection import Connection
 from kbroker.schemas import wire
@@ -33,11 +33,25 @@ def alter_quotas(connection: Connection, entity: Mapping[str, str | None], **val
     assert result.error_code == 0, result.error_message
 
 
-def produced_per_second(bootstrap: str, topic: str, client_id: str, seconds: float) -> float:
-    """What a producer that sends as fast as it may gets acknowledged, in bytes of requests about."""
+class Taken(NamedTuple):
+    """What a client got through, and how often a broker had it wait."""
+
+    size: int
+    seconds: float
+    throttles: int
+
+    @property
+    def per_second(self) -> float:
+        return self.size / self.seconds
+
+
+def produced(bootstrap: str, topic: str, client_id: str, seconds: float, most: int) -> Taken:
+    """What a producer that sends as fast as it may gets acknowledged, in bytes of requests about, for so long or up to
+    so many bytes."""
     from confluent_kafka import Producer
 
     acknowledged = 0
+    throttles: list[Any] = []
 
     def delivered(error: Any, message: Any) -> None:
         nonlocal acknowledged
@@ -52,18 +66,19 @@ def produced_per_second(bootstrap: str, topic: str, client_id: str, seconds: flo
             "batch.size": 16_384,
             "queue.buffering.max.messages": 200,
             "max.in.flight.requests.per.connection": 1,
+            "throttle_cb": throttles.append,
         }
     )
     begin = time.monotonic()
-    while time.monotonic() - begin < seconds:
+    while time.monotonic() - begin < seconds and acknowledged < most:
         try:
             producer.produce(topic, PAYLOAD, on_delivery=delivered)
         except BufferError:
             producer.poll(0.005)
         producer.poll(0)
-    rate = acknowledged / (time.monotonic() - begin)
+    taken = Taken(acknowledged, time.monotonic() - begin, len(throttles))
     producer.purge()
-    return rate
+    return taken
 
 
 def fill(port: int, topic: str, count: int) -> None:
@@ -80,10 +95,11 @@ def write(port: int, topic: str, count: int) -> None:
             assert raw.produce_answer(client.ask(raw.produce(topic, 0, batch)))[0] == raw.NONE
 
 
-def consumed_per_second(bootstrap: str, topic: str, client_id: str, seconds: float, most: int) -> float:
+def consumed(bootstrap: str, topic: str, client_id: str, seconds: float, most: int) -> Taken:
     """What a consumer that reads as fast as it may gets, for so long or up to so many bytes."""
     from confluent_kafka import Consumer, TopicPartition
 
+    throttles: list[Any] = []
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -93,6 +109,7 @@ def consumed_per_second(bootstrap: str, topic: str, client_id: str, seconds: flo
             "fetch.message.max.bytes": EIGHT_BATCHES,
             "queued.max.messages.kbytes": 64,
             "fetch.queue.backoff.ms": 1,
+            "throttle_cb": throttles.append,
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -100,6 +117,6 @@ def consumed_per_second(bootstrap: str, topic: str, client_id: str, seconds: flo
     received = 0
     while time.monotonic() - begin < seconds and received < most:
         received += sum(len(message.value()) for message in consumer.consume(500, 0.05) if message.error() is None)
-    rate = received / (time.monotonic() - begin)
+    taken = Taken(received, time.monotonic() - begin, len(throttles))
     consumer.close()
-    return rate
+    return taken
