@@ -12,7 +12,10 @@ import gzip
 import hashlib
 import random
 import struct
+import threading
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,8 @@ from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
 
 TOPIC = "kept"
+LOG_INTERVAL_SECONDS = 10
+"""How often the log has a line of each kind at most."""
 
 
 def stored(broker: BrokerProcess) -> dict[str, str]:
@@ -29,8 +34,42 @@ def stored(broker: BrokerProcess) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
+class Stalls:
+    """How long this machine has kept somebody waiting at most who wants a processor for next to nothing."""
+
+    def __init__(self) -> None:
+        self.longest_seconds = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        before = time.monotonic()
+        while not self._over.wait(0.01):
+            now = time.monotonic()
+            self.longest_seconds = max(self.longest_seconds, now - before)
+            before = now
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def waited_seconds(pid: int) -> float:
+    """How long a process's first thread was ready and had no processor, where the system tells it."""
+    path = Path(f"/proc/{pid}/task/{pid}/schedstat")
+    return int(path.read_text().split()[1]) / 1e9 if path.exists() else 0.0
+
+
 @pytest.fixture(scope="module")
-def victim(module_broker: BrokerProcess) -> BrokerProcess:
+def stalls() -> Iterator[Stalls]:
+    found = Stalls()
+    yield found
+    found.end()
+
+
+@pytest.fixture(scope="module")
+def victim(module_broker: BrokerProcess, stalls: Stalls) -> BrokerProcess:
     raw.create_topic(module_broker.port, TOPIC, 2)
     with RawClient(module_broker.port) as client:
         assert raw.produce_answer(client.ask(raw.produce(TOPIC, 0, raw.good_batch())))[0] == raw.NONE
@@ -86,11 +125,12 @@ def test_first_bytes_that_are_no_frame_close_the_connection(
 
 def test_a_flood_of_bad_frames_is_one_log_line(victim: BrokerProcess) -> None:
     """A scanner could fill the disk with log lines."""
-    before = len(victim.output().splitlines())
+    before, begin = len(victim.output().splitlines()), time.monotonic()
     for _ in range(300):
         with RawClient(victim.port) as client:
             assert client.closed_after(b"\xff\xff\xff\xff")
-    assert len(victim.output().splitlines()) - before <= 2, victim.output()
+    intervals = 1 + (time.monotonic() - begin) // LOG_INTERVAL_SECONDS
+    assert len(victim.output().splitlines()) - before <= 2 * intervals, victim.output()
 
 
 def test_every_kind_of_refused_request_is_in_the_log(kbroker_process: Callable[..., BrokerProcess]) -> None:
@@ -276,8 +316,9 @@ def test_a_decompression_bomb_is_refused(name: str, codec: int, victim: BrokerPr
     assert raw.scrape(victim.metrics_url)["process_resident_memory_bytes"] - memory < 64 << 20
 
 
-def test_the_loop_was_not_held_up(victim: BrokerProcess) -> None:
+def test_the_loop_was_not_held_up(victim: BrokerProcess, stalls: Stalls) -> None:
     """One hostile client could make every other one wait.  The bound is generous, the figure is printed as evidence."""
     longest = raw.scrape(victim.metrics_url)["kbroker_loop_delay_max_seconds"]
-    print(f"the loop was late by {longest * 1000:.1f} ms at most")
-    assert longest < 2.0
+    of_machine = stalls.longest_seconds + waited_seconds(victim.pid)
+    print(f"the loop was late by {longest * 1000:.1f} ms at most, the machine by {of_machine * 1000:.1f} ms")
+    assert longest < 2.0 + of_machine
