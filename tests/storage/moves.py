@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from kbroker.replication.alter_log_dirs import DirectoryMoves
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.files.filesystem import FileSystem
+from kbroker.storage.files.throttle import Throttle
 from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition
@@ -37,6 +39,23 @@ class Inline(Executor):
         except BaseException as error:
             future.set_exception(error)
         return future
+
+
+class HeldThrottle(Throttle):
+    """Lets so many bytes pass, and no more before it is opened, whatever time it is.
+
+    What waits can be called off, as at any throttle.
+    """
+
+    def __init__(self, room: int) -> None:
+        super().__init__(20_000.0)
+        self.opened = threading.Event()
+        self._room = room
+
+    def spend(self, size_bytes: int, check: Callable[[], None]) -> None:
+        self._room -= size_bytes
+        while self._room < 0 and not self.opened.wait(0.01):
+            check()
 
 
 class Storage:

@@ -30,9 +30,11 @@ from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
 from tests.cleaner.logs import clean, pairs_batch
 from tests.compat.waiting import wait_for
 from tests.storage.batches import UnsyncedFiles, append, batch, marker, region_bytes
-from tests.storage.moves import CLUSTER, SMALL, TOPIC_ID, TP, Inline, Storage, records_of
+from tests.storage.moves import CLUSTER, SMALL, TOPIC_ID, TP, HeldThrottle, Inline, Storage, records_of
 
 VALUE = b"v" * 80
+# A part of each log whose copy is held up.
+PART_BYTES = 30_000
 
 
 def fill(storage: Storage, count: int = 20) -> None:
@@ -112,11 +114,11 @@ def test_a_restart_goes_on_where_the_move_was(tmp_path: Path, clean: bool) -> No
     """A stop would throw away hours of copying, or leave a copy that nobody removes."""
 
     async def begin() -> None:
-        settings = {"replica.alter.log.dirs.io.max.bytes.per.second": "20000"}
-        storage = Storage(tmp_path, settings=settings)
+        storage = Storage(tmp_path)
         moves = storage.lead()
-        fill(storage, 100)
+        fill(storage, 150)
         storage.log.flush()
+        moves._throttle = HeldThrottle(PART_BYTES)
         moves.alter(TP, storage.b)
         future = storage.logs.plans.futures[TP]
         while future.copied_bytes < 5000:
@@ -160,9 +162,10 @@ def test_asked_back_the_move_is_called_off(tmp_path: Path) -> None:
     """An operator could not stop a move that was a mistake."""
 
     async def run() -> None:
-        storage = Storage(tmp_path, settings={"replica.alter.log.dirs.io.max.bytes.per.second": "20000"})
+        storage = Storage(tmp_path)
         moves = storage.lead()
-        fill(storage, 60)
+        fill(storage, 150)
+        moves._throttle = HeldThrottle(PART_BYTES)
         moves.alter(TP, storage.b)
         future = storage.logs.plans.futures[TP]
         while not future.copied_bytes:
@@ -171,7 +174,7 @@ def test_asked_back_the_move_is_called_off(tmp_path: Path) -> None:
         await storage.settled()
         assert names(storage) == {storage.a: ["orders-0"], storage.b: []}
         assert storage.logs.plans.totals.called_off == 1
-        assert append(storage.log, batch([b"on"])).first_offset == 240
+        assert append(storage.log, batch([b"on"])).first_offset == 600
         storage.logs.shutdown()
 
     asyncio.run(run())
@@ -220,9 +223,10 @@ def test_a_topic_deleted_on_the_move_is_gone_from_both(tmp_path: Path) -> None:
     """The copy of a deleted topic would come back as a partition with the next start."""
 
     async def run() -> None:
-        storage = Storage(tmp_path, settings={"replica.alter.log.dirs.io.max.bytes.per.second": "20000"})
+        storage = Storage(tmp_path)
         moves = storage.lead()
-        fill(storage, 60)
+        fill(storage, 150)
+        moves._throttle = HeldThrottle(PART_BYTES)
         moves.alter(TP, storage.b)
         future = storage.logs.plans.futures[TP]
         while not future.copied_bytes:
@@ -297,9 +301,9 @@ def test_the_log_changes_in_every_way_while_it_moves(tmp_path: Path) -> None:
 
     async def run() -> None:
         configs = {**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
-        settings = {"replica.alter.log.dirs.io.max.bytes.per.second": "20000", "log.cleaner.backoff.ms": "0"}
-        storage = Storage(tmp_path, configs=configs, settings=settings)
+        storage = Storage(tmp_path, configs=configs, settings={"log.cleaner.backoff.ms": "0"})
         moves = storage.lead()
+        throttle = moves._throttle = HeldThrottle(PART_BYTES)
         log = storage.log
 
         def put(at: int) -> None:
@@ -310,10 +314,13 @@ def test_the_log_changes_in_every_way_while_it_moves(tmp_path: Path) -> None:
         cleans = 0
         moves.alter(TP, storage.b)
         future = storage.logs.plans.futures[TP]
+        while not future.copied_bytes:
+            await asyncio.sleep(0.001)
         at = 600
         while moves.tasks:
             await asyncio.sleep(0.001)
             if at >= 1000:
+                throttle.opened.set()
                 continue
             put(at)
             at += 1
@@ -366,7 +373,7 @@ def test_appends_that_wait_for_the_disk_are_answered(tmp_path: Path, interval: s
                     partition.wait(result.last_offset, True, settled.append)
                 await asyncio.sleep(0)
             assert log.parent == target
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(settled) < sent:
                 await asyncio.sleep(0.001)
         assert settled == [None] * sent
