@@ -10,6 +10,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +21,7 @@ from tests.conftest import BrokerProcess
 
 MARKER = ".kafka_cleanshutdown"
 RUNS = 5
+SECONDS = 90
 
 # A process that stops as a broker does, as soon as it is asked to.  It names each line of Python before which a signal
 # would have had the system's meaning.
@@ -73,13 +75,16 @@ def test_signals_are_watched_before_every_line_of_a_stop() -> None:
 
 def test_no_moment_of_a_stop_is_one_in_which_a_signal_kills() -> None:
     """What Python does between two lines, and at its end, counts as well."""
-    for _ in range(RUNS):
+    # Those in which signals came at more than one moment: this process may get no processor before the other has ended.
+    several, deadline = 0, time.monotonic() + SECONDS
+    while several < RUNS:
+        assert time.monotonic() < deadline
         process = subprocess.Popen(
             [sys.executable, "-c", STOPS_AT_ONCE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "watching\n"
-        assert send_all(process.pid, lambda: process.poll() is None) > 1  # noqa: B023
+        several += send_all(process.pid, lambda: process.poll() is None) > 1  # noqa: B023
         assert (process.returncode, process.stderr.read()) == (0, "")
         process.stdout.close()
         process.stderr.close()
@@ -131,7 +136,7 @@ def test_a_terminal_that_closes_ends_the_broker_in_order(broker: BrokerProcess) 
             seen += os.read(controller, 4096)
         assert not (broker.data_dir / MARKER).exists()
         os.close(controller)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
@@ -157,7 +162,7 @@ def test_a_stop_that_nobody_reads_of_has_status_0(broker: BrokerProcess, streams
             seen += os.read(read_end.fileno(), 4096)
         read_end.close()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

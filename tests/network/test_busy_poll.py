@@ -7,11 +7,12 @@ import os
 import pathlib
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import uvloop
 
+from kbroker._fast.base import monotonic
 from kbroker._fast.net.busy_poll import BusyPoll
 from tests.network.kept_answers import LASTING, OTHER, running
 from tests.network.served_connection import answer, frame, until
@@ -36,24 +37,32 @@ class Turns:
 
 
 def request(poll: BusyPoll, later_ns: int = 0) -> None:
-    poll.arrived(time.monotonic_ns() + later_ns)
+    poll.arrived(monotonic.monotonic_ns() + later_ns)
     poll.served()
 
 
 def begin(poll: BusyPoll) -> None:
     """However slow this machine is just now."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not poll.watching:
         assert time.monotonic() < deadline
         request(poll)
 
 
 def until_it_ends(poll: BusyPoll, turns: Turns) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while poll.watching:
         assert time.monotonic() < deadline
         turns.turn()
     assert turns.waiting == []
+
+
+@pytest.fixture
+def _time_stands_still() -> Iterator[None]:
+    """However long this process gets no processor."""
+    monotonic.set_virtual(time.monotonic_ns())
+    yield
+    monotonic.set_virtual(0)
 
 
 @pytest.fixture
@@ -64,6 +73,7 @@ def idle(tmp_path: pathlib.Path) -> bytes:
     return os.fsencode(path)
 
 
+@pytest.mark.usefixtures("_time_stands_still")
 def test_requests_that_follow_each_other_closely_are_waited_for_awake(idle: bytes) -> None:
     """A producer that waits for each answer would pay for two sleeping processors with each request."""
     turns = Turns()
@@ -162,14 +172,14 @@ def test_a_listener_waits_awake_for_a_client_in_step_and_sleeps_when_it_is_gone(
             writer.close()
             await until(lambda: not poll.watching)
 
-    uvloop.run(asyncio.wait_for(main(), 30))
+    uvloop.run(asyncio.wait_for(main(), 90))
 
 
 class InStep:
     """A client with a thread of its own: the loop must be the one that waits."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.number = 0
 
     def take(self, count: int = 1) -> None:
@@ -187,7 +197,7 @@ class InStep:
 
     def until_looked_at(self, poll: BusyPoll) -> None:
         """Requests in step until one of them was found by looking at the socket."""
-        before, deadline = poll.seen, time.monotonic() + 30
+        before, deadline = poll.seen, time.monotonic() + 60
         while poll.seen == before:
             assert time.monotonic() < deadline
             self.socket.sendall(self.frame(b"in step"))
@@ -224,7 +234,7 @@ def test_whatever_one_client_sends_is_served_while_its_socket_is_looked_at(way: 
             client.socket.close()
             await until(lambda: not asked.listener.endpoint.connections and not poll.watching)
 
-    uvloop.run(asyncio.wait_for(main(), 60))
+    uvloop.run(asyncio.wait_for(main(), 90))
 
 
 def test_a_second_client_is_served_while_the_first_ones_socket_is_looked_at() -> None:
@@ -247,4 +257,4 @@ def test_a_second_client_is_served_while_the_first_ones_socket_is_looked_at() ->
             await asyncio.to_thread(both, clients, asked.listener.endpoint.busy_poll)
             await until(lambda: not asked.listener.endpoint.connections)
 
-    uvloop.run(asyncio.wait_for(main(), 60))
+    uvloop.run(asyncio.wait_for(main(), 90))

@@ -12,6 +12,7 @@ import os
 import random
 import ssl
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -24,6 +25,7 @@ from tests.network.served_connection import ECHO, FILE, LATER, answer, frame, un
 from tests.network.tls_wire import Wire, chosen_kind, served
 
 HANDSHAKE, ALERT = 22, 21
+SECONDS = 90
 
 
 @pytest.fixture(autouse=True, params=["tls", "tls12"])
@@ -379,8 +381,10 @@ def test_a_thread_sends_large_ranges_while_requests_come() -> None:
                         assert await answer(reader) == (number, bytes(60_000))
                 writer.close()
 
-            await asyncio.gather(*map(client, spread))
-            assert harness.listener.endpoint.send_threads.lent_count > 0
+            deadline = time.monotonic() + SECONDS
+            while not harness.listener.endpoint.send_threads.lent_count:
+                assert time.monotonic() < deadline
+                await asyncio.gather(*map(client, spread))
 
     uvloop.run(main())
 
