@@ -75,7 +75,7 @@ class StoppingFiles(UnsyncedFiles):
             done = threading.Event()
             self.loop.call_soon_threadsafe(call)
             self.loop.call_soon_threadsafe(done.set)
-            assert done.wait(10)
+            assert done.wait(60)
 
 
 def interrupted(broker: Brokerless, files: StoppingFiles, call: Callable[[], object]) -> None:

@@ -34,11 +34,11 @@ class HeldFiles(UnsyncedFiles):
     def fsync(self, fd: int) -> None:
         if threading.current_thread().name.startswith("log-cleaner") and not self.held.is_set():
             self.held.set()
-            assert self.go.wait(30)
+            assert self.go.wait(60)
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 

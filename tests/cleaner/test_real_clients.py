@@ -19,7 +19,7 @@ from tests.storage.batches import append, open_log
 
 pytestmark = pytest.mark.compat
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 KEYS = 200
 
 
@@ -44,7 +44,7 @@ def create(bootstrap: str, topic: str, settings: dict[str, str]) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(PATIENCE_SECONDS)
 
 
 def consumer_of(bootstrap: str, topic: str, **settings: Any) -> Any:
@@ -133,7 +133,7 @@ def test_a_reader_from_the_start_finds_the_latest_of_each_key(broker: BrokerProc
                 offsets = [offset for offset, _, _ in seen]
                 assert offsets == sorted(set(offsets))
                 assert table_of(seen) == expected
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
 
     def records_of_closed_segments() -> int:
         return sum(broker.log_sizes(f"{topic}-0")[:-1])
@@ -166,13 +166,13 @@ def test_old_records_go_and_readers_go_on(broker: BrokerProcess) -> None:
             if sent % 500 == 0:
                 producer.flush()
                 while received < sent:
-                    message = consumer.poll(5)
+                    message = consumer.poll(PATIENCE_SECONDS)
                     assert message is not None
                     if message.error() is None:
                         assert message.offset() == received
                         received += 1
         until(lambda: sum(broker.log_sizes(f"{topic}-0")) < 4_200_000, "retention")
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5)
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_SECONDS)
         assert (low > 6_000, high) == (True, 12_000)
     finally:
         consumer.close()
@@ -237,7 +237,7 @@ def test_committed_offsets_survive_the_compaction_of_their_topic(tmp_path: Path)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         for at in range(5000):
             producer.produce("events", value=b"%d" % at)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
         consumers = {
             name: Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name, "enable.auto.commit": False})
             for name in ("left", "right")
@@ -253,7 +253,7 @@ def test_committed_offsets_survive_the_compaction_of_their_topic(tmp_path: Path)
             broker.restart(kill=kill)
             for step, name in enumerate(("left", "right")):
                 reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name})
-                (found,) = reader.committed([TopicPartition("events", 0)], timeout=10)
+                (found,) = reader.committed([TopicPartition("events", 0)], timeout=PATIENCE_SECONDS)
                 assert found.offset == 1000 + step
                 reader.close()
     finally:

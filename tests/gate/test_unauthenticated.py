@@ -46,7 +46,7 @@ def answered(port: int) -> set[tuple[int, int]]:
     for api_key, version in ASKED:
         named = api_key == ApiKey.API_VERSIONS and version >= FIRST_WITH_NAMES
         body = struct.pack(">hhih", api_key, version, 1, -1) + (NAMES if named else bytes(32))
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
             client.sendall(struct.pack(">i", len(body)) + body)
             try:
                 got = client.recv(8)

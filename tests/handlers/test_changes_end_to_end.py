@@ -19,7 +19,7 @@ from tests.handlers.changes import APPEND, BROKER, BROKER_LOGGER, SET, op, resou
 from tests.scenarios.batches import Batch
 from tests.scenarios.session import Session
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 TOPIC_SOURCE, BROKER_SOURCE, ALL_BROKERS_SOURCE, STATIC_SOURCE, DEFAULT_SOURCE = 1, 2, 3, 4, 5
 
 

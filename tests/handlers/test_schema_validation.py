@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -143,11 +144,12 @@ def test_ids_are_asked_for_once(client: Client, registry: StandIn) -> None:
     """Each batch would wait for the registry."""
     client.create("once", configs=VALUE)
     client.produce("once", batch(values(named(5))))
-    before = len(registry.asked)
+    before, begin = len(registry.asked), time.monotonic()
     for _ in range(20):
         assert client.produce("once", batch(values(named(5), named(5)))).error_code == 0
         assert client.produce("once", batch(values(named(66)))).error_code == INVALID_RECORD
-    assert len(registry.asked) - before <= 2
+    # That there is none is believed for a while.
+    assert len(registry.asked) - before <= 2 + (time.monotonic() - begin) // known_ids.UNKNOWN_SECONDS
 
 
 def test_a_registry_that_is_away_has_producers_try_again(

@@ -20,7 +20,7 @@ class Client:
     """One connection that sends a request and waits for its answer."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
 
     def ask(self, api: str, version: int, request: Any) -> Any:
         frame = encode_request(message(f"{api}Request").api_key, version, 1, "test", request)
@@ -73,9 +73,9 @@ def test_topics_that_were_answered_survive_kill_9(tmp_path: Path) -> None:
 
     maker = threading.Thread(target=make_topics)
     maker.start()
-    assert enough.wait(60)
+    assert enough.wait(200)
     broker.kill()
-    maker.join(60)
+    maker.join(100)
 
     broker.start()
     try:

@@ -96,7 +96,7 @@ def api_versions(correlation_id: int = 1) -> bytes:
 class RawClient:
     """One connection."""
 
-    def __init__(self, port: int, timeout: float = 20.0, receive_buffer_bytes: int = 0) -> None:
+    def __init__(self, port: int, timeout: float = 60.0, receive_buffer_bytes: int = 0) -> None:
         self.socket = socket.socket()
         if receive_buffer_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
@@ -172,7 +172,7 @@ def end_offset(port: int, topic: str, partition: int = 0) -> int:
 def readiness(metrics_url: str) -> tuple[int, str]:
     """Status and text of `/readyz`."""
     try:
-        with urllib.request.urlopen(f"{metrics_url}/readyz", timeout=20) as answer:
+        with urllib.request.urlopen(f"{metrics_url}/readyz", timeout=60) as answer:
             return int(answer.status), answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -181,6 +181,6 @@ def readiness(metrics_url: str) -> tuple[int, str]:
 
 def scrape(metrics_url: str) -> dict[str, float]:
     """Samples by name and labels, as written."""
-    with urllib.request.urlopen(f"{metrics_url}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"{metrics_url}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}

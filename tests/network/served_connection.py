@@ -139,6 +139,6 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)

@@ -22,7 +22,7 @@ from tests.network.served_connection import ECHO, frame, running, until
 def crowd(count: int, port: int) -> Iterator[list[socket.socket]]:
     """So many clients, as far as the kernel's queue: nobody has accepted them yet."""
     with ExitStack() as stack:
-        yield [stack.enter_context(socket.create_connection(("127.0.0.1", port), 20)) for _ in range(count)]
+        yield [stack.enter_context(socket.create_connection(("127.0.0.1", port), 60)) for _ in range(count)]
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def test_a_crowd_is_connected_within_a_few_turns_of_the_loop() -> None:
                     client.setblocking(False)
                 loop = asyncio.get_running_loop()
                 for number, client in enumerate(clients):
-                    data = await asyncio.wait_for(loop.sock_recv(client, 100), 20)
+                    data = await asyncio.wait_for(loop.sock_recv(client, 100), 60)
                     assert data[4:] == number.to_bytes(4, "big") + b"%d" % number
             await until(lambda: not harness.listener.endpoint.connections)
 

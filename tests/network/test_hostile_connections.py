@@ -54,7 +54,7 @@ def test_ten_thousand_connections_that_send_one_byte(kbroker_process: Start) -> 
         broker = kbroker_process()
         memory = raw.scrape(broker.metrics_url)["process_resident_memory_bytes"]
         for _ in range(count):
-            client = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=20))
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=60))
             client.send(b"\0")
         listener = 'kbroker_connections{listener="PLAINTEXT"}'
         until(lambda: raw.scrape(broker.metrics_url)[listener] >= count, broker)

@@ -129,7 +129,7 @@ class HeldFiles(UnsyncedFiles):
     def scan_segment(self, fd: int, position: int, end: int, *, check_crc: bool, max_batches: int) -> SegmentScan:
         if self.paths[fd].startswith(str(self.directory)):
             self.held.set()
-            assert self.go.wait(30)
+            assert self.go.wait(60)
         return super().scan_segment(fd, position, end, check_crc=check_crc, max_batches=max_batches)
 
 
@@ -157,12 +157,12 @@ def test_an_interrupted_recovery_ends_soon_and_costs_the_other_directories_nothi
 
     thread = threading.Thread(target=load)
     thread.start()
-    assert files.held.wait(30)
+    assert files.held.wait(60)
     while sum(log.parent == str(one) for log in list(manager.logs.values())) < PARTITIONS // 2:
         assert thread.is_alive()
     manager.interrupt_loading()
     files.go.set()
-    thread.join(30)
+    thread.join(60)
     assert [type(error) for error in outcome] == [LoadingInterruptedError]
     assert any(segments for segments in manager.progress.threads().values())
     manager.shutdown()

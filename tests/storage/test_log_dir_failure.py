@@ -388,9 +388,9 @@ def test_all_that_wait_for_an_fsync_are_told_when_it_fails(tmp_path: Path) -> No
             assert log.committer is not None and log.committer.holds(last)
         woken = asyncio.Event()
         two.manager.failures.listen(lambda: loop.call_soon_threadsafe(woken.set))
-        await asyncio.wait_for(woken.wait(), 20)
+        await asyncio.wait_for(woken.wait(), 60)
         two.manager.drop_failed()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while {type(answer) for answer in answers} != {type(None), KafkaStorageError}:
                 await asyncio.sleep(0)
         two.manager.shutdown()

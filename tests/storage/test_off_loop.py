@@ -58,7 +58,7 @@ async def work(manager: LogManager, files: WatchedFiles, config: LogConfig) -> N
         log.maybe_increment_log_start_offset(7)
         while log.committer is not None and log.committer.holds(log.log_end_offset - 1):
             settled.clear()
-            await asyncio.wait_for(settled.wait(), 20)
+            await asyncio.wait_for(settled.wait(), 60)
         assert log.committer is None or log.committer.durable_offset == log.log_end_offset
     for _ in range(2):
         for task in manager.periodic_tasks():

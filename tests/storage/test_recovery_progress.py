@@ -42,7 +42,7 @@ class HeldFiles(UnsyncedFiles):
         self.scans += 1
         if self.scans == self.hold_at:
             self.held.set()
-            assert self.go.wait(30)
+            assert self.go.wait(60)
         return super().scan_segment(fd, position, end, check_crc=check_crc, max_batches=max_batches)
 
 
@@ -79,7 +79,7 @@ def test_recovery_tells_what_is_left(
     thread = threading.Thread(target=manager.load_all, args=({"t": KnownTopic(TOPIC_ID, CONFIG)},))
     with caplog.at_level(logging.INFO, "kbroker.storage"):
         thread.start()
-        assert files.held.wait(30)
+        assert files.held.wait(60)
         wait_for(lambda: manager.progress.text in caplog.messages, "a line in the log")
         (left,) = manager.progress.directories()
         read = sum(path.stat().st_size for path in sorted(unclean.glob("t-*/*.log"))[:3])
@@ -95,7 +95,7 @@ def test_recovery_tells_what_is_left(
         assert figures["kbroker_recovery_thread_segments_left"] == {("log-recovery_0",): log_left}
         assert set(figures) <= {family.name for family in FAMILIES}
         files.go.set()
-        thread.join(30)
+        thread.join(60)
     (left,) = manager.progress.directories()
     assert left[1:] == (0, 0, 0, 0.0)
     assert manager.progress.text == "recovering logs, 2 of 2"
@@ -183,10 +183,10 @@ def test_what_a_recovery_has_saved_is_kept_when_it_is_done(unclean: Path, monkey
     manager.claim(CLUSTER)
     thread = threading.Thread(target=manager.load_all)
     thread.start()
-    assert files.held.wait(30)
+    assert files.held.wait(60)
     wait_for(lambda: recovery_points(unclean).get("t-0", 0) > 0, "the recovery point")
     files.go.set()
-    thread.join(30)
+    thread.join(60)
     saved = recovery_points(unclean)["t-0"]
     assert manager.logs[TopicPartition("t", 0)].recovery_point >= saved
     manager.release()
