@@ -62,11 +62,14 @@ def large_gzip(megabytes: int) -> bytes:
 
 
 def is_taken(client: Client) -> bool:
-    """Whether the broker has read all that this connection sent: neither end of it holds anything any more."""
-    port = f":{client.socket.getsockname()[1]:04X}"
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    queues = [row[4] for row in rows if row[1].endswith(port) or row[2].endswith(port)]
-    return len(queues) == 2 and set(queues) == {"00000000:00000000"}
+    """Whether the broker has read all that this connection sent: neither end holds any of it any more."""
+    own, peer = client.socket.getsockname()[1], client.socket.getpeername()[1]
+    held = {}
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        ports = tuple(int(each.partition(":")[2], 16) for each in words[1:3])
+        held[ports] = words[4].split(":")
+    return held[own, peer][0] == held[peer, own][1] == "00000000"
 
 
 def end(broker: BrokerProcess) -> None:

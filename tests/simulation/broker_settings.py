@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 PORT, DAY_SECONDS = 9092, 86_400.0
 FEW_PRODUCERS = "20"
 """So many a broker remembers at most, where producers count on nothing."""
-SMALL_FETCHES = {"replica.fetch.max.bytes": "65536", "replica.fetch.response.max.bytes": "65536"}
-"""Where the network is narrow: a megabyte would not come through before a follower gives up, and asks for it again."""
 
 
 def host_of(node: int) -> str:
@@ -46,7 +44,6 @@ def drawn_settings(world: World, node: int, shared: Mapping[str, str]) -> dict[s
         "queued.max.request.bytes": "200000" if world.is_large else rng.choice(("-1", "-1", "200000")),
         **shared,
         **(security_settings(host_of(node), PORT) if world.is_secured else {}),
-        **({} if world.network.weather.is_wide else SMALL_FETCHES),
         **({"kbroker.max.producers": FEW_PRODUCERS} if forgets and world.later.random() < 0.5 else {}),
     }
     return values if world.encryption is None else values | tls_settings(values["listeners"], host_of(node))

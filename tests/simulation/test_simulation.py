@@ -1,7 +1,7 @@
 """Histories of the whole broker, each answer judged; and what a seed promises.
 
 A history that fails prints its seed and what happened in it: `python -m tests.simulation --replay SEED` plays it again.
-`KBROKER_SIMULATIONS` and `KBROKER_SIMULATION_SEED` say how many, from which seed on.
+`TEST_SIMULATIONS` and `TEST_SIMULATION_SEED` say how many, from which seed on.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tests.simulation.world import World
 
 # Histories are processor time alone, of which a busy machine has little.
 pytestmark = pytest.mark.timeout(600)
-SIMULATIONS = int(os.environ.get("KBROKER_SIMULATIONS", "50"))
-FIRST_SEED = int(os.environ.get("KBROKER_SIMULATION_SEED", "1"))
+SIMULATIONS = int(os.environ.get("TEST_SIMULATIONS", "50"))
+FIRST_SEED = int(os.environ.get("TEST_SIMULATION_SEED", "1"))
 ANSWERS = 100
 """The fewest that a history has on average."""
 SEED_OF_A_FULL_DISK = 74

@@ -330,11 +330,7 @@ class RealWorld:
         finally:
             for task in writing + reading:
                 task.cancel()
-            for each in self.connections:
-                each.may_be_closed = True
-                if not each.end.closed:
-                    each.end.abort()
-            self.connections.clear()
+            await self._end_connections()
 
     async def _until_done(self, tasks: list[asyncio.Task[None]]) -> None:
         """Until all have ended; whatever the judge finds meanwhile, in a callback or not, ends it."""
@@ -354,8 +350,24 @@ class RealWorld:
             if time.monotonic() > until:
                 self.judge.fail(f"{len(left)} clients are not through after {ROUND_SECONDS:.0f} s")
 
+    async def _end_connections(self) -> None:
+        """The loop may close behind this: none is left to be found by the garbage collector."""
+        for each in self.connections:
+            each.may_be_closed = True
+            if not each.end.closed:
+                each.end.abort()
+        while not all(each.gone for each in self.connections):
+            await asyncio.sleep(0)
+        self.connections.clear()
+
     async def read_back(self) -> int:
         """Everything is where it was said to be, and transactions are whole; how many records there are."""
+        try:
+            return await self._read_back()
+        finally:
+            await self._end_connections()
+
+    async def _read_back(self) -> int:
         count = 0
         for topic in self.topics.values():
             for number in range(topic.partitions):

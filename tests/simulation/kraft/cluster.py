@@ -44,6 +44,8 @@ KRAFT_SCALE = Scale(nodes=3, requests=400, clients=(8, 60), aborts=0.003, crashe
 CLUSTER_ID = "a-simulated-cluster-id"
 NOBODY = InForce(-1, -1, [])
 SETTLED_WITHIN_SECONDS = 90.0
+SMALL_FETCHES = {"replica.fetch.max.bytes": "65536", "replica.fetch.response.max.bytes": "65536"}
+"""Where the network is narrow: a megabyte would not come through before a follower gives up, and asks for it again."""
 WITH_RACKS = 0.3
 METADATA_LEVEL = 30
 
@@ -98,6 +100,8 @@ class KRaftCluster(Several):
             "min.insync.replicas": self.min_in_sync,
             "replica.lag.time.max.ms": self._lag_ms,
         }
+        if not self.network.weather.is_wide:
+            values |= SMALL_FETCHES
         if self.racks:
             values["broker.rack"], values["replica.selector.class"] = self.racks[node], RACK_AWARE
         return values
