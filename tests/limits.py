@@ -70,7 +70,8 @@ def standing_still() -> Iterator[None]:
     finally:
         if left:
             signal.setitimer(signal.ITIMER_REAL, left)
-            faulthandler.dump_traceback_later(left * GRACE, exit=True)
+            # What a test has put in the place of `sys.stderr` need not be a file.
+            faulthandler.dump_traceback_later(left * GRACE, file=sys.__stderr__ or sys.stderr, exit=True)
 
 
 @pytest.hookimpl(optionalhook=True)
