@@ -7,7 +7,6 @@ import errno
 import logging
 import os
 from collections.abc import Callable
-from concurrent.futures import wait
 from pathlib import Path
 
 import pytest
@@ -430,34 +429,4 @@ def test_a_disk_that_stays_full_is_told_once_and_again_after_it_had_room(
         files.left = None
         files.free += 2 * ROOM_BYTES
         log.space_guard.measure()
-    manager.shutdown()
-
-
-def test_a_checkpoint_that_cannot_be_written_is_told_once_and_its_return_too(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A line for each checkpoint every few seconds would hide all others for as long as the disk is full."""
-    caplog.set_level("INFO")
-    files = FullFiles()
-    manager = manager_on(tmp_path, files)
-    log = manager.get_or_create_log(A0, TOPIC_ID, LogConfig())
-    checkpoints = manager.checkpoints
-    written = checkpoints[str(tmp_path / "data")].high_watermarks
-
-    def lines(text: str) -> int:
-        return sum(text in each.getMessage() and written.path in each.getMessage() for each in caplog.records)
-
-    for times in (1, 2):
-        for value in range(3):
-            files.left = None
-            append(log, batch([b"%d" % value]))
-            files.left = 0
-            checkpoints.start_high_watermarks()
-            wait(checkpoints._writing.values())
-        assert lines("Cannot write") == times
-        files.left = None
-        checkpoints.start_high_watermarks()
-        wait(checkpoints._writing.values())
-        assert lines("is written again") == times
-        assert written.read() == {A0: log.high_watermark}
     manager.shutdown()

@@ -81,7 +81,6 @@ class LogCheckpoints:
         "_contents",
         "_directories",
         "_executor",
-        "_failing",
         "_failures",
         "_files",
         "_futures",
@@ -108,8 +107,6 @@ class LogCheckpoints:
         self._directories: dict[str, DirectoryCheckpoints] = {}
         self._writing: dict[OffsetCheckpoint, Future[OSError | None]] = {}
         self._contents: dict[OffsetCheckpoint, Offsets] = {}
-        # Those of which the log has said that they cannot be written.
-        self._failing: set[OffsetCheckpoint] = set()
 
     def __getitem__(self, path: str) -> DirectoryCheckpoints:
         return self._directories[path]
@@ -237,14 +234,9 @@ class LogCheckpoints:
         try:
             checkpoint.write(offsets)
         except OSError as error:
-            known = checkpoint in self._failing
-            self._failing.add(checkpoint)
-            if not self._failures.report(checkpoint.path, "writing a checkpoint", error) and not known:
-                logger.error("Cannot write %s, trying again each time it is due: %s", checkpoint.path, error)
+            if not self._failures.report(checkpoint.path, "writing a checkpoint", error):
+                logger.error("Cannot write %s, trying again at its next turn: %s", checkpoint.path, error)
             return error
-        if checkpoint in self._failing:
-            self._failing.discard(checkpoint)
-            logger.info("%s is written again", checkpoint.path)
         return None
 
     def _write_after(
