@@ -34,8 +34,10 @@ from kbroker._fast.net.socket_part cimport NO_ROOM, SocketPart
 
 cdef enum:
     IOV_COUNT = 32
-    # Sent in one go before the loop looks after the others.
-    FLUSH_BYTES = 4194304
+    # Sent in one go before the loop looks after the others; one client's request may have another one's answers leave.
+    FLUSH_BYTES = 2097152
+    # Sent before a connection is closed, at most.
+    LAST_BYTES = 4194304
     # One call sends no more, so that a fast reader of a large answer leaves the loop to others.
     SENDFILE_BYTES = 2097152
     # Of bytes, which are copied, and whose reader may get the processor as soon as there is something for it.
@@ -154,7 +156,7 @@ cdef class AnswerQueue:
         self.endpoint.send_threads.forget(self.connection)
         self.connection = None
         try:
-            self._send(False, FLUSH_BYTES)
+            self._send(False, LAST_BYTES)
         except OSError:
             pass  # The client is gone: there is no reader for them.
         return self.drop()
