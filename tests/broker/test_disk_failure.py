@@ -65,7 +65,7 @@ def fail_until_noticed(broker: BrokerProcess, disk: FailingDisk, topic: str = "t
 
 
 def until_known(client: Client, topic: str, epoch: int) -> None:
-    """A new epoch is told when it is stored; that nobody leads the partition any more is told at once."""
+    """Wait for Metadata to show the new epoch: the broker stores it first, and shows at once that no broker leads."""
     wait_for(lambda: metadata(client, topic)[LOST].leader_epoch >= epoch, f"epoch {epoch} of the lost partition")
 
 

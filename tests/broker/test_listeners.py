@@ -5,6 +5,7 @@ Also of `kbroker.assembly.listening`, `kbroker.config.listener`.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from collections.abc import Mapping
@@ -167,13 +168,15 @@ def test_limits_count_all_listeners_together(kbroker_process: StartBroker) -> No
 def test_a_connection_that_waits_is_not_idle(kbroker_process: StartBroker) -> None:
     """A consumer that waits for rare records would be cut off again and again."""
     broker = kbroker_process({"connections.max.idle.ms": IDLE_MS})
-    with Client(broker.port) as writer:
+    with contextlib.ExitStack() as clients:
+        writer = clients.enter_context(Client(broker.port))
         writer.create("t")
-    with Client(broker.port) as waiting, Client(broker.port) as idle:
+        waiting, idle = (clients.enter_context(Client(broker.port)) for _ in range(2))
         row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
         topics = [{"topic": "t", "partitions": [row]}]
         waiting.send("Fetch", 11, {"max_wait_ms": 60_000, "min_bytes": 1, "max_bytes": 1000, "topics": topics})
         assert idle.hung_up()
+        assert writer.hung_up()
         with Client(broker.port) as other:
             other.write("t")
         assert waiting.answer("Fetch", 11).responses[0].partitions[0].high_watermark == 1

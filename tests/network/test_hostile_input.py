@@ -35,7 +35,7 @@ def stored(broker: BrokerProcess) -> dict[str, str]:
 
 
 class Stalls:
-    """How long this machine has kept somebody waiting at most who wants a processor for next to nothing."""
+    """Measures the longest time for which a thread that does next to nothing has waited for a processor."""
 
     def __init__(self) -> None:
         self.longest_seconds = 0.0

@@ -21,6 +21,7 @@ from kbroker._fast.base import monotonic
 from kbroker._fast.net.send_threads import SendThreads
 from kbroker.network.limits import beside_the_loop
 from tests.broker_process import BrokerProcess
+from tests.descriptors import open_names
 from tests.handlers.altered import alter
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
@@ -63,11 +64,7 @@ print("forgotten")
 
 def descriptors() -> int:
     """Open sockets and event descriptors."""
-    count = 0
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            count += os.readlink(f"/proc/self/fd/{name}").startswith(("socket:", "anon_inode:[eventfd]"))
-    return count
+    return sum(name.startswith(("socket:", "anon_inode:[eventfd]")) for name in open_names())
 
 
 def fill(harness: Harness, size: int) -> bytes:

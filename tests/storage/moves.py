@@ -42,9 +42,9 @@ class Inline(Executor):
 
 
 class HeldThrottle(Throttle):
-    """Lets so many bytes pass, and no more before it is opened, whatever time it is.
+    """Lets `room` bytes pass, and the others when a test sets `opened`; the clock has no part in it.
 
-    What waits can be called off, as at any throttle.
+    A move that waits here can be called off, as at any throttle.
     """
 
     def __init__(self, room: int) -> None:

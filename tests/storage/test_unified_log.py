@@ -5,8 +5,6 @@ Also of `kbroker._fast.files.file_space`.
 
 from __future__ import annotations
 
-import contextlib
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from kbroker.errors import CorruptMessageError, OffsetOutOfRangeError, RecordLis
 from kbroker.storage.log.log_values import FetchIsolation
 from kbroker.storage.log.roll import RollReason, roll_reason
 from kbroker.storage.log.unified_log import UnifiedLog
+from tests.descriptors import open_names
 from tests.storage.batches import (
     START_MS,
     UNSYNCED_FILES,
@@ -314,12 +313,8 @@ def test_log_append_time_comes_from_the_broker(tmp_path: Path) -> None:
 
 
 def opened_below(folder: Path) -> list[str]:
-    """The files below a folder that this process has open: what else it has open may change at any moment."""
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            found.append(os.readlink(f"/proc/self/fd/{name}"))
-    return [path for path in found if path.startswith(f"{folder}/")]
+    """The files below a folder that this process has open."""
+    return [path for path in open_names() if path.startswith(f"{folder}/")]
 
 
 def test_large_log_is_read_under_a_small_budget_of_files(tmp_path: Path) -> None:

@@ -29,14 +29,13 @@ from kbroker._fast.net.connection_states cimport (
     SendState,
     may_send_next,
 )
+from kbroker._fast.net.flush_batch cimport TURN_BYTES
 from kbroker._fast.net.route cimport Endpoint
 from kbroker._fast.net.socket_part cimport NO_ROOM, SocketPart
 
 cdef enum:
     IOV_COUNT = 32
-    # Sent in one go before the loop looks after the others; one client's request may have another one's answers leave.
-    FLUSH_BYTES = 2097152
-    # Sent before a connection is closed, at most.
+    # A connection that is closed sends no more than this before.
     LAST_BYTES = 4194304
     # One call sends no more, so that a fast reader of a large answer leaves the loop to others.
     SENDFILE_BYTES = 2097152
@@ -105,7 +104,7 @@ cdef class AnswerQueue:
                 self.state == SEND_CLEAR and self.queued_bytes == 0 and self.head == len(self.parts)):
             return 0
         try:
-            outcome = self._send(self.socket.lends, self.endpoint.flush_batch.most_now(FLUSH_BYTES))
+            outcome = self._send(self.socket.lends, self.endpoint.flush_batch.most_now(TURN_BYTES))
             if outcome == NO_MORE_ROOM and self.writer_fd < 0:
                 # The loop refuses to watch a transport's own descriptor.
                 self.writer_fd = os.dup(self.socket.fd)

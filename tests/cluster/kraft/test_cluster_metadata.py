@@ -346,7 +346,7 @@ def test_a_damaged_batch_is_never_read() -> None:
 
 
 async def lines_of(work: Awaitable[None]) -> int:
-    """How many lines of Python run until it is done: its cost, whatever else the machine does."""
+    """How many lines of Python the work runs: a busy machine does not change this measure of its cost."""
     count = 0
 
     def ran(_frame: FrameType, event: str, _argument: object) -> object:
@@ -406,7 +406,7 @@ def test_a_large_cluster_is_small_and_quick() -> None:
                 turns += 1
 
         counting = asyncio.ensure_future(count())
-        # Some hundred lines for each record, whatever there is besides: 10,000 partitions.
+        # A record may cost some hundred lines; it may not cost more where there are 10,000 partitions.
         assert await lines_of(known.apply([batch])) < 250 * len(changes)
         assert turns >= 3, "the loop was held until the end"
         counting.cancel()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import ssl
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from kbroker.config import BrokerConfig
 from kbroker.security.tls.client_context import client_ssl_context, in_memory
 from kbroker.security.tls.settings import TlsError
+from tests.descriptors import open_names
 from tests.security.tls.authority import Authority, Issued
 
 AUTHORITY = Authority()
@@ -20,11 +19,7 @@ ISSUED = AUTHORITY.issue()
 
 def files_in_memory() -> list[str]:
     """Those that are open in this process for keys and certificates."""
-    found = []
-    for each in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # Others of the process's files come and go.
-            found.append(os.readlink(each))
-    return [name for name in found if "kbroker-pem" in name]
+    return [name for name in open_names() if "kbroker-pem" in name]
 
 
 def settings(folder: Path, **others: str) -> BrokerConfig:
