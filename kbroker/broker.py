@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import threading
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -38,6 +36,7 @@ from kbroker.handlers import dispatch
 from kbroker.handlers.services import Services
 from kbroker.handlers.table import Handler, advertised_ranges
 from kbroker.host.garbage import GarbageCollection
+from kbroker.host.halt import exit_later
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.client_metrics_overrides import ClientMetricsOverrides
@@ -89,7 +88,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.broker")
 
-HALT_SECONDS = 10.0
 SWEEP_INTERVAL_MS = 1_000
 TRIM_INTERVAL_MS = 30_000
 COMPLAINTS_INTERVAL_MS = 10_000
@@ -177,11 +175,13 @@ class Broker:
         await self.membership.wait_for_others()
         await self.sasl.start()
         self.security.describe()
-        await self.listeners.listen(self.services, self.handlers, self.log_manager, self.quotas)
+        self.listeners.bind(self.services, self.handlers, self.log_manager, self.quotas)
         self.moves.resume_found()
         self._schedule()
         self.readiness.watch(partial(directory_problems, self.log_manager), self.replicas.problems)
         try:
+            await self.membership.prepare(self.listeners.all)
+            await self.listeners.accept()
             await self.membership.serve(self.listeners.all)
         except StartInterruptedError:
             return  # All that `stop` ends is there.
@@ -288,6 +288,7 @@ class Broker:
             producer_ids,
             self._max_batch_bytes,
             membership.markers,
+            membership.may_be_superseded,
             membership.coordinators_elsewhere(),
             membership.share_coordinators_elsewhere(),
         )
@@ -481,13 +482,6 @@ class Broker:
 def _log_config(config: BrokerConfig, overrides: frozenset[tuple[str, str]]) -> LogConfig:
     """Most topics share their settings: thousands of logs follow a change within milliseconds."""
     return log_config(config, dict(overrides))
-
-
-def exit_later(status: int) -> None:
-    """The last resort where something, such as a thread that waits for a disk, holds up the end of the process."""
-    timer = threading.Timer(HALT_SECONDS, os._exit, (status,))
-    timer.daemon = True
-    timer.start()
 
 
 def _between_brokers(config: BrokerConfig) -> ClientSecurity | None:

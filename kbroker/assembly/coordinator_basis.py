@@ -30,8 +30,8 @@ class CoordinatorBasis:
     """The parts of the broker that its coordinators need.
 
     `max_batch_bytes`: the largest batch of a topic.  `make_markers`: makes the writer of transaction markers into
-    partitions of any broker.  `elsewhere`: the clients for transaction coordinators on other brokers,
-    `share_elsewhere` for share coordinators, None where there are no other brokers.
+    partitions of any broker.  `may_be_superseded()`: see `ClusterMembership`.  `elsewhere`: the clients for transaction
+    coordinators on other brokers, `share_elsewhere` for share coordinators, None where there are no other brokers.
     """
 
     config: BrokerConfig
@@ -45,6 +45,7 @@ class CoordinatorBasis:
     producer_ids: ProducerIdManager
     max_batch_bytes: Callable[[TopicImage | None], int]
     make_markers: Callable[[MarkerWriter], Markers]
+    may_be_superseded: Callable[[], bool]
     elsewhere: NodeClients | None = None
     share_elsewhere: NodeClients | None = None
 

@@ -51,6 +51,7 @@ class Coordinators:
             basis.make_markers(self.markers),
             basis.max_batch_bytes,
             basis.slices,
+            basis.may_be_superseded,
         )
 
     def start(self) -> None:

@@ -35,7 +35,7 @@ DRAIN_SECONDS = 1.0
 
 
 class Listeners:
-    """Opened after all else; see `listen`.
+    """Opened after all else; see `bind` and `accept`.
 
     `descriptors`: how many files the process may open; `security`: of each listener, by name.
     `cold_reads` are the threads for reads that wait for a disk.
@@ -60,10 +60,8 @@ class Listeners:
         self._security = security
         self._unreached: list[tuple[Listener, UnreachedAddress]] = []
 
-    async def listen(
-        self, services: Services, handlers: Sequence[Handler], logs: LogManager, quotas: QuotaEnforcement
-    ) -> None:
-        """Open the listeners; BindError when an address is taken or not this machine's.  `handlers`: what is served."""
+    def bind(self, services: Services, handlers: Sequence[Handler], logs: LogManager, quotas: QuotaEnforcement) -> None:
+        """Take the addresses; BindError when one is taken or not this machine's.  `handlers`: what is served."""
         config = self._config
         is_member = services.controller_requests is not None or services.forwarding is not None
         routes = dispatch.routes(handlers)
@@ -111,7 +109,7 @@ class Listeners:
                 security=security[each.name],
                 max_connections=config.own_of_listener(each.name, "max.connections"),
             )
-            await listener.start()
+            listener.bind()
             self.all.append(listener)
             if not is_member:
                 advertised = next((a for a in config.advertised_listeners or () if a.name == each.name), None)
@@ -119,8 +117,13 @@ class Listeners:
                 self._unreached.append((listener, UnreachedAddress(each.name, address)))
             services.metadata_cache.subscribe(listener.endpoint.answers.forget)
 
+    async def accept(self) -> None:
+        """Open the listeners."""
+        for listener in self.all:
+            await listener.accept()
+
     def inside(self, name: str, security: ListenerSecurity) -> Listener:
-        """A listener without a port, whose connections this process makes to itself; after `listen`."""
+        """A listener without a port, whose connections this process makes to itself; after `bind`."""
         listener = self._make(name, "", 0, security=security)
         self._inside.append(listener)
         self._forgets(listener.endpoint.answers.forget)

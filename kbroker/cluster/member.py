@@ -94,6 +94,9 @@ class Member(Protocol):
     def zookeeper_offsets(self) -> ZooKeeperOffsets | None:
         """Where clients of OffsetCommit and OffsetFetch v0 keep their offsets; None: where all others do."""
 
+    def is_heard(self) -> bool:
+        """Whether this broker is known to be in the cluster now."""
+
     def problems(self) -> Iterable[Problem]:
         """What is wrong with the membership, for people."""
 

@@ -86,6 +86,7 @@ class Listener:
         self._max_connections = max_connections
         self.cold_reads_count = 0
         self._max_idle_seconds = max_idle_ms / 1000
+        self._bound: socket.socket | None = None
         self._server: asyncio.AbstractServer | None = None
         self._crowd: CrowdAcceptor | None = None
         self._tasks: set[asyncio.Task[object]] = set()
@@ -103,8 +104,18 @@ class Listener:
 
     async def start(self) -> None:
         """Bind and accept.  BindError when the address is taken or not ours."""
-        sock = self._bind()
-        self.port = sock.getsockname()[1]
+        self.bind()
+        await self.accept()
+
+    def bind(self) -> None:
+        """Take the address; who connects is refused until `accept`.  BindError when it is taken or not ours."""
+        self._bound = self._bound_socket()
+        self.port = self._bound.getsockname()[1]
+
+    async def accept(self) -> None:
+        """Accept connections from here on; after `bind`, once."""
+        sock, self._bound = self._bound, None
+        assert sock is not None
         self._server = await self._loop.create_server(self._socket_part, sock=sock, backlog=self._options.backlog)
         self._crowd = CrowdAcceptor(self._loop, sock, self._connect, self._limits)
 
@@ -119,7 +130,7 @@ class Listener:
         """A new connection's face to the loop."""
         return self._security.make_socket(Connection(self.endpoint))
 
-    def _bind(self) -> socket.socket:
+    def _bound_socket(self) -> socket.socket:
         try:
             sock = bound_socket(self.host, self.port, self._apply)
         except BindError:
@@ -295,6 +306,9 @@ class Listener:
             self._crowd.close()
         if self._server is not None:
             self._server.close()
+        if self._bound is not None:
+            self._bound.close()
+            self._bound = None
 
     async def drained(self) -> None:
         """Return once no connection has a request under way or an answer not yet sent; call `stop_accepting` first."""

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from kbroker import __version__, log_output
 from kbroker.assembly.membership.choice import membership_of
-from kbroker.broker import Broker, exit_later
+from kbroker.broker import Broker
 from kbroker.cluster.member import StartInterruptedError
 from kbroker.errors import KafkaError
+from kbroker.host.halt import exit_later
 from kbroker.host.scheduling import process_started
 from kbroker.host.service_manager import service_manager
 from kbroker.host.stop_signals import StopSignals

@@ -97,6 +97,7 @@ class TransactionWorld:
         self.ids = Ids()
         self.loop = ManualLoop()
         self.settings = settings or {}
+        self.may_be_superseded = False
         self.start()
 
     def start(self) -> None:
@@ -113,6 +114,7 @@ class TransactionWorld:
             self.markers,
             lambda: 2,
             Slices(self.loop, self.slice_us),
+            lambda: self.may_be_superseded,
         )
         self.coordinator.start()
         self._abort_timed_out, self.forget_expired = (task.run for task in self.coordinator.periodic_tasks())

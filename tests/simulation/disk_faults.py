@@ -17,9 +17,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbroker.broker import HALT_SECONDS, Broker
+from kbroker.broker import Broker
 from kbroker.error_codes import ErrorCode
 from kbroker.errors import KafkaStorageError
+from kbroker.host.halt import HALT_SECONDS
 from tests.simulation.bad_disks import BadDisks, Wrong
 from tests.simulation.loop import OUTSIDE, Process
 

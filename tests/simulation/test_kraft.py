@@ -39,6 +39,16 @@ def test_a_topic_made_again_has_no_record_of_the_one_before() -> None:
     play_seed(3228, only="kraft")
 
 
+def test_a_broker_answers_nothing_until_its_metadata_are_the_clusters() -> None:
+    """One that had been away served fetches by the topics of its last life while it registered: it knew none."""
+    play_seed(61385, only="kraft")
+
+
+def test_a_coordinator_that_is_cut_off_fences_nobody() -> None:
+    """A broker of which the controllers heard nothing called a producer fenced that had begun at its successor."""
+    play_seed(62203, only="kraft")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_many_histories_of_kraft_clusters() -> None:

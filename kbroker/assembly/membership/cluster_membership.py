@@ -7,6 +7,7 @@ A start calls, in this order:
     catch_up         register or read what the logs are loaded with
     report_logs      the logs are open: the controller hears of them, and replicas begin to lead and to follow
     wait_for_others  what has to be there before clients are served
+    prepare          the listeners have their ports, and nobody is answered yet
     serve            the listeners are open: others may hear of this broker
 
 A stop calls `leave`, which moves leadership to other brokers while this one still serves, then `close`, and `release`
@@ -120,6 +121,10 @@ class ClusterMembership(ABC):
         """Return when clients may be served.  StartInterruptedError."""
         return
 
+    async def prepare(self, listeners: Sequence[Listener]) -> None:
+        """The listeners have their ports: return when requests may be answered.  StartInterruptedError."""
+        return
+
     async def serve(self, listeners: Sequence[Listener]) -> None:
         """The listeners are open, with the ports that they have.  StartInterruptedError."""
         return
@@ -127,6 +132,10 @@ class ClusterMembership(ABC):
     @abstractmethod
     def broker(self) -> BrokerEpoch:
         """This broker's id and its current epoch."""
+
+    def may_be_superseded(self) -> bool:
+        """Whether other brokers may lead what this one leads, and it cannot know: nobody who decides hears it."""
+        return False
 
     def markers(self, writer: MarkerWriter) -> Markers:
         """What writes markers into the partitions of all brokers; `writer` writes into those that are led here."""

@@ -110,19 +110,23 @@ class KRaftMembership(ReplicatedMembership):
         return self._parts.cache.image
 
     async def report_logs(self) -> None:
-        """Nothing is reported before the broker is registered (`serve`)."""
+        """Nothing is reported before the broker is registered (`prepare`)."""
         self._attach()
         self._parts.replicas.fetchers = self._replication.fetchers
         self._hand_over(self)
 
-    async def serve(self, listeners: Sequence[Listener]) -> None:
-        """Register, take the roles that the log says, and wait until the controllers have unfenced the broker."""
-        broker, member, shown = self._broker, self._member, self._own(listeners)
-        await unless_stopping(broker.stopping, member.begin(shown))
+    async def prepare(self, listeners: Sequence[Listener]) -> None:
+        """Register, and take the roles that the log says once it is as new as the controllers': before that a broker
+        that was away would answer by the topics, leaders and ACLs of its last life.  So does Kafka's `BrokerServer`."""
+        broker, member = self._broker, self._member
+        await unless_stopping(broker.stopping, member.begin(self._own(listeners)))
         self._take_roles()
         broker.log_manager.begin_epoch(member.epoch, NO_EPOCH)
         await self._directories.look_at_all(broker.slices.pace())
-        await unless_stopping(broker.stopping, member.register(shown))
+
+    async def serve(self, listeners: Sequence[Listener]) -> None:
+        """Return when the controllers have unfenced the broker."""
+        await super().serve(listeners)
 
     # Roles
 

@@ -46,6 +46,10 @@ class RegisteredBroker(Protocol):
     def controller_stats(self) -> ControllerStats:
         """What its controller has done, while it was elected."""
 
+    def is_heard(self) -> bool:
+        """Whether those who decide on leaders hear this broker, as far as it can know: they have not taken it for
+        gone."""
+
     async def register(self, broker: BrokerImage) -> None:
         """Tell the cluster that this broker serves."""
 
@@ -110,6 +114,9 @@ class ReplicatedMembership(ClusterMembership):
 
     def broker(self) -> BrokerEpoch:
         return self._replication.broker()
+
+    def may_be_superseded(self) -> bool:
+        return not self._registered.is_heard()
 
     def markers(self, writer: MarkerWriter) -> MarkerSender:
         return self._replication.send_markers(writer)

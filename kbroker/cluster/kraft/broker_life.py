@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -48,15 +49,19 @@ class BrokerLife:
         view: LifeView,
         failed: Callable[[str], None],
         *,
+        session_seconds: float,
         registration_seconds: float,
         failure_seconds: float = 30.0,
     ) -> None:
-        """`failure_seconds`: the longest that no controller may hear of a failed log directory."""
+        """`session_seconds`: after so long without a heartbeat the controllers fence the broker; `failure_seconds`: the
+        longest that no controller may hear of a failed log directory."""
         self._loop = loop
         self._client = client
         self._lifecycle = lifecycle
         self._view = view
         self._failed = failed
+        self._session_seconds = session_seconds
+        self._heard_at = -math.inf
         self._registration_seconds = registration_seconds
         self._failure_seconds = failure_seconds
         self._untold: dict[bytes, float] = {}
@@ -71,6 +76,11 @@ class BrokerLife:
     def epoch(self) -> int:
         """This broker's epoch; -1 while it is not registered."""
         return self._lifecycle.epoch
+
+    def is_heard(self) -> bool:
+        """Whether a session has not passed since the last heartbeat left that was answered: the controllers count from
+        when it came to them, so they have not fenced this broker for its silence."""
+        return self._loop.time() - self._heard_at < self._session_seconds
 
     @property
     def state(self) -> State:
@@ -186,13 +196,14 @@ class BrokerLife:
     async def _beat(self) -> float:
         view, lifecycle = self._view, self._lifecycle
         version = await self._version(ApiKey.BROKER_HEARTBEAT, LAST_HEARTBEAT)
-        request = lifecycle.heartbeat(view.applied_offset(), version)
+        request, sent_at = lifecycle.heartbeat(view.applied_offset(), version), self._loop.time()
         answer = await self._client.send(request, version)
         if request.broker_epoch != lifecycle.epoch:
             return 0.0  # The registration has gone meanwhile.
         if answer.error_code:
             self._outage.failed("the active controller does not take a heartbeat: error %d", answer.error_code)
         else:
+            self._heard_at = sent_at
             self._outage.over("the active controller takes this broker's heartbeats again")
             for each in request.offline_log_dirs:
                 self._untold.pop(each, None)

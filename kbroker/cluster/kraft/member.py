@@ -123,6 +123,7 @@ class KRaftMember:
             self.lifecycle,
             view,
             parts.failed,
+            session_seconds=config.get("broker.session.timeout.ms") / 1000,
             registration_seconds=config.get("initial.broker.registration.timeout.ms") / 1000,
             failure_seconds=config.get("log.dir.failure.timeout.ms") / 1000,
         )
@@ -149,6 +150,10 @@ class KRaftMember:
     def epoch(self) -> int:
         """This broker's epoch by now; -1 while it is not registered."""
         return self.life.epoch
+
+    def is_heard(self) -> bool:
+        """Whether the active controller has answered a heartbeat of late, so that it cannot have fenced this broker."""
+        return self.life.is_heard()
 
     async def begin(self, broker: BrokerImage) -> None:
         """Register, and return once the image is as new as the controllers', with the registration in it."""

@@ -94,6 +94,10 @@ class Worker(ABC):
     async def register(self, broker: BrokerImage) -> None:
         """This worker serves."""
 
+    def is_heard(self) -> bool:
+        """Whether the controller hears this worker."""
+        return True
+
     @abstractmethod
     def problems(self) -> Iterable[Problem]:
         """What is wrong among the workers, for people."""
@@ -274,6 +278,9 @@ class FollowingWorker(Worker):
 
     async def register(self, broker: BrokerImage) -> None:
         await self._link.enter(broker, self._report)
+
+    def is_heard(self) -> bool:
+        return self._link.state is LinkState.FOLLOWING
 
     def problems(self) -> Iterable[Problem]:
         """Whether the controller is there."""

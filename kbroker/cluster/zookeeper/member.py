@@ -264,6 +264,10 @@ class ZooKeeperMember:
         if self._registration is not None:
             self._registration.renew()
 
+    def is_heard(self) -> bool:
+        """Whether the session goes on that the registration is of."""
+        return self._session.state is SessionState.CONNECTED and self.epoch >= 0
+
     def problems(self) -> Iterable[Problem]:
         """Whether ZooKeeper is there, and znodes that were left out because their content makes no sense."""
         if self._session.state is not SessionState.CONNECTED:

@@ -32,6 +32,7 @@ def transaction_coordinator(
     markers: Markers,
     max_batch_bytes: Callable[[TopicImage | None], int],
     slices: Slices,
+    may_be_superseded: Callable[[], bool],
 ) -> TransactionCoordinator:
     """A coordinator over this broker's partitions of `__transaction_state`; `max_batch_bytes` is a topic's."""
     state_log = PartitionStateLog(
@@ -50,4 +51,5 @@ def transaction_coordinator(
         markers,
         lambda: cache.image.features.level(TRANSACTION_VERSION),
         slices,
+        may_be_superseded,
     )

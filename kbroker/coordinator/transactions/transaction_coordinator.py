@@ -17,6 +17,7 @@ written now is tried again; partitions of deleted topics need none.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -74,7 +75,10 @@ Decision = Callable[[TransactionMetadata | None, int | None, int], TransactionMe
 class TransactionCoordinator:
     """Coordinates the transactional ids whose partition of `__transaction_state` this broker leads.
 
-    `transaction_version()` is the cluster's feature level."""
+    `transaction_version()` is the cluster's feature level.  While `may_be_superseded()`, another broker may coordinate
+    them by now and have given them epochs that are not known here: what would be refused for good is NOT_COORDINATOR,
+    and the producer asks again.
+    """
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class TransactionCoordinator:
         markers: Markers,
         transaction_version: Callable[[], int],
         slices: Slices,
+        may_be_superseded: Callable[[], bool],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -94,6 +99,7 @@ class TransactionCoordinator:
         self._metadata_cache = metadata_cache
         self._producer_ids = producer_ids
         self._transaction_version = transaction_version
+        self._may_be_superseded = may_be_superseded
         self._max_timeout_ms: int = config.get("transaction.max.timeout.ms")
         self._expiration_ms: int = config.get("transactional.id.expiration.ms")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -182,10 +188,12 @@ class TransactionCoordinator:
 
     def verify(self, producer: ProducerRequest, partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
         """Those partitions that are part of the producer's open transaction.  Raises as `add_partitions` does."""
-        metadata = self.find(producer.transactional_id)
-        if metadata is None:
-            raise KafkaError.of(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        decisions.check_producer(metadata, producer.producer_id, producer.producer_epoch)
+        known = self.find(producer.transactional_id)
+        with self._refusals():
+            metadata = _mapped(known)
+            decisions.check_producer(metadata, producer.producer_id, producer.producer_epoch)
+        if not partitions <= metadata.partitions and self._may_be_superseded():
+            raise KafkaError.of(ErrorCode.NOT_COORDINATOR)
         return partitions & metadata.partitions
 
     async def end(self, producer: ProducerRequest, commit: bool) -> Outcome[TransactionMetadata]:
@@ -266,13 +274,24 @@ class TransactionCoordinator:
     ) -> Outcome[TransactionMetadata]:
         def operation(state: TransactionPartition, now_ms: int) -> Plan[TransactionMetadata]:
             known = state.transactions.get(transactional_id)
-            metadata = decide(known, now_ms)
+            with self._refusals():
+                metadata = decide(known, now_ms)
             if metadata is known:
                 return Plan(metadata)
             value = transaction_value(metadata, self._transaction_version())
             return Plan(metadata, [(transaction_key(transactional_id), value)], apply=partial(state.put, metadata))
 
         return self.runtime.write(self.runtime.partition_of(transactional_id), operation)
+
+    @contextlib.contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """What is refused for good is not while another broker may know better."""
+        try:
+            yield
+        except KafkaError as error:
+            if error.code in _FOR_GOOD and self._may_be_superseded():
+                raise KafkaError.of(ErrorCode.NOT_COORDINATOR) from error
+            raise
 
     def _is_open(self, transactional_id: str) -> bool:
         metadata = self.find(transactional_id)
@@ -362,6 +381,8 @@ class TransactionCoordinator:
             logger.info("partition %d of the transaction state: %d transactional ids expired", state.index, count)
 
 
+_FOR_GOOD = frozenset({ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE})
+"""What ends a producer, or its transaction."""
 _NEVER_KEPT = (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE)
 
 

@@ -165,7 +165,12 @@ class Cluster:
         )
         view = LifeView(lambda: 20, lambda: self.epoch, lambda: self.is_fenced)
         self.lifecycle = lifecycle(heartbeat_seconds=0.05)
-        seconds = {"registration_seconds": LONG_SECONDS, "failure_seconds": LONG_SECONDS, **patience}
+        seconds = {
+            "session_seconds": LONG_SECONDS,
+            "registration_seconds": LONG_SECONDS,
+            "failure_seconds": LONG_SECONDS,
+            **patience,
+        }
         self.life = BrokerLife(loop, client, self.lifecycle, view, self.failures.append, **seconds)
 
     async def answer(self, key: ApiKey, make: Callable[[Any], Any]) -> Any:
@@ -288,6 +293,25 @@ def test_leaving_asks_until_the_controllers_let_go() -> None:
         assert await leaving
 
     in_a_cluster(scenario)
+
+
+def test_a_broker_is_heard_for_a_session_after_a_heartbeat_that_is_answered() -> None:
+    """One that was cut off would go on to say what only the leader of today may say."""
+
+    async def scenario(cluster: Cluster) -> None:
+        assert not cluster.life.is_heard()
+        await cluster.become_running()
+        assert cluster.life.is_heard()
+        header, _ = await cluster.request()
+        while cluster.life.is_heard():
+            await asyncio.sleep(0.01)
+        # Late: the controllers may have fenced it since.
+        cluster.peer.answer(header.correlation_id, wire.BrokerHeartbeatResponse(is_caught_up=True), header.api_version)
+        await cluster.answer(ApiKey.BROKER_HEARTBEAT, lambda _: wire.BrokerHeartbeatResponse(is_caught_up=True))
+        while not cluster.life.is_heard():
+            await cluster.answer(ApiKey.BROKER_HEARTBEAT, lambda _: wire.BrokerHeartbeatResponse(is_caught_up=True))
+
+    in_a_cluster(scenario, session_seconds=SHORT_SECONDS)
 
 
 def test_a_failed_directory_that_no_controller_hears_of_ends_the_broker() -> None:
