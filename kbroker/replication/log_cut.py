@@ -1,7 +1,7 @@
 """What a follower does before it cuts its log: it reads producers back in slices, and looks whether it still follows.
 
 The cut itself is one turn of the loop.  It needs the state of producers at the new end, which may lie a segment behind
-the last snapshot; so a snapshot is written at the new end first (`storage.log.cut_snapshot`).
+the last snapshot; so that is made first (`storage.log.cut_snapshot`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ async def cut_log(partition: Partition, offset: int, pace: Pace | None) -> bool:
     if not is_as_it_was():
         return False
     cuts_records = log.log_start_offset <= offset < end
-    if pace is not None and cuts_records and not await write_cut_snapshot(log, offset, pace, is_as_it_was):
-        return False
-    partition.truncate_to(offset)
+    producers = None
+    if pace is not None and cuts_records:
+        producers = await write_cut_snapshot(log, offset, pace, is_as_it_was)
+        if producers is None:
+            return False
+    partition.truncate_to(offset, producers)
     return True

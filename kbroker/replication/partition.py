@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kbroker._fast.net.pending import DelayedFetch
     from kbroker.metadata.image import PartitionImage
     from kbroker.replication.delayed_fetch import FetchPurgatory
+    from kbroker.storage.log.producer_state import ProducerState
     from kbroker.storage.log.unified_log import UnifiedLog
 
 Settled = Callable[[KafkaError | None], None]
@@ -450,10 +451,12 @@ class Partition(PartitionFields):
             offset = min(offset, end_offset)
         return min(offset, log.log_end_offset), ours.leader_epoch in (-1, leader_epoch)
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop records and leader epochs from `offset` on; those before the log's start cannot be kept."""
+    def truncate_to(self, offset: int, producers: ProducerState | None = None) -> None:
+        """Drop records and leader epochs from `offset` on; those before the log's start cannot be kept.
+
+        `producers`: of what is left, where that is known."""
         log = self.log
-        if not log.truncate_to(max(offset, 0)):
+        if not log.truncate_to(max(offset, 0), producers):
             # An epoch in which nothing was written goes, too, or the leader would answer the same again.
             log.leader_epoch_cache.truncate_from_end(offset)
 

@@ -56,10 +56,12 @@ def followed(log: UnifiedLog) -> Partition:
     return Partition("t", 0, bytes(15) + b"\1", log, OURS, image, FetchPurgatory(asyncio.get_running_loop()))
 
 
-def producers_of(log: UnifiedLog) -> tuple[bytes, int | None, int]:
+def producers_of(log: UnifiedLog) -> tuple[bytes, list[object], int | None, int]:
+    """What a snapshot would have, the batches that a retry is known by, and what bounds a committed reader."""
     state = log.producer_state
     by_id = sorted(state.producers.values(), key=lambda entry: entry.producer_id)
-    return bytes(encode_snapshot(by_id)), state.first_unstable_offset, state.map_end_offset
+    remembered: list[object] = [each.remembered() for each in by_id]
+    return bytes(encode_snapshot(by_id)), remembered, state.first_unstable_offset, state.map_end_offset
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -77,6 +79,20 @@ def test_a_cut_in_slices_leaves_what_a_cut_at_once_does(seed: int, tmp_path: Pat
             assert sliced.log_end_offset == at_once.log_end_offset == offset
             assert producers_of(sliced) == producers_of(at_once)
         assert slices.count
+
+    uvloop.run(scenario())
+
+
+def test_a_producers_last_five_batches_are_known_behind_a_cut(tmp_path: Path) -> None:
+    """A follower that had cut its log refused, as the next leader, retries of what it had (KRaft seed 63265)."""
+
+    async def scenario() -> None:
+        log = open_log(tmp_path, SMALL)
+        for sequence in range(8):
+            log.append_as_leader(batch([b"x"], producer_id=1, epoch=0, sequence=sequence), 0)
+        assert await cut_log(followed(log), 7, Slices(slice_us=0).pace())
+        retried = log.append_as_leader(batch([b"x"], producer_id=1, epoch=0, sequence=3), 0)
+        assert (retried.first_offset, log.log_end_offset) == (3, 7)
 
     uvloop.run(scenario())
 

@@ -157,16 +157,20 @@ def replay_steps(
             yield info
 
 
-def rebuild_producer_state(log: Log) -> None:
-    """Producer state for the log as it is: newest snapshot at or below the end, and the batches after it.
+def rebuild_producer_state(log: Log, known: ProducerState | None = None) -> None:
+    """Producer state for the log as it is: `known` where that is of its end, else the newest snapshot at or below the
+    end, and the batches after it.
 
     A snapshot does not say which transactions have ended above the high watermark; the state as it was does.
     """
     local, state = log.local, log.producer_state
     end = local.log_end_offset
     ended = {first: last for first, last in state.unreplicated.items() if last < end}
-    start = state.load_latest(log.log_start_offset, end, local.environment.clock.now_ms())
-    replay_producers(local, state, start, end)
+    if known is not None and known.map_end_offset == end:
+        state.take_over(known)
+    else:
+        start = state.load_latest(log.log_start_offset, end, local.environment.clock.now_ms())
+        replay_producers(local, state, start, end)
     state.keep_unreplicated(ended)
     state.on_high_watermark(log.high_watermark)
 

@@ -431,6 +431,16 @@ class ProducerState(ProducerFields):
         self._refresh_unstable()
         return True
 
+    def take_over(self, other: ProducerState) -> None:
+        """Replaces the state by one that was made beside it, and removes the snapshots past its end.  OSError."""
+        self.remove_snapshots_after(other.map_end_offset)
+        self.clear()
+        for entry in other.producers.values():
+            self.producers.put(entry)
+        self._ongoing = other._ongoing
+        self._refresh_unstable()
+        self.map_end_offset, self.last_snapshot_offset = other.map_end_offset, other.last_snapshot_offset
+
     def clear(self) -> None:
         """Forget all producers and transactions."""
         self.producers.clear()

@@ -435,8 +435,10 @@ class UnifiedLog(LogFields):
                 self.producer_state.remove_snapshots_before(self.local.segments.first.base_offset)
         return len(gone)
 
-    def truncate_to(self, offset: int) -> bool:
-        """Drops records from `offset` on.  True when there were any.  Raises ValueError."""
+    def truncate_to(self, offset: int, producers: ProducerState | None = None) -> bool:
+        """Drops records from `offset` on.  True when there were any.  Raises ValueError.
+
+        `producers`: of what is left, where that is known."""
         if offset < 0:
             raise ValueError(f"cannot truncate {self.topic_partition} to {offset}")
         if offset >= self.local.log_end_offset:
@@ -449,7 +451,7 @@ class UnifiedLog(LogFields):
                 self.local.truncate_to(offset)
             finally:
                 self._after_truncation(self.local.log_end_offset)
-                log_lookup.rebuild_producer_state(self)
+                log_lookup.rebuild_producer_state(self, producers)
         if CHECKED:
             self.check_invariants()
         return True
