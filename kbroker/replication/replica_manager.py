@@ -8,7 +8,7 @@ gone for all clients at once.  Their directories are renamed between other work 
 the same name is made, and before the broker stops.
 
 Where others lead, too, a delta may change thousands of roles: those that do not fit into a slice are taken between
-other work, or when a request asks for the partition (`_pending_roles`).  Until then the broker answers as one that has
+other work, or when a request asks for the partition (`pending_roles`).  Until then the broker answers as one that has
 not heard of the change, which followers, leaders and controllers tell by the leader epoch.
 
 Among the workers of a host it follows the metadata, too: `fetchers` copy what others lead.  In a cluster that ZooKeeper
@@ -38,6 +38,7 @@ from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.judging import Judging
 from kbroker.replication.logs_without_room import LogsWithoutRoom
 from kbroker.replication.partition import Partition
+from kbroker.replication.pending_roles import PendingRoles
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 from kbroker.types import TopicPartition
 
@@ -80,7 +81,7 @@ class ReplicaManager:
         self._failed: set[TopicPartition] = set()
         self.given_up: Container[TopicPartition] = ()
         self._pending_logs: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
-        self._pending_roles: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
+        self._pending_roles = PendingRoles()
         self._dying: dict[TopicPartition, None] = {}
         self._working = False
         self._closed = False
@@ -106,9 +107,16 @@ class ReplicaManager:
         for topic in delta.created:
             self._apply_topic(topic, topic.partitions, pace, defers=self.fetchers is not None)
         for change in delta.changed:
-            images = altered(old.topics.get(change.new.name), change.new)
-            self._apply_topic(change.new, images, pace, defers=self.fetchers is not None)
+            self._apply_change(old.topics.get(change.new.name), change.new, pace)
         self._work(pace)
+
+    def _apply_change(self, old: TopicImage | None, new: TopicImage, pace: Pace) -> None:
+        if old is not None and self.fetchers is not None and pace.due():
+            note_id(self.names, new)
+            self._pending_roles.put_topic(old, new)
+        else:
+            images = altered(old and self._pending_roles.before(old), new)
+            self._apply_topic(new, images, pace, defers=self.fetchers is not None)
 
     def apply_image(self, image: ClusterImage) -> None:
         """Lead what the image at start-up says, each partition with the log that was loaded for it."""
@@ -121,11 +129,10 @@ class ReplicaManager:
         self.topics.setdefault(topic.name, {})
         note_id(self.names, topic)
         for image in images:
-            name = TopicPartition(topic.name, image.partition)
             if defers and pace.due():
-                self._pending_roles[name] = topic, image
+                self._pending_roles.put(topic, image)
             else:
-                self._pending_roles.pop(name, None)
+                self._pending_roles.discard(topic, image)
                 self._apply_image(topic, image, pace)
 
     def _apply_image(self, topic: TopicImage, image: PartitionImage, pace: Pace | None = None) -> None:
@@ -363,16 +370,13 @@ class ReplicaManager:
 
     def _step(self, pace: Pace) -> None:
         if self._pending_roles:
-            self._take_role(next(iter(self._pending_roles)), pace)
+            if (role := self._pending_roles.pop_first()) is not None:
+                self._apply_image(*role, pace)
         elif self._dying:
             self._delete(next(iter(self._dying)))
         else:
             topic, image = next(iter(self._pending_logs.values()))
             self._open_led(topic, image, self._log_config(topic.configs))
-
-    def _take_role(self, name: TopicPartition, pace: Pace | None = None) -> None:
-        topic, image = self._pending_roles.pop(name)
-        self._apply_image(topic, image, pace)
 
     def _delete(self, topic_partition: TopicPartition) -> None:
         """Take a log away whose topic was deleted; nothing where there is none."""
@@ -400,10 +404,10 @@ class ReplicaManager:
             self.purgatory.ready.put(settled, error)
 
     def _forget(self, topic: TopicImage) -> None:
-        if self._pending_logs or self._pending_roles:
+        self._pending_roles.forget(topic)
+        if self._pending_logs:
             for index in range(len(topic.partitions)):
                 self._pending_logs.pop(TopicPartition(topic.name, index), None)
-                self._pending_roles.pop(TopicPartition(topic.name, index), None)
         partitions = self.topics.pop(topic.name, {})
         self.names.pop(topic.topic_id, None)
         for failed in [each for each in self._failed if each.topic == topic.name]:
@@ -476,8 +480,8 @@ class ReplicaManager:
         return TopicPartition(topic, index) in self._pending_logs
 
     def _explain_absence(self, topic: str, index: int) -> Partition:
-        if TopicPartition(topic, index) in self._pending_roles:
-            self._take_role(TopicPartition(topic, index))
+        if (role := self._pending_roles.pop(TopicPartition(topic, index))) is not None:
+            self._apply_image(*role)
             return self.partition(topic, index)
         pending = self._pending_logs.get(TopicPartition(topic, index))
         if pending is not None:

@@ -98,6 +98,7 @@ class KRaftMembership(ReplicatedMembership):
         self.forwarding = Forwarding(self._clients)
         self._directories = DirectoryAssignments(
             broker.loop,
+            broker.slices,
             replication.channel,
             self.broker,
             lambda: parts.cache.image,
@@ -122,7 +123,7 @@ class KRaftMembership(ReplicatedMembership):
         await unless_stopping(broker.stopping, member.begin(self._own(listeners)))
         self._take_roles()
         broker.log_manager.begin_epoch(member.epoch, NO_EPOCH)
-        await self._directories.look_at_all(broker.slices.pace())
+        await self._directories.look_at_all()
 
     async def serve(self, listeners: Sequence[Listener]) -> None:
         """Return when the controllers have unfenced the broker."""
@@ -243,7 +244,7 @@ class KRaftMembership(ReplicatedMembership):
         found = (self._broker.log_manager.plans.totals, self._parts.replicas.late_logs)
         if self._member.epoch >= 0 and found != self._looked_after:
             self._looked_after = found
-            await self._directories.look_at_all(self._broker.slices.pace())
+            await self._directories.look_at_all()
 
     def lost(self, names: Collection[TopicPartition]) -> None:
         super().lost(names)

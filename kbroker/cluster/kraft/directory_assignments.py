@@ -21,7 +21,7 @@ from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker._fast.base.slices import Pace
+    from kbroker._fast.base.slices import Pace, Slices
     from kbroker.cluster.controller_channel import ControllerChannel
     from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicImage
 
@@ -48,13 +48,14 @@ def recorded_directory(partition: PartitionImage, node_id: int) -> bytes | None:
     return partition.directories[place] if place < len(partition.directories) else None
 
 
-def assignments(
-    topics: Iterable[TopicImage], node_id: int, held: Callable[[TopicPartition], bytes | None]
+async def assignments(
+    topics: Iterable[TopicImage], node_id: int, held: Callable[[TopicPartition], bytes | None], pace: Pace
 ) -> dict[TopicPartition, Assignment]:
     """Those that differ from the log.  `held`: the id of the directory where a replica is; None: it has no log."""
     found = {}
     for topic in topics:
         for partition in topic.partitions:
+            await pace
             recorded = recorded_directory(partition, node_id)
             if recorded is None:
                 continue
@@ -91,12 +92,13 @@ class DirectoryAssignments:
     """One request at a time, repeated until the controllers have taken it or the log says the same.
 
     `held`: see `assignments`; `is_pending(topic, partition)`: whether its log is still to be made; `broker()` is this
-    broker with its epoch by now.
+    broker with its epoch by now.  Thousands of partitions that change at once are looked at in slices.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
+        slices: Slices,
         channel: ControllerChannel,
         broker: Callable[[], BrokerEpoch],
         image: Callable[[], ClusterImage],
@@ -104,6 +106,7 @@ class DirectoryAssignments:
         is_pending: Callable[[str, int], bool],
     ) -> None:
         self._loop = loop
+        self._slices = slices
         self._channel = channel
         self._broker = broker
         self._image = image
@@ -115,15 +118,10 @@ class DirectoryAssignments:
         self._closed = False
         self._complaints = RateLimitedLog(logger, REMIND_SECONDS, monotonic=loop.time)
 
-    async def look_at_all(self, pace: Pace) -> None:
+    async def look_at_all(self) -> None:
         """Compare all topics: at a start, and when replicas have moved to other directories."""
-        node_id = self._broker().node_id
-        found = set()
-        for topic in self._image().topics.values():
-            await pace
-            if assignments((topic,), node_id, self._held):
-                found.add(topic.name)
-        self._look(found)
+        found = await self._differing(self._image().topics.values())
+        self._look({name.topic for name in found})
 
     def look(self, names: Iterable[TopicPartition]) -> None:
         """Compare the topics of these partitions."""
@@ -140,33 +138,43 @@ class DirectoryAssignments:
         if self._topics and self._task is None and not self._closed:
             self._task = self._loop.create_task(self._run())
 
-    def _wanted(self) -> Mapping[TopicPartition, Assignment]:
+    async def _differing(self, topics: Iterable[TopicImage]) -> dict[TopicPartition, Assignment]:
+        return await assignments(topics, self._broker().node_id, self._held, self._slices.pace())
+
+    async def _wanted(self, names: Iterable[str]) -> Mapping[TopicPartition, Assignment]:
         image = self._image()
-        topics = [image.topics[name] for name in self._topics if name in image.topics]
-        wanted = assignments(topics, self._broker().node_id, self._held)
+        wanted = await self._differing([image.topics[name] for name in names if name in image.topics])
         # What was taken is in the log soon.
-        return {name: each for name, each in wanted.items() if self._sent.get(name) != each}
+        left = [(name, each) for name, each in wanted.items() if self._sent.get(name) != each]
+        return dict(left[:MOST_IN_A_REQUEST])
 
     async def _run(self) -> None:
         wait = RETRY_SECONDS
         try:
             # A task begins behind the turn in which the image changes, so replicas have their logs, or get them soon.
             while self._topics:
-                wanted = dict(list(self._wanted().items())[:MOST_IN_A_REQUEST])
-                if not wanted:
-                    self._topics = {name for name in self._topics if self._awaits_logs(name)}
-                elif await self._send(wanted):
-                    wait = RETRY_SECONDS
-                    continue
-                if self._topics:
+                # What changes while these are looked at is looked at again.
+                names, self._topics = self._topics, set()
+                wanted = await self._wanted(names)
+                left = names if wanted else await self._awaiting_logs(names)
+                goes_on = bool(self._topics)
+                self._topics |= left
+                if wanted and await self._send(wanted):
+                    goes_on, wait = True, RETRY_SECONDS
+                if self._topics and not goes_on:
                     await asyncio.sleep(wait)
                     wait = min(MOST_RETRY_SECONDS, 2 * wait)
         finally:
             self._task = None
 
-    def _awaits_logs(self, name: str) -> bool:
-        topic = self._image().topics.get(name)
-        return topic is not None and any(self._is_pending(name, index) for index in range(len(topic.partitions)))
+    async def _awaiting_logs(self, names: Iterable[str]) -> set[str]:
+        pace, found = self._slices.pace(), set()
+        for name in names:
+            await pace
+            topic = self._image().topics.get(name)
+            if topic is not None and any(self._is_pending(name, index) for index in range(len(topic.partitions))):
+                found.add(name)
+        return found
 
     async def _send(self, wanted: Mapping[TopicPartition, Assignment]) -> bool:
         """Whether the controllers took any."""

@@ -56,6 +56,7 @@ class Broker:
         made._replication = SimpleNamespace(periodic_tasks=list)
         made._directories = DirectoryAssignments(
             asyncio.get_running_loop(),
+            broker.slices,
             cast("ControllerChannel", self),
             lambda: BrokerEpoch(US, 1),
             lambda: ClusterImage.of("c", topics=[TOPIC]),

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import cast
 
+from kbroker._fast.base.slices import Slices
 from kbroker.cluster.controller_channel import ControllerChannel
 from kbroker.cluster.kraft.directory_assignments import Assignment, DirectoryAssignments, assignments, request_rows
 from kbroker.cluster.requests import BrokerEpoch
@@ -33,7 +34,12 @@ def topic(*own: bytes | None) -> TopicImage:
 def test_only_replicas_that_are_elsewhere_than_the_log_says_are_told() -> None:
     """A replica whose directory the controllers do not know never leads; one that is told again and again is noise."""
     held = {TopicPartition("t", 0): ONE, TopicPartition("t", 1): TWO, TopicPartition("t", 3): ONE}
-    found = assignments([topic(UNASSIGNED, TWO, None, TWO, UNASSIGNED)], US, held.get)
+    topics, pace = [topic(UNASSIGNED, TWO, None, TWO, UNASSIGNED)], Slices(slice_us=0).pace()
+
+    async def main() -> dict[TopicPartition, Assignment]:
+        return await assignments(topics, US, held.get, pace)
+
+    found = asyncio.run(main())
     assert found == {
         TopicPartition("t", 0): Assignment(TOPIC_ID, 0, ONE),
         TopicPartition("t", 3): Assignment(TOPIC_ID, 3, ONE),
@@ -92,6 +98,7 @@ def test_a_replica_is_told_once_it_has_a_log_and_until_a_controller_has_heard() 
 
         telling = DirectoryAssignments(
             asyncio.get_running_loop(),
+            Slices(slice_us=0),
             cast("ControllerChannel", controllers),
             lambda: BrokerEpoch(US, 1),
             lambda: image,
