@@ -163,6 +163,8 @@ class Cluster:
     ) -> None:
         self.name = name
         self.brokers: dict[int, Broker] = {}
+        self.watches_loops = False
+        """Whether a kbroker that is started says when its loop is held (`bench.held_loop`)."""
         self._keeper = keeper
         self._folder = folder
         self._settings = dict(settings)
@@ -188,7 +190,8 @@ class Cluster:
         if self.name == "kbroker":
             settings["metrics.listener"] = "none"
             overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
-            argv = [sys.executable, "-m", "kbroker.cli", "start", *overrides]
+            module = "bench.held_loop" if self.watches_loops else "kbroker.cli"
+            argv = [sys.executable, "-m", module, "start", *overrides]
             self.brokers[number] = _launch("kbroker", argv, folder, port, dict(os.environ), "")
             return
         properties = folder / "server.properties"
@@ -199,6 +202,10 @@ class Cluster:
         tuning += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"]
         argv = ["java", *tuning, logging, "-cp", f"{jars}/*", "kafka.Kafka", str(properties)]
         self.brokers[number] = _launch("kafka", argv, folder, port, dict(os.environ), version)
+
+    def output(self, number: int) -> pathlib.Path:
+        """What a broker has printed."""
+        return self._folder / f"broker-{number}" / "output"
 
     def cpu_seconds(self) -> float:
         """Of all brokers."""
@@ -242,13 +249,16 @@ class Cluster:
 
 
 @contextmanager
-def running(name: str, settings: Mapping[str, str] | None = None, *, is_kraft: bool = False) -> Iterator[Cluster]:
+def running(
+    name: str, settings: Mapping[str, str] | None = None, *, is_kraft: bool = False, watches_loops: bool = False
+) -> Iterator[Cluster]:
     """A new cluster, all of whose brokers are registered and know each other; its data go with it."""
     with tempfile.TemporaryDirectory(prefix=f"bench-cluster-{name}-") as text:
         folder = pathlib.Path(text)
         ports = {each: free_port() for each in BROKERS}
         with _with_controller(folder, ports) if is_kraft else _with_zookeeper(folder) as keeper:
             cluster = Cluster(name, keeper, folder, settings or {}, ports)
+            cluster.watches_loops = watches_loops
             try:
                 for each in BROKERS:
                     cluster.start(each)

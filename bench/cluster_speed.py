@@ -16,8 +16,9 @@ restart                   a broker with 1,000 partitions starts after a clean st
                           others tell clients of it, and a sample of its replicas is in sync
 idle                      1,000 partitions with three replicas: memory and CPU of each broker
 leaders                   10,000 partitions with two replicas; the leader of 3,000 is killed: memory of a broker without
-                          any of them, seconds from where one first tells of the change until all tell of all, and the
-                          longest that one of them took for an answer meanwhile
+                          any of them, seconds from where one first tells of the change until all tell of all, the
+                          longest that one of them took for an answer meanwhile, and that a kbroker's loop was held
+                          (`bench.held_loop`)
 
 Each cell has a cluster of its own.  One JSON object for each cell and side, and a table in the end.
 """
@@ -37,7 +38,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Producer
 
-from bench import frames, raw
+from bench import frames, held_loop, raw
 from bench.cluster_brokers import BROKERS, SESSION_SECONDS, Cluster, running
 from bench.cluster_metadata import Survivor
 from bench.hot_memory import HotMemory
@@ -290,6 +291,7 @@ def leaders(cluster: Cluster) -> Result:
     image_mb = round(cluster.brokers[3].resident_bytes() / 1e6)
     changing = topics[:CHANGING_TOPICS]
     survivors = [Survivor(cluster.brokers[each], 1, changing, PER_TOPIC) for each in (2, 3)]
+    killed = time.monotonic()
     cluster.brokers[1].kill()
     longest, first = 0.0, 0.0
     while not all(each.is_through for each in survivors):
@@ -304,7 +306,11 @@ def leaders(cluster: Cluster) -> Result:
     done = time.monotonic()
     for each in survivors:
         each.close()
-    return {"image_mb": image_mb, "all_tell_s": round(done - first, 3), "longest_answer_ms": round(longest * 1e3, 1)}
+    result = {"image_mb": image_mb, "all_tell_s": round(done - first, 3), "longest_answer_ms": round(longest * 1e3, 1)}
+    if cluster.watches_loops:
+        time.sleep(2.0)  # Followers and directories come behind what is told.
+        result["held_ms"] = max(held_loop.longest(cluster.output(each), killed) for each in (2, 3))
+    return result
 
 
 CELLS: dict[str, tuple[Callable[[Cluster], Result], dict[str, str]]] = {
@@ -344,7 +350,8 @@ def main() -> int:
         rounds: dict[str, list[Result]] = {side: [] for side in sides}
         for number in range(options.rounds):
             for side in sides if number % 2 == 0 else sides[::-1]:
-                with running(side, settings, is_kraft=options.kraft) as cluster:
+                watches = side == "kbroker" and run is leaders
+                with running(side, settings, is_kraft=options.kraft, watches_loops=watches) as cluster:
                     rounds[side].append(run(cluster))
                 os.sync()
         for side in sides:
