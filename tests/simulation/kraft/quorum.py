@@ -164,12 +164,18 @@ class SimulatedControllers(Controllers):
 
     def _try_to_elect(self) -> None:
         self._is_electing = False
-        leader = self.leader()
-        if leader is not None and leader.node_id not in self.apart:
+        if self._is_led():
             return
         if not self.elect(self.rng.choice(VOTERS)):
             self.elect_soon()
         self.settle()
+
+    def _is_led(self) -> bool:
+        """Whether one leads that the others reach, in the newest epoch that any of them knows: one of an epoch before,
+        which was cut off, takes itself for the leader until it hears of the next."""
+        leader = self.leader()
+        newest = max((each.epoch for each in self.nodes.values() if each.is_up), default=0)
+        return leader is not None and leader.node_id not in self.apart and leader.epoch == newest
 
     def kill(self, node_id: int) -> None:
         """One of them is gone, but for its log."""
@@ -193,7 +199,7 @@ class SimulatedControllers(Controllers):
     def join(self) -> None:
         """All reach each other."""
         self.apart.clear()
-        if self.leader() is None:
+        if not self._is_led():
             self.elect_soon()
         self.settle()
 
