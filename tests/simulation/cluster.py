@@ -189,10 +189,12 @@ class Cluster(Several):
                 loop,
                 make_membership=lambda parts: ZooKeeperMembership(parts, member),
             )
+            self.starting[node] = broker
             await broker.start()
             return broker
 
         self.brokers[node] = await process.call(self.loop.create_task, begin())
+        del self.starting[node]
         process.serves = True
         self.disks.watch(node, self.brokers[node])
 

@@ -23,6 +23,7 @@ class Cluster(SimpleNamespace):
         super().__init__(
             nodes=nodes,
             brokers={node: self._broker(end, knows) for node, end in zip(nodes, ends, strict=True)},
+            starting={},
             crashes={},
             crashed_at={},
             judge=Judge(lambda: 9.0),
@@ -40,7 +41,8 @@ class Cluster(SimpleNamespace):
         replica = SimpleNamespace(log=SimpleNamespace(log_end_offset=end), leader_epoch=4)
         manager = SimpleNamespace(hosted=lambda _: replica, topics={"t": {0: replica}})
         cache = SimpleNamespace(topic=lambda name: name if knows else None)
-        return SimpleNamespace(services=SimpleNamespace(replica_manager=manager, metadata_cache=cache))
+        services = SimpleNamespace(replica_manager=manager, metadata_cache=cache)
+        return SimpleNamespace(services=services, replicas=manager)
 
 
 def test_what_is_acknowledged_by_all_is_held_by_enough() -> None:
@@ -52,6 +54,10 @@ def test_what_is_acknowledged_by_all_is_held_by_enough() -> None:
     ClusterWitness(crashed).is_held("p", PARTITION, 4, 8.0)
     with pytest.raises(ViolationError, match="is acknowledged"):
         ClusterWitness(Cluster(5, 4, 4)).is_held("p", PARTITION, 4, 8.0)
+    # One may be in the ISR while its start has not come to its end.
+    starts = Cluster(5, 5, 4)
+    starts.starting[2] = starts.brokers.pop(2)
+    ClusterWitness(starts).is_held("p", PARTITION, 4, 8.0)
 
 
 def test_a_leader_gives_offsets_that_go_up_in_its_epoch() -> None:

@@ -136,8 +136,10 @@ def holders(world: World, partition: Partition, last_offset: int, since: float) 
         if world.crashed_at.get(node, NEVER) >= since:
             found.append(node)
             continue
-        broker = world.brokers.get(node)
-        replica = None if broker is None else broker.services.replica_manager.hosted(TopicPartition(*partition))
+        # One that starts may be in an ISR before its start has come to its end.
+        broker = world.brokers.get(node) or world.starting.get(node)
+        replicas = getattr(broker, "replicas", None)
+        replica = None if replicas is None else replicas.hosted(TopicPartition(*partition))
         if replica is None:
             # Where disks fail, it may be lost by now with its disk, and a broker halt for that.
             if world.disks.take_part:

@@ -65,6 +65,8 @@ class World:
         self.judge = Judge(self.loop.time)
         self.nodes = range(1, scale.nodes + 1)
         self.brokers: dict[int, Broker] = {}
+        self.starting: dict[int, Broker] = {}
+        """Brokers whose start others may see before it has come to its end."""
         self.fails = self.rng.random() < scale.crashes
         self.controllers_lost_at = -math.inf
         """When one was last out of reach; brokers then forward again what was asked for once, as Kafka's do."""

@@ -70,12 +70,13 @@ def cluster(*ends: int, crashed: float = -FOREVER) -> Any:
     def broker(end: int) -> Any:
         hosted = SimpleNamespace(log=SimpleNamespace(log_end_offset=end))
         manager = SimpleNamespace(hosted=lambda _: hosted)
-        return SimpleNamespace(services=SimpleNamespace(replica_manager=manager))
+        return SimpleNamespace(replicas=manager)
 
     nodes = range(1, len(ends) + 1)
     return SimpleNamespace(
         nodes=nodes,
         brokers={node: broker(end) for node, end in zip(nodes, ends, strict=True)},
+        starting={},
         controllers_lost_at=-math.inf,
         crashed_at={len(ends): crashed},
         loop=SimpleNamespace(time=lambda: 9.0),

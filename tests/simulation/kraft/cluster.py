@@ -143,10 +143,12 @@ class KRaftCluster(Several):
         async def begin() -> Broker:
             broker = Broker(config, self.loop)
             self._judge_images(node, broker.membership)  # type: ignore[arg-type]
+            self.starting[node] = broker
             await broker.start()
             return broker
 
         self.brokers[node] = await process.call(self.loop.create_task, begin())
+        del self.starting[node]
         self.torn.discard(node)
         process.serves = True
         self.disks.watch(node, self.brokers[node])
