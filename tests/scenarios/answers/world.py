@@ -156,6 +156,7 @@ class RealWorld:
         self.administration = SimpleNamespace(clients=list)
         self.disks = SimpleNamespace(halting=())
         self.brokers: dict[int, Any] = {}
+        self.starting: dict[int, Any] = {}
         self.processes: dict[int, Any] = {}
         """None can be looked into."""
         self.witness = Witness()
