@@ -207,6 +207,10 @@ class Cluster:
         """What a broker has printed."""
         return self._folder / f"broker-{number}" / "output"
 
+    def log_count(self, number: int) -> int:
+        """How many partitions have a directory of a broker's."""
+        return sum(each.is_dir() for each in (self._folder / f"broker-{number}" / "data").iterdir())
+
     def cpu_seconds(self) -> float:
         """Of all brokers."""
         return sum(each.cpu_seconds() for each in self.brokers.values())

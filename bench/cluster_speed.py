@@ -264,6 +264,8 @@ def idle(cluster: Cluster) -> Result:
 def restart(cluster: Cluster) -> Result:
     """See the module."""
     cluster.create("speed", [BROKERS[each % 3 :] + BROKERS[: each % 3] for each in range(SHUTDOWN_PARTITIONS)])
+    # A broker makes the logs of a new topic while it serves.
+    cluster.wait(lambda: cluster.log_count(3) >= SHUTDOWN_PARTITIONS, "the logs to be there")
     cluster.brokers[3].end()
     cluster.wait(lambda: cluster.registered() == {1, 2}, "the broker to be gone")
     # A controller takes no broker of that id before the session of its earlier life is over.
