@@ -28,6 +28,10 @@ class PendingRoles:
     def __bool__(self) -> bool:
         return bool(self._roles or self._topics)
 
+    def __contains__(self, name: TopicPartition) -> bool:
+        """Whether a partition may have another role to take."""
+        return name in self._roles or name.topic in self._topics
+
     def put(self, topic: TopicImage, image: PartitionImage) -> None:
         """A partition's role, for later."""
         self._roles[TopicPartition(topic.name, image.partition)] = topic, image

@@ -81,7 +81,7 @@ class ReplicaManager:
         self._failed: set[TopicPartition] = set()
         self.given_up: Container[TopicPartition] = ()
         self._pending_logs: dict[TopicPartition, tuple[TopicImage, PartitionImage]] = {}
-        self._pending_roles = PendingRoles()
+        self.pending_roles = PendingRoles()
         self._dying: dict[TopicPartition, None] = {}
         self._working = False
         self._closed = False
@@ -113,9 +113,9 @@ class ReplicaManager:
     def _apply_change(self, old: TopicImage | None, new: TopicImage, pace: Pace) -> None:
         if old is not None and self.fetchers is not None and pace.due():
             note_id(self.names, new)
-            self._pending_roles.put_topic(old, new)
+            self.pending_roles.put_topic(old, new)
         else:
-            images = altered(old and self._pending_roles.before(old), new)
+            images = altered(old and self.pending_roles.before(old), new)
             self._apply_topic(new, images, pace, defers=self.fetchers is not None)
 
     def apply_image(self, image: ClusterImage) -> None:
@@ -130,9 +130,9 @@ class ReplicaManager:
         note_id(self.names, topic)
         for image in images:
             if defers and pace.due():
-                self._pending_roles.put(topic, image)
+                self.pending_roles.put(topic, image)
             else:
-                self._pending_roles.discard(topic, image)
+                self.pending_roles.discard(topic, image)
                 self._apply_image(topic, image, pace)
 
     def _apply_image(self, topic: TopicImage, image: PartitionImage, pace: Pace | None = None) -> None:
@@ -366,11 +366,11 @@ class ReplicaManager:
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._pending_roles or self._dying or self._pending_logs)
+        return bool(self.pending_roles or self._dying or self._pending_logs)
 
     def _step(self, pace: Pace) -> None:
-        if self._pending_roles:
-            if (role := self._pending_roles.pop_first()) is not None:
+        if self.pending_roles:
+            if (role := self.pending_roles.pop_first()) is not None:
                 self._apply_image(*role, pace)
         elif self._dying:
             self._delete(next(iter(self._dying)))
@@ -404,7 +404,7 @@ class ReplicaManager:
             self.purgatory.ready.put(settled, error)
 
     def _forget(self, topic: TopicImage) -> None:
-        self._pending_roles.forget(topic)
+        self.pending_roles.forget(topic)
         if self._pending_logs:
             for index in range(len(topic.partitions)):
                 self._pending_logs.pop(TopicPartition(topic.name, index), None)
@@ -437,7 +437,7 @@ class ReplicaManager:
         self.topics.clear()
         self.followed.clear()
         self._pending_logs.clear()
-        self._pending_roles.clear()
+        self.pending_roles.clear()
 
     # Lookup
 
@@ -480,7 +480,7 @@ class ReplicaManager:
         return TopicPartition(topic, index) in self._pending_logs
 
     def _explain_absence(self, topic: str, index: int) -> Partition:
-        if (role := self._pending_roles.pop(TopicPartition(topic, index))) is not None:
+        if (role := self.pending_roles.pop(TopicPartition(topic, index))) is not None:
             self._apply_image(*role)
             return self.partition(topic, index)
         pending = self._pending_logs.get(TopicPartition(topic, index))

@@ -62,6 +62,8 @@ class Roles:
 
     def ask(self, name: str, index: int) -> None:
         """A request finds the newest role, whatever is pending."""
+        has_newest = self.taken[name, index] == self.topics[name].partitions[index].leader_epoch
+        assert has_newest or TopicPartition(name, index) in self.pending
         self.take(self.pending.pop(TopicPartition(name, index)))
         assert self.taken[name, index] == self.topics[name].partitions[index].leader_epoch
 
@@ -93,4 +95,5 @@ def test_a_topic_that_is_gone_leaves_no_role() -> None:
     pending.put_topic(old, new)
     pending.forget(new)
     assert not pending
+    assert TopicPartition("a", 0) not in pending
     assert pending.pop_first() is None

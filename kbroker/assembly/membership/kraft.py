@@ -103,7 +103,7 @@ class KRaftMembership(ReplicatedMembership):
             self.broker,
             lambda: parts.cache.image,
             self._directory_of,
-            parts.replicas.is_log_pending,
+            self._awaits_log,
         )
         member.metadata.attach(parts.cache)
 
@@ -124,10 +124,6 @@ class KRaftMembership(ReplicatedMembership):
         self._take_roles()
         broker.log_manager.begin_epoch(member.epoch, NO_EPOCH)
         await self._directories.look_at_all()
-
-    async def serve(self, listeners: Sequence[Listener]) -> None:
-        """Return when the controllers have unfenced the broker."""
-        await super().serve(listeners)
 
     # Roles
 
@@ -189,6 +185,11 @@ class KRaftMembership(ReplicatedMembership):
             if each.path == log.parent and each.meta is not None:
                 return each.meta.directory_id
         return None
+
+    def _awaits_log(self, topic: str, index: int) -> bool:
+        """Whether a replica without a log may get one yet: its role is not taken, or its log is not made."""
+        replicas = self._parts.replicas
+        return TopicPartition(topic, index) in replicas.pending_roles or replicas.is_log_pending(topic, index)
 
     def _may_be_led_elsewhere(self, name: TopicPartition) -> bool:
         topic = self._parts.cache.image.topics.get(name.topic)

@@ -109,7 +109,7 @@ class ReplicatedMembership(ClusterMembership):
         return self._shown(with_ports(local_broker(config, config.node_id), ports), ports)
 
     async def serve(self, listeners: Sequence[Listener]) -> None:
-        """Register."""
+        """Return once the others know that this broker serves."""
         await unless_stopping(self._broker.stopping, self._registered.register(self._own(listeners)))
 
     def broker(self) -> BrokerEpoch:

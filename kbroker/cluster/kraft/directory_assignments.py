@@ -91,7 +91,7 @@ def request_rows(
 class DirectoryAssignments:
     """One request at a time, repeated until the controllers have taken it or the log says the same.
 
-    `held`: see `assignments`; `is_pending(topic, partition)`: whether its log is still to be made; `broker()` is this
+    `held`: see `assignments`; `is_pending(topic, partition)`: whether it may get a log yet; `broker()` is this
     broker with its epoch by now.  Thousands of partitions that change at once are looked at in slices.
     """
 

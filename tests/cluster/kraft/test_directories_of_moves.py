@@ -20,7 +20,8 @@ from kbroker.cluster.controller_channel import ControllerChannel
 from kbroker.cluster.kraft.batches import records_of, whole_batches
 from kbroker.cluster.kraft.directory_assignments import DirectoryAssignments
 from kbroker.cluster.requests import BrokerEpoch
-from kbroker.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, PartitionImage, TopicImage
+from kbroker.replication.pending_roles import PendingRoles
 from kbroker.schemas import wire
 from kbroker.storage.directories.directory_plans import MoveTotals
 from kbroker.types import TopicPartition
@@ -29,6 +30,7 @@ from tests.cluster.kraft.processes import Cluster, Kbroker, running
 from tests.compat.waiting import wait_for
 
 US, OTHER = 1, 2
+MANY = 1_000
 NAME = TopicPartition("t", 0)
 IDS = {"/one": b"1" * 16, "/two": b"2" * 16}
 TOPIC = TopicImage("t", b"T" * 16, (PartitionImage(0, US, 0, (US,), (US,), directories=(IDS["/one"],)),))
@@ -44,15 +46,23 @@ class Broker:
             SimpleNamespace(path=path, meta=SimpleNamespace(directory_id=each)) for path, each in IDS.items()
         ]
         self.plans = SimpleNamespace(totals=MoveTotals())
-        manager = SimpleNamespace(
-            plans=self.plans, get_log={NAME: self.log}.get, online_directories=lambda: directories
-        )
+        self.logs = {NAME: self.log}
+        self.pending_roles = PendingRoles()
+        manager = SimpleNamespace(plans=self.plans, get_log=self.logs.get, online_directories=lambda: directories)
         broker: Any = SimpleNamespace(log_manager=manager, slices=Slices())
         unused: Any = None
         self.membership = KRaftMembership(broker, unused, unused)
         made: Any = self.membership
         made._member = SimpleNamespace(epoch=1)
-        made._parts = SimpleNamespace(replicas=SimpleNamespace(given_up=(), without_room=(), late_logs=0))
+        made._parts = SimpleNamespace(
+            replicas=SimpleNamespace(
+                given_up=(),
+                without_room=(),
+                late_logs=0,
+                pending_roles=self.pending_roles,
+                is_log_pending=lambda *_: False,
+            )
+        )
         made._replication = SimpleNamespace(periodic_tasks=list)
         made._directories = DirectoryAssignments(
             asyncio.get_running_loop(),
@@ -61,8 +71,9 @@ class Broker:
             lambda: BrokerEpoch(US, 1),
             lambda: ClusterImage.of("c", topics=[TOPIC]),
             made._directory_of,
-            lambda _topic, _index: False,
+            made._awaits_log,
         )
+        self.directories = made._directories
 
     async def assign_directories(
         self, _broker: BrokerEpoch, directories: list[wire.AssignReplicasToDirsRequest.DirectoryData]
@@ -104,6 +115,28 @@ def test_a_finished_move_is_told_though_nothing_in_the_metadata_changes() -> Non
     asyncio.run(main())
 
 
+def test_a_replica_whose_role_is_taken_later_is_told() -> None:
+    """The controllers would hear of a topic's first replicas alone, those that have their logs within a slice."""
+
+    async def main() -> None:
+        broker = Broker()
+        del broker.logs[NAME]
+        broker.log.parent = "/two"
+        broker.pending_roles.put(TOPIC, TOPIC.partitions[0])
+        image = ClusterImage.of("c", topics=[TOPIC])
+        broker.directories.follow(image, image, MetadataDelta(created=(TOPIC,)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert broker.told == []
+        broker.pending_roles.pop(NAME)
+        broker.logs[NAME] = broker.log
+        while not broker.told:
+            await asyncio.sleep(0.01)
+        assert broker.told == [IDS["/two"]]
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
 def test_nothing_is_handed_over_under_controllers_that_know_no_directories() -> None:
     """They would have this broker lead on, and it would never follow again once it leads no more."""
 
@@ -118,8 +151,8 @@ def test_nothing_is_handed_over_under_controllers_that_know_no_directories() -> 
     asyncio.run(main())
 
 
-def recorded(folder: Path) -> Iterator[list[bytes]]:
-    """The directories of t-0 as the metadata log of a broker has them, one after the other."""
+def recorded(folder: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """The directories of the partitions of t as the metadata log of a broker has them, one after the other."""
     topic_id = b""
     for path in sorted((folder / "__cluster_metadata-0").glob("*.log")):
         for batch in whole_batches(path.read_bytes(), str(path)):
@@ -129,7 +162,7 @@ def recorded(folder: Path) -> Iterator[list[bytes]]:
                     topic_id = bytes(value.topic_id)
                 is_placed = isinstance(value, wire.PartitionRecord | wire.PartitionChangeRecord) and value.directories
                 if is_placed and bytes(value.topic_id) == topic_id:
-                    yield [bytes(each) for each in value.directories]
+                    yield value.partition_id, [bytes(each) for each in value.directories]
 
 
 def where(cluster: Cluster) -> set[str]:
@@ -159,9 +192,29 @@ def test_kafkas_controllers_learn_where_a_replica_has_moved(tmp_path: Path) -> N
         before = next(iter(where(cluster)))
         (target,) = {each.replace("{id}", str(US)) for each in dirs} - {before}
         metadata = tmp_path / f"metadata-{OTHER}"
-        wait_for(lambda: [*recorded(metadata)][-1][0] == directory_id(before), "the first directory", seconds=60)
+        wait_for(lambda: [*recorded(metadata)][-1][1][0] == directory_id(before), "the first directory", seconds=60)
         request = wire.AlterReplicaLogDirsRequest
         topic = request.AlterReplicaLogDirTopic(name="t", partitions=[0])
         ask(cluster, US, request(dirs=[request.AlterReplicaLogDir(path=target, topics=[topic])]), 2)
         wait_for(lambda: where(cluster) == {target}, "the move", seconds=60)
-        wait_for(lambda: [*recorded(metadata)][-1][0] == directory_id(target), "the controllers to know", seconds=60)
+        wait_for(lambda: [*recorded(metadata)][-1][1][0] == directory_id(target), "the controllers to know", seconds=60)
+
+
+@pytest.mark.compat
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_kafkas_controllers_learn_every_directory_of_a_large_topic(tmp_path: Path) -> None:
+    """A directory that fails would leave some of its partitions with a leader that nobody can reach."""
+    dirs = [str(tmp_path / f"{name}-{{id}}") for name in ("one", "two")]
+    settings = {"log.dirs": ",".join(dirs), "metadata.log.dir": str(tmp_path / "metadata-{id}")}
+    with running(tmp_path, (Kbroker, Kbroker), settings=settings) as cluster:
+        cluster.create("t", [[US, OTHER]] * MANY)
+        known = {directory_id(each.replace("{id}", str(node))) for each in dirs for node in (US, OTHER)}
+        metadata = tmp_path / f"metadata-{OTHER}"
+
+        def unknown() -> int:
+            last = dict(recorded(metadata))
+            return MANY - len(last) + sum(not set(each) <= known for each in last.values())
+
+        wait_for(lambda: unknown() == 0, "every directory", seconds=60)
