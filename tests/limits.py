@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +93,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
                 unit[test] = True
             super().remove_node(node)
             return None if ended is None else ended[1]
+
+        def _assign_work_unit(self, node: WorkerController) -> None:
+            """A worker that has ended takes no more: when that is noticed, others get what it was given."""
+            with suppress(OSError):
+                super()._assign_work_unit(node)
 
         def _reschedule(self, node: WorkerController) -> None:
             """A worker begins a test when it knows the next one: with less than two it would wait for ever.
