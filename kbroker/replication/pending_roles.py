@@ -53,10 +53,10 @@ class PendingRoles:
         return self._roles.pop(name, None)
 
     def pop_first(self) -> Role | None:
-        """The role that came first; None where what came first has changed nothing."""
+        """The newest role of the partition that came first; None where what came first has changed nothing."""
         if not self._roles and self._topics:
             self._compare(next(iter(self._topics)))
-        return self._roles.pop(next(iter(self._roles))) if self._roles else None
+        return self.pop(next(iter(self._roles))) if self._roles else None
 
     def _compare(self, name: str) -> None:
         before, topic = self._topics.pop(name)
