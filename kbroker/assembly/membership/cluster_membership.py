@@ -7,7 +7,7 @@ A start calls, in this order:
     catch_up         register or read what the logs are loaded with
     report_logs      the logs are open: the controller hears of them, and replicas begin to lead and to follow
     wait_for_others  what has to be there before clients are served
-    prepare          the listeners have their ports, and nobody is answered yet
+    prepare          the listeners have their ports and accept no connection yet
     serve            the listeners are open: others may hear of this broker
 
 A stop calls `leave`, which moves leadership to other brokers while this one still serves, then `close`, and `release`
@@ -134,7 +134,7 @@ class ClusterMembership(ABC):
         """This broker's id and its current epoch."""
 
     def may_be_superseded(self) -> bool:
-        """Whether other brokers may lead what this one leads, and it cannot know: nobody who decides hears it."""
+        """Whether other brokers may lead what this one leads, and it cannot know: no controller hears it."""
         return False
 
     def markers(self, writer: MarkerWriter) -> Markers:
