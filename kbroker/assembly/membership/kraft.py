@@ -118,7 +118,7 @@ class KRaftMembership(ReplicatedMembership):
 
     async def prepare(self, listeners: Sequence[Listener]) -> None:
         """Register, and take the roles that the log says once it is as new as the controllers': before that a broker
-        that was away would answer by the topics, leaders and ACLs of its last life.  Kafka's `BrokerServer` waits, too."""
+        that was away would answer by the topics, leaders and ACLs of its last life.  Kafka's broker waits, too."""
         broker, member = self._broker, self._member
         await unless_stopping(broker.stopping, member.begin(self._own(listeners)))
         self._take_roles()
