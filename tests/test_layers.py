@@ -33,7 +33,8 @@ ONE_THING_LINES = {
     "kbroker/storage/log/unified_log.py": 600,
 }
 
-BASE = {"types", "patterns", "authorities", "errors", "error_codes", "clock", "nearest", "waiting", "__init__"}
+BASE = {"__init__", "authorities", "clock", "error_codes", "errors", "nearest", "types", "waiting"}
+BASE |= {"java_patterns", "patterns"}
 FOUNDATION = BASE | {"_fast", "config", "metrics", "log_output", "periodic"}
 RECORDS = FOUNDATION | {"records"}
 PROTOCOL = FOUNDATION | {"protocol"}
@@ -67,6 +68,7 @@ PACKAGES: dict[str, set[str]] = {
     "nearest": {"__init__"},
     "waiting": {"__init__"},
     "patterns": {"__init__"},
+    "java_patterns": {"__init__", "java_patterns"},
     "authorities": {"__init__"},
     "host": HOST,
     "_fast": BASE | {"_fast"},

@@ -21,6 +21,7 @@ LIBRARIES = (
     "zstandard",
     "python-snappy",
     "google-re2",
+    "regex",
     "xxhash",
     "kazoo",
     "prometheus-client",

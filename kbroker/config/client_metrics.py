@@ -1,6 +1,6 @@
 """Settings of a subscription to client metrics (KIP-714): validation with Kafka's texts, and their values.
 
-Patterns are RE2's, which match in time that grows with the text alone, whatever a client calls itself.
+Patterns are Java's, as in Kafka, and match in bounded time, whatever a client calls itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from kbroker.config.table import CLIENT_METRICS_TABLE
 from kbroker.config.value import InvalidValueError, UnacceptableListError
 from kbroker.errors import InvalidConfigError, InvalidRequestError
-from kbroker.patterns import Pattern, compile_pattern
+from kbroker.java_patterns import JavaPattern, compile_java_pattern
 
 MIN_INTERVAL_MS = 100
 MAX_INTERVAL_MS = 3_600_000
@@ -35,7 +35,7 @@ class ClientMetricsConfig:
 
     metrics: tuple[str, ...]
     interval_ms: int
-    match: Mapping[str, Pattern]
+    match: Mapping[str, JavaPattern]
 
 
 def validate_client_metrics(overrides: Mapping[str, str]) -> None:
@@ -64,7 +64,7 @@ def client_metrics_config(overrides: Mapping[str, str]) -> ClientMetricsConfig:
     return ClientMetricsConfig(tuple(dict.fromkeys(values["metrics"])), interval_ms, match)
 
 
-def _patterns(texts: list[str]) -> dict[str, Pattern]:
+def _patterns(texts: list[str]) -> dict[str, JavaPattern]:
     """The compiled patterns by what they are held against."""
     found = {}
     for text in texts:
@@ -72,7 +72,7 @@ def _patterns(texts: list[str]) -> dict[str, Pattern]:
         try:
             if not equals or "=" in pattern or name.strip() not in MATCHED:
                 raise ValueError(text)
-            found[name.strip()] = compile_pattern(pattern.strip())
+            found[name.strip()] = compile_java_pattern(pattern.strip())
         except ValueError:
             raise InvalidConfigError(f"Illegal client matching pattern: {text}") from None
     return found

@@ -8,7 +8,7 @@ Kafka's own providers are known by their Java classes:
 
     FileConfigProvider       path: a .properties file, key: a name in it; param.allowed.paths
     DirectoryConfigProvider  path: a directory, key: a file in it, whose content is the value; param.allowed.paths
-    EnvVarConfigProvider     no path; key: a variable of the environment; param.allowlist.pattern
+    EnvVarConfigProvider     no path; key: a variable of the environment; param.allowlist.pattern, which is Java's
 
 A value that cannot be had is an error: in Kafka the text `${…}` itself would become the password.
 """
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kbroker.config.properties import PropertiesError, decode_properties, parse_properties
+from kbroker.java_patterns import JavaPattern, JavaPatternError, PatternTimeoutError, compile_java_pattern
 
 PROVIDERS = "config.providers"
 _PACKAGE = "org.apache.kafka.common.config.provider."
@@ -84,14 +85,19 @@ class Providers:
             case "DirectoryConfigProvider":
                 return lambda reference: _of_directory(reference, paths)
             case "EnvVarConfigProvider":
-                return lambda reference: self._of_environment(reference, pattern)
+                allowed_names = None if pattern is None else _compiled(key, pattern)
+                return lambda reference: self._of_environment(reference, allowed_names)
         raise ProviderError(
             f"{key}={kind}: kbroker runs no Java; it has Kafka's FileConfigProvider, DirectoryConfigProvider and "
             "EnvVarConfigProvider"
         )
 
-    def _of_environment(self, reference: Reference, pattern: str | None) -> str:
-        if pattern is not None and re.fullmatch(pattern, reference.key) is None:
+    def _of_environment(self, reference: Reference, allowed: JavaPattern | None) -> str:
+        try:
+            is_allowed = allowed is None or allowed.fullmatch(reference.key) is not None
+        except PatternTimeoutError as error:
+            raise ProviderError(str(error)) from None
+        if not is_allowed:
             raise ProviderError(f"the variable {reference.key} does not match the allowlist.pattern of its provider")
         value = self._environ.get(reference.key)
         if value is None:
@@ -109,6 +115,13 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ProviderError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _compiled(key: str, pattern: str) -> JavaPattern:
+    try:
+        return compile_java_pattern(pattern)
+    except JavaPatternError as error:
+        raise ProviderError(f"{key.removesuffix('class')}param.allowlist.pattern: {error}") from None
 
 
 def _of_file(reference: Reference, allowed: Iterable[Path] | None) -> str:

@@ -48,7 +48,7 @@ delegation.token.expiry.check.interval.ms|LONG|3600000||>=1|+|expiry scan
 sasl.client.callback.handler.class|CLASS|null|||!|client credential plugin
 sasl.kerberos.kinit.cmd|STRING|/usr/bin/kinit|broker||- kerberos|path of kinit
 sasl.kerberos.min.time.before.relogin|LONG|60000|broker||- kerberos|pause between ticket renewals
-sasl.kerberos.principal.to.local.rules|LIST|DEFAULT|broker||!|Kerberos principal to short name rules
+sasl.kerberos.principal.to.local.rules|LIST|DEFAULT|broker||+|Kerberos principal to short name rules
 sasl.kerberos.service.name|STRING|null|broker||- kerberos|Kerberos service name of the broker
 sasl.kerberos.ticket.renew.jitter|DOUBLE|0.05|broker||- kerberos|random part of the renewal time
 sasl.kerberos.ticket.renew.window.factor|DOUBLE|0.8|broker||- kerberos|share of a ticket's life before renewal

@@ -276,6 +276,7 @@ FOLLOWED: frozenset[str] = OF_ONE_LISTENER | frozenset(
         "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "sasl.enabled.mechanisms",
+        "sasl.kerberos.principal.to.local.rules",
         "transaction.partition.verification.enable",
     }
 )

@@ -32,7 +32,7 @@ from kbroker.replay.registration import register
 from kbroker.replay.session import bounded_batches
 from kbroker.replay.sources.offset_json import to_plain
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range
-from kbroker.replay.sources.read_options import ReadOptions, parse
+from kbroker.replay.sources.read_options import ReadOptions, of_whole_names, parse
 from kbroker.replay.sources.read_range import DataLossError, read_range
 
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ class MirrorRequest:
         if bool(self.topics) == (self.pattern is not None):
             raise LoadError("say which topics: names, or a pattern, and not both")
         chosen = (
-            {"subscribePattern": self.pattern} if self.pattern is not None else {"subscribe": ",".join(self.topics)}
+            {"subscribe": ",".join(self.topics)}
+            if self.pattern is None
+            else {"subscribePattern": of_whole_names(self.pattern)}
         )
         common = {"kafka.bootstrap.servers": self.source, "kafka.isolation.level": self.isolation}
         return {**self.source_options, **common, **chosen}

@@ -10,6 +10,7 @@ UNKNOWN_SUBSCRIPTION_ID, and asks again.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -17,6 +18,9 @@ from dataclasses import dataclass
 
 from kbroker.config import ClientMetricsConfig, client_metrics_config
 from kbroker.errors import KafkaError
+from kbroker.java_patterns import JavaPattern, PatternTimeoutError
+
+logger = logging.getLogger("kbroker.telemetry")
 
 DEFAULT_INTERVAL_MS = 300_000
 ALL_METRICS = "*"
@@ -70,7 +74,7 @@ def subscription_for(client: ClientIdentity, configs: Iterable[ClientMetricsConf
     metrics: set[str] = set()
     interval_ms = None
     for config in configs:
-        if not all(pattern.fullmatch(parts[name]) for name, pattern in config.match.items()):
+        if not _matches(parts, config.match):
             continue
         metrics.update(config.metrics)
         interval_ms = config.interval_ms if interval_ms is None else min(interval_ms, config.interval_ms)
@@ -78,3 +82,12 @@ def subscription_for(client: ClientIdentity, configs: Iterable[ClientMetricsConf
     interval_ms = DEFAULT_INTERVAL_MS if interval_ms is None else interval_ms
     number = zlib.crc32(f"{client.instance_id}\n{interval_ms}\n{wanted}".encode())
     return Subscription(number - (1 << 32) if number >= 1 << 31 else number, wanted, interval_ms)
+
+
+def _matches(parts: Mapping[str, str], patterns: Mapping[str, JavaPattern]) -> bool:
+    """Whether each part of a client fits its pattern.  One that takes too long over a client's name does not fit it."""
+    try:
+        return all(pattern.fullmatch(parts[name]) for name, pattern in patterns.items())
+    except PatternTimeoutError as error:
+        logger.warning("a subscription to client metrics is left out for a client: %s", error)
+        return False

@@ -63,6 +63,11 @@ def test_values_come_from_files_directories_and_the_environment(tmp_path: Path) 
             "config.providers.env.param.allowlist.pattern=KAFKA_.*\nbroker.rack=${env:ZONE}",
             "does not match the allowlist",
         ),
+        (
+            "config.providers.env.param.allowlist.pattern=[A-Z&&[^Z]]+\nbroker.rack=${env:ZONE}",
+            "does not match the allowlist",
+        ),
+        ("config.providers.env.param.allowlist.pattern=[A-Z", "param.allowlist.pattern: Unclosed character class"),
         ("config.providers.env.param.other=1", "is no parameter of Kafka"),
         ("config.providers.file.class=com.example.Vault", "kbroker runs no Java"),
     ],

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED
-from kbroker.replay.sources import log_options
+from kbroker.replay.sources import log_options, read_options
 from kbroker.replay.sources.documentation import DOCUMENT, TABLES, with_tables
 from kbroker.replay.sources.offset_json import from_checkpoint, parse_offsets, to_checkpoint
 from kbroker.replay.sources.offset_ranges import Range, rate_limit, split
@@ -78,6 +78,7 @@ def test_a_time_for_all_goes_before_times_which_go_before_offsets() -> None:
         ({"kafka.bootstrap.servers": "a:1", "assign": '{"t":0}'}, "option assign: expected e.g."),
         ({"kafka.bootstrap.servers": "a:1", "assign": "{}"}, "names no partition"),
         ({"kafka.bootstrap.servers": "a:1", "subscribePattern": "("}, "is no regular expression"),
+        ({"kafka.bootstrap.servers": "a:1", "subscribePattern": "(?x)a b"}, "COMMENTS"),
         ({**BASE, "startingOffsets": "latest"}, "cannot start at latest"),
         ({**BASE, "startingOffsets": '{"t":{"0":-1}}'}, "cannot start at latest"),
         ({**BASE, "endingOffsets": "earliest"}, "cannot end at earliest"),
@@ -248,3 +249,10 @@ def test_topics_of_users_are_read_whatever_their_names_begin_with() -> None:
     assert not everything.wants("__cluster_metadata")
     named = log_options.parse({"path": "/data", "topics": "__consumer_offsets"})
     assert named.wants("__consumer_offsets")
+
+
+def test_patterns_of_topics_are_javas() -> None:
+    """A job that moves from Spark's connector would read no rows, or those of other topics, without a word."""
+    wanted = log_options.parse({"path": "/data", "topicsPattern": "(?i)ORDERS-[a-z&&[^b]]++"}).wants
+    assert [topic for topic in ("orders-a", "Orders-B", "orders-c1") if wanted(topic)] == ["orders-a"]
+    assert read_options.of_whole_names("a|b.*") == r"\A(?:a|b.*)\z"

@@ -12,9 +12,11 @@ from kbroker.config import BrokerConfig
 from kbroker.security.plaintext import Plaintext
 from kbroker.security.sasl import gssapi, settings
 from kbroker.security.sasl.gssapi import NO_LAYER, GssapiServer
+from kbroker.security.sasl.kerberos_names import KerberosNames
 from kbroker.security.sasl.listeners import Sasl
 from kbroker.security.sasl.mechanism import Outcome, SaslError
 
+NAMES = KerberosNames()
 OPTIONS = {"principal": "kafka/broker@REALM", "keyTab": "/etc/kafka.keytab"}
 
 
@@ -72,7 +74,7 @@ def through(machine: GssapiServer) -> GssapiServer:
 def test_a_client_is_the_first_part_of_its_principal(client: list[str], principal: str, name: str) -> None:
     """Rights would be those of somebody else than with Kafka."""
     client[0] = principal
-    machine = through(GssapiServer(OPTIONS))
+    machine = through(GssapiServer(OPTIONS, NAMES))
     assert machine.outcome is None
     assert machine.evaluate(b"wrapped " + NO_LAYER + name.encode()) == b""
     assert machine.outcome == Outcome(name)
@@ -94,7 +96,7 @@ def test_a_client_is_the_first_part_of_its_principal(client: list[str], principa
 def test_what_does_not_fit_is_refused(client: list[str], principal: str, answer: bytes) -> None:
     """A client of any realm, or for anybody else, would be let in."""
     client[0] = principal
-    machine = through(GssapiServer(OPTIONS))
+    machine = through(GssapiServer(OPTIONS, NAMES))
     with pytest.raises(SaslError):
         machine.evaluate(answer)
     assert machine.outcome is None
@@ -103,7 +105,7 @@ def test_what_does_not_fit_is_refused(client: list[str], principal: str, answer:
 def test_a_bad_ticket_is_refused_without_the_librarys_words(client: list[str]) -> None:
     """Whoever asks would learn of tickets of others."""
     with pytest.raises(SaslError) as caught:
-        GssapiServer(OPTIONS).evaluate(b"forged")
+        GssapiServer(OPTIONS, NAMES).evaluate(b"forged")
     assert "somebody" not in str(caught.value)
 
 

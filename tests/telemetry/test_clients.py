@@ -73,6 +73,8 @@ class World:
         ([{"metrics": "a"}, {"metrics": "*"}], ("*",), DEFAULT_INTERVAL_MS),
         ([{"metrics": "a", "match": "client_id=app-.*"}], ("a",), DEFAULT_INTERVAL_MS),
         ([{"metrics": "a", "match": "client_id=app"}], (), DEFAULT_INTERVAL_MS),
+        ([{"metrics": "a", "match": "client_id=[a-z&&[^b]]+-1"}], ("a",), DEFAULT_INTERVAL_MS),
+        ([{"metrics": "a", "match": "client_id=(?!app).*"}], (), DEFAULT_INTERVAL_MS),
         ([{"metrics": "a", "match": "client_id=app-1,client_source_port=6000"}], (), DEFAULT_INTERVAL_MS),
         (
             [{"metrics": "a", "match": "client_source_address=10\\..*,client_source_port=5000"}],
@@ -93,8 +95,9 @@ def test_all_subscriptions_that_fit_a_client_count(
 
 def test_a_pattern_cannot_hold_up_the_loop() -> None:
     """A client whose id is made for it would stop the broker."""
-    config = client_metrics_config({"metrics": "a", "match": "client_id=(a+)+$"})
-    assert subscription_for(ClientIdentity("id", "a" * 30_000 + "b"), [config]).metrics == ()
+    for pattern in ("(a+)+$", "(a|aa)+[b-c]d"):
+        config = client_metrics_config({"metrics": "a", "match": f"client_id={pattern}"})
+        assert subscription_for(ClientIdentity("id", "a" * 30_000 + "b"), [config]).metrics == ()
     with pytest.raises(InvalidConfigError):
         client_metrics_config({"match": "client_id=(a"})
 

@@ -17,7 +17,7 @@ from kbroker.replay.load.errors import LoadError
 from kbroker.replay.registration import register
 from kbroker.replay.sources.offset_json import Offsets, names, to_plain
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, rate_limit
-from kbroker.replay.sources.read_options import ReadOptions, parse
+from kbroker.replay.sources.read_options import ReadOptions, of_whole_names, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,7 +61,7 @@ def selected(bootstrap: str, topics: Sequence[str], request: Selection) -> ReadO
         "kafka.bootstrap.servers": bootstrap,
         "kafka.isolation.level": request.isolation,
         "subscribe": ",".join(topics) or None,
-        "subscribePattern": request.pattern,
+        "subscribePattern": None if request.pattern is None else of_whole_names(request.pattern),
         "startingOffsets": request.starting_offsets,
         "startingTimestamp": request.starting_time_ms,
         "startingOffsetsByTimestampStrategy": "latest",
@@ -75,7 +75,7 @@ def find_partitions(cluster: Cluster, read: ReadOptions) -> list[TopicPartition]
     """The partitions as they are now.  LoadError for none."""
     partitions = OffsetFinder(cluster, read).partitions()
     if not partitions:
-        raise LoadError(f"no topic at {read.bootstrap} matches {read.subscribe_pattern!r}")
+        raise LoadError(f"no topic at {read.bootstrap} fits the choice {read.subscribe_pattern!r}")
     return partitions
 
 

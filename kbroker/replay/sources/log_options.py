@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kbroker.java_patterns import JavaPatternError, compile_java_pattern
 from kbroker.replay.sources.offset_json import Offsets, parse_offsets
 from kbroker.replay.sources.option_values import OptionError, OptionValues
 from kbroker.types import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
@@ -45,7 +45,7 @@ class LogOptions:
         if self.topics:
             return topic in self.topics
         if self.topics_pattern is not None:
-            return re.fullmatch(self.topics_pattern, topic) is not None
+            return compile_java_pattern(self.topics_pattern).fullmatch(topic) is not None
         return topic not in _INTERNAL
 
 
@@ -65,9 +65,9 @@ def parse(options: Mapping[str, str]) -> LogOptions:
     pattern = values.text("topicsPattern")
     if pattern is not None:
         try:
-            re.compile(pattern)
-        except re.error as error:
-            raise OptionError(f"option topicsPattern is no regular expression: {error}: {pattern!r}") from None
+            compile_java_pattern(pattern)
+        except JavaPatternError as error:
+            raise OptionError(f"option topicsPattern is no regular expression of Java's: {error}") from None
     topics = tuple(filter(None, (name.strip() for name in (values.text("topics") or "").split(","))))
     if values.has("topics") and not topics:
         raise OptionError("option topics names no topic")

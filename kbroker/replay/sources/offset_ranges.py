@@ -7,11 +7,11 @@ first record at or after it; a partition that is new to a query starts at its ea
 from __future__ import annotations
 
 import itertools
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from kbroker.java_patterns import compile_java_pattern
 from kbroker.replay.client.cluster import Cluster
 from kbroker.replay.client.errors import PASSING, RetriesExhaustedError, TopicUnknownError
 from kbroker.replay.client.list_offsets import EARLIEST, LATEST, NO_OFFSET, TopicPartition, list_offsets
@@ -102,7 +102,7 @@ class OffsetFinder:
         if options.subscribe:
             topics = self.cluster.describe(options.subscribe)
         else:
-            pattern = re.compile(options.subscribe_pattern)
+            pattern = compile_java_pattern(options.subscribe_pattern)
             everything = self.cluster.list_topics()
             topics = {name: info for name, info in everything.items() if pattern.search(name) and not info.is_internal}
         return {(name, number) for name, info in topics.items() for number in info.partitions}

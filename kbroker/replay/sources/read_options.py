@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kbroker.java_patterns import JavaPatternError, compile_java_pattern
 from kbroker.replay.client.address import parse_bootstrap
 from kbroker.replay.client.cluster import ClientSettings
 from kbroker.replay.client.connection import DEFAULT_CLIENT_ID
@@ -87,6 +87,11 @@ def parse(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
+def of_whole_names(pattern: str) -> str:
+    """The `subscribePattern` of topics whose whole name a pattern matches; alone it finds what a name contains."""
+    return rf"\A(?:{pattern})\z"
+
+
 def parse_bootstrap_option(values: OptionValues) -> str:
     """The brokers to begin with.  OptionError."""
     bootstrap = values.required("kafka.bootstrap.servers", "the brokers to begin with, as host:port[,host:port…]")
@@ -114,9 +119,9 @@ def _parse_choice(values: OptionValues) -> tuple[tuple[TopicPartition, ...], tup
             raise OptionError(f"option subscribe names no topic: {value!r}")
         return (), topics, ""
     try:
-        re.compile(value)
-    except re.error as error:
-        raise OptionError(f"option subscribePattern is no regular expression: {error}: {value!r}") from None
+        compile_java_pattern(value)
+    except JavaPatternError as error:
+        raise OptionError(f"option subscribePattern is no regular expression of Java's: {error}") from None
     return (), (), value
 
 

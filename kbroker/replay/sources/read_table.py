@@ -18,7 +18,9 @@ _CACHE = "executors hold no consumers between tasks"
 def _taken() -> Iterator[Option]:
     yield taken("assign", "one of three", '`{"orders":[0,1]}`')
     yield taken("subscribe", "one of three", "names with commas")
-    yield taken("subscribePattern", "one of three", "a regular expression that a name contains; internal topics never")
+    yield taken(
+        "subscribePattern", "one of three", "a regular expression of Java that a name contains; internal topics never"
+    )
     yield taken(
         "startingOffsets", "batch `earliest`, stream `latest`",
         'or JSON for every partition: `{"orders":{"0":23,"1":-2}}`, -2 earliest, -1 latest (streams alone); a stream '

@@ -1,8 +1,8 @@
 """The server's end of GSSAPI (RFC 4752): Kerberos by the package gssapi, an extra of kbroker's.
 
 No security layer is offered, as in Kafka: TLS is there for that.  The settings are those of a Krb5LoginModule with a
-`keyTab` and a `principal`.  A client's name is the first part of its Kerberos principal (the rule DEFAULT of
-`sasl.kerberos.principal.to.local.rules`), and its realm has to be the broker's.
+`keyTab` and a `principal`, whose realm is the broker's own.  Rules make a client's name of its principal
+(`kerberos_names`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Mapping
 from types import ModuleType
 
+from kbroker.security.sasl.kerberos_names import KerberosNames, NoKerberosNameError
 from kbroker.security.sasl.mechanism import Outcome, SaslError, ServerMechanism
 
 NO_LAYER = b"\x01\x00\x00\x00"
@@ -24,7 +25,8 @@ def _library() -> ModuleType:
 class GssapiServer(ServerMechanism):
     """Tickets until the context stands, then the security layer is agreed on."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], names: KerberosNames) -> None:
+        self._names = names
         gssapi = self._gssapi = _library()
         principal = options.get("principal")
         name = None if principal is None else gssapi.Name(principal, gssapi.NameType.kerberos_principal)
@@ -61,10 +63,10 @@ class GssapiServer(ServerMechanism):
         if len(chosen) < len(NO_LAYER) or chosen[:1] != NO_LAYER[:1]:
             raise SaslError("GSSAPI: the client wants a security layer")
         principal = str(self._context.initiator_name)
-        name, _, realm = principal.rpartition("@")
-        if not name or (self._realm and realm != self._realm):
-            raise SaslError("GSSAPI: the client is of another realm")
-        short = name.partition("/")[0]
+        try:
+            short = self._names.name_of(principal, self._realm or principal.rpartition("@")[2])
+        except NoKerberosNameError as error:
+            raise SaslError(f"GSSAPI: {error}") from None
         authorization = chosen[len(NO_LAYER) :].decode("utf-8", "replace")
         if authorization not in ("", principal, short):
             raise SaslError("GSSAPI: the client wants to be somebody else")

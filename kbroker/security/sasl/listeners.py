@@ -14,6 +14,7 @@ from kbroker.security.principal import ANONYMOUS, Session
 from kbroker.security.sasl.exchange import Mechanism, SaslExchange, SaslServer, SaslStats
 from kbroker.security.sasl.gssapi import GssapiServer
 from kbroker.security.sasl.jwks import Jwks, JwksPlan
+from kbroker.security.sasl.kerberos_names import KerberosNames
 from kbroker.security.sasl.mechanism import SaslError
 from kbroker.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
 from kbroker.security.sasl.plain import PLAIN, PlainServer, PlainUsers
@@ -127,11 +128,12 @@ class Sasl:
             assert settings.keys is not None
             keys = self._keys.setdefault(settings.keys, Jwks(settings.keys, executor=self._executor))
             return partial(OAuthBearerServer, TokenCheck(settings.rules, keys, self._clock.now_ms), self._refused)
+        names = KerberosNames(settings.kerberos_rules)
         try:
-            GssapiServer(settings.options)
+            GssapiServer(settings.options, names)
         except SaslError as error:
             raise SaslSettingsError(str(error)) from None
-        return partial(GssapiServer, settings.options)
+        return partial(GssapiServer, settings.options, names)
 
     def _failed(self, listener: str, host: str, mechanism: str, reason: str) -> None:
         self._complaints.warning(

@@ -11,11 +11,12 @@ import importlib.util
 import logging
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from kbroker.config.jaas import JaasError, LoginModule, single_module
 from kbroker.security.sasl.jwks import JwksPlan
+from kbroker.security.sasl.kerberos_names import KerberosNames, KerberosRuleError
 from kbroker.security.sasl.oauthbearer import OAUTHBEARER
 from kbroker.security.sasl.plain import PLAIN
 from kbroker.security.sasl.token_check import TokenRules
@@ -28,6 +29,7 @@ logger = logging.getLogger("kbroker.security")
 
 GSSAPI = "GSSAPI"
 JAAS = "sasl.jaas.config"
+KERBEROS_RULES = "sasl.kerberos.principal.to.local.rules"
 MODULES: Mapping[str, str] = {
     PLAIN: "PlainLoginModule",
     **dict.fromkeys(BY_NAME, "ScramLoginModule"),
@@ -52,6 +54,7 @@ class MechanismSettings:
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     keys: JwksPlan | None = None
     rules: TokenRules = field(default_factory=TokenRules)
+    kerberos_rules: tuple[str, ...] = ("DEFAULT",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +107,16 @@ def _mechanism(config: BrokerConfig, listener: str, name: str) -> MechanismSetti
     settings = MechanismSettings(
         name, cast("int", get("connections.max.reauth.ms")), {} if module is None else module.options
     )
-    if name != OAUTHBEARER:
-        return settings
-    return MechanismSettings(
-        name, settings.max_reauth_ms, settings.options, _key_plan(listener, get), _token_rules(get)
-    )
+    if name == GSSAPI:
+        rules = cast("list[str]", get(KERBEROS_RULES))
+        try:
+            KerberosNames(rules)
+        except KerberosRuleError as error:
+            raise SaslSettingsError(f"listener {listener}: {KERBEROS_RULES}: {error}") from None
+        return replace(settings, kerberos_rules=tuple(rules))
+    if name == OAUTHBEARER:
+        return replace(settings, keys=_key_plan(listener, get), rules=_token_rules(get))
+    return settings
 
 
 def _login_module(key: str, mechanism: str, text: object) -> LoginModule | None:

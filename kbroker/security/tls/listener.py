@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 
 from kbroker._fast.net.tls_socket import TlsSocket
+from kbroker.java_patterns import PatternTimeoutError
 from kbroker.log_output import RateLimitedLog
 from kbroker.security.principal import ANONYMOUS, AuthenticationState, Principal, Session
 from kbroker.security.tls import library
@@ -91,7 +92,10 @@ class TlsListener:
                     subject = java_name(x509.load_der_x509_certificate(certificate).subject.public_bytes())
                 except ValueError as error:
                     return f"the subject of the certificate cannot be read: {error}"
-                name = self.rules.name_of(subject)
+                try:
+                    name = self.rules.name_of(subject)
+                except PatternTimeoutError as error:
+                    return f"ssl.principal.mapping.rules: {error}, for {subject}"
                 if name is None:
                     return f"No rules apply to {subject}, rules {self.rules.text}"
                 principal = Principal("User", name)

@@ -53,6 +53,10 @@ def test_the_first_rule_that_matches_makes_the_name(subject: str, expected: str)
         ("RULE:^CN=(.*)$/$1/", "CN=a\r", None),
         (r"RULE:^CN=(\w)$/$1/,DEFAULT", "CN=é", "CN=é"),
         (r"RULE:^CN=([.a]\.x)$/$1/", "CN=..x", "..x"),
+        ("RULE:^CN=([a-z&&[^b]]+)$/$1/,DEFAULT", "CN=alice", "alice"),
+        ("RULE:^CN=([a-z&&[^b]]+)$/$1/,DEFAULT", "CN=bob", "CN=bob"),
+        (r"RULE:^CN=(?<n>\p{L}+),\QO=a.b\E$/$1/", "CN=é,O=a.b", "é"),
+        (r"RULE:^CN=(\p{Alpha}+)$/$1/,DEFAULT", "CN=é", "CN=é"),
         ("RULE:^CN=((((((((((a))))))))))$/$10/", "CN=a", "a"),
     ],
 )
