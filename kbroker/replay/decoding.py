@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 RESULT = "struct<json: string, schema: string, problem: string>"
+NO_SCHEMA = "no schema is named: it begins with neither a schema's id nor its GUID, and no header has one"
 _Header = tuple[str, "bytes | None"]
 
 
@@ -37,8 +38,7 @@ def decoded(
     headers: Column | str | None = None,
 ) -> Column:
     """A column of keys or values as a struct: `json`, the value by its schema; `schema`, the id, GUID or file; and
-    `problem`, why there is no `json`, or what the value breaks of its schema.  Null for null, and for bytes that name
-    no schema.
+    `problem`, why there is no `json`, or what the value breaks of its schema.  Null for null.
 
     `registry`: its URL, or several of the same one with commas; `user_info` is `user:password`, `ca_file` a PEM of the
     authorities to trust.  `schema_file`: .avsc, .proto or .json, instead of a registry.  Files have to be where tasks
@@ -69,7 +69,7 @@ def decode_one(by: _By, data: bytes | None, rows: Iterable[_Header] | None) -> t
     headers = [(name, None if value is None else bytes(value)) for name, value in rows or ()]
     shown = _display(by).show("", bytes(data), headers, is_key=by.is_key)
     if shown is None:
-        return None
+        return None, "", NO_SCHEMA
     return shown.text if shown.is_decoded else None, shown.schema, shown.problem
 
 

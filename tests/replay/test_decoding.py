@@ -9,6 +9,7 @@ import pytest
 
 from kbroker.registry.wire_format import PREFIX
 from kbroker.replay import decoded
+from kbroker.replay.decoding import NO_SCHEMA
 from tests.registry.stand_in import stand_in
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def test_values_of_a_topic_are_decoded_by_a_registry(spark: SparkSession, broker
         assert rows[0] == {"json": '{"n": 7}', "schema": str(number), "problem": ""}
         assert (rows[1]["json"], rows[1]["schema"]) == (None, "99")
         assert "has no schema 99" in rows[1]["problem"]
-        assert rows[2:] == [None, None]
+        assert rows[2] == {"json": None, "schema": "", "problem": NO_SCHEMA}
+        assert rows[3] is None
         plan = frame._jdf.queryExecution().toString()
         assert "secret" not in plan
 

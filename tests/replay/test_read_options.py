@@ -152,6 +152,34 @@ def test_what_means_nothing_here_is_taken_and_named(
     assert [record.getMessage().split(":")[0] for record in caplog.records] == [f"option {name} has no effect"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["stopGracefullyOnShutdown", "minRatePerPartition", "spark.default.parallelism", "header", "maxFilesPerTrigger",
+     "inferSchema", "checkpointLocation", "kafka.own.setting", "numPartitions"],
+)  # fmt: skip
+def test_an_option_of_spark_or_of_another_source_is_named_and_changes_nothing(
+    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that Spark's connector runs would end for an option that the connector ignores."""
+    monkeypatch.setattr(READING, "_named", set())
+    assert parse({**BASE, name: "true"}, streaming=True) == parse(BASE, streaming=True)
+    assert [record.getMessage().split(":")[0].lower() for record in caplog.records] == [
+        f"option {name.lower()} has no effect"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("startingOffset", "startingOffsets"), ("subscribePatern", "subscribePattern"), 
+     ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"), ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
+     ("failOnDataLos", "failOnDataLoss"), ("kafka.isolation.levels", "kafka.isolation.level")],
+)  # fmt: skip
+def test_a_misspelt_option_ends_the_job(name: str, meant: str) -> None:
+    """A job would read from another place than it says, without a word."""
+    with pytest.raises(OptionError, match=f"did you mean {meant}"):
+        parse({**BASE, name: "x"}, streaming=True)
+
+
 def test_limits_of_streams_are_named_and_change_no_batch(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from kbroker.java_patterns import JavaPatternError, compile_java_pattern
 from kbroker.replay.sources.offset_json import Offsets, parse_offsets
 from kbroker.replay.sources.option_values import OptionError, OptionValues
 from kbroker.types import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
+
+logger = logging.getLogger("kbroker.replay")
 
 KNOWN = (
     "path",
@@ -58,7 +61,8 @@ def parse(options: Mapping[str, str]) -> LogOptions:
             "kafka.bootstrap.servers": "this format reads a disk; format kbroker reads from brokers",
         }
     )
-    values.check_known(KNOWN, "format kbroker-log")
+    for name in values.foreign(KNOWN, KNOWN, "format kbroker-log"):
+        logger.warning("option %s has no effect: format kbroker-log has no such option", name)
     path = values.required("path", 'a log directory, or load("/var/lib/kafka/data")')
     if values.has("topics") and values.has("topicsPattern"):
         raise OptionError("only one of the options topics and topicsPattern can be given")

@@ -2,7 +2,8 @@
 
 An option is taken with the meaning that it has in Spark's Kafka connector, taken without an effect because it is about
 something that only Java's clients or Spark's JVM have, or refused because leaving it out of account would change what
-is read, written or trusted.  An option that no table has is an error, never ignored.
+is read, written or trusted.  An option that no table has is an error where it looks like a misspelling; others, of
+Spark or of other sources, have no effect with Spark's connector either, and the log names them.
 """
 
 from __future__ import annotations
@@ -62,10 +63,12 @@ class OptionTable:
         self._named: set[str] = set()
 
     def check(self, values: OptionValues) -> None:
-        """OptionError for options that are refused or not known; those without effect are named in the log, once."""
+        """OptionError for options that are refused or misspelt; those without effect are named in the log, once."""
         values.refuse({option.name: option.text for option in self._with(Effect.REFUSED)})
-        known = (option.name for option in self.options if option.effect is not Effect.REFUSED)
-        values.check_known((*known, *security_names(values)), self.where)
+        taken_names = [option.name for option in self._with(Effect.TAKEN)]
+        known = (*self.by_name, *security_names(values))
+        for name in values.foreign(known, taken_names, self.where):
+            self.name_idle(name, f"{self.where} has no such option")
         for option in self._with(Effect.NONE):
             if values.has(option.name):
                 self.name_idle(option.name, option.text)

@@ -7,6 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 
 _TIME = re.compile(r"^\s*(\d+)\s*([a-z]*)\s*$")
+MISSPELLING = 0.8
+"""How alike (`difflib`) a name and one of ours are from which on the name is taken for a misspelling."""
+OF_OTHERS = frozenset({"maxfilespertrigger", "maxbytespertrigger", "numpartitions", "path", "startingversion"})
+"""Options of other sources of Spark's that are alike to ours."""
 _UNIT_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -90,13 +94,17 @@ class OptionValues:
             if self.has(name):
                 raise OptionError(f"option {name} is not supported: {reason}")
 
-    def check_known(self, known: Iterable[str], where: str) -> None:
-        """Nothing is ignored in silence: an unknown name is an error, with the nearest one that is known.
-
-        Raises OptionError."""
-        by_lower = {name.lower(): name for name in known}
-        for name in self._values:
-            if name not in by_lower:
-                near = difflib.get_close_matches(name, by_lower, 1)
-                hint = f"; did you mean {by_lower[near[0]]}?" if near else ""
-                raise OptionError(f"{where} has no option {name}{hint}  Known: {', '.join(sorted(by_lower.values()))}")
+    def foreign(self, known: Iterable[str], taken: Iterable[str], where: str) -> list[str]:
+        """The names that are none of `known`: options of Spark, of other sources or of Java's clients, which Spark's
+        own connector ignores, too.  OptionError for one that is likely a misspelling of one of `taken`."""
+        known_names = {name.lower() for name in known}
+        taken_names = {name.lower(): name for name in taken}
+        found = [name for name in self._values if name not in known_names]
+        for name in found:
+            near = [] if name in OF_OTHERS else difflib.get_close_matches(name, taken_names, 1, MISSPELLING)
+            if near:
+                options = ", ".join(sorted(taken_names.values()))
+                raise OptionError(
+                    f"{where} has no option {name}; did you mean {taken_names[near[0]]}?  Known: {options}"
+                )
+        return found

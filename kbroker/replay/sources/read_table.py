@@ -16,7 +16,9 @@ _CACHE = "executors hold no consumers between tasks"
 
 
 def _taken() -> Iterator[Option]:
-    yield taken("assign", "one of three", '`{"orders":[0,1]}`')
+    yield taken(
+        "assign", "one of three", '`{"orders":[0,1]}`; one that is not there ends the job (the connector: no rows)'
+    )
     yield taken("subscribe", "one of three", "names with commas")
     yield taken(
         "subscribePattern", "one of three", "a regular expression of Java that a name contains; internal topics never"
@@ -36,7 +38,11 @@ def _taken() -> Iterator[Option]:
     yield taken("endingOffsetsByTimestamp", "", "batch: the same as JSON, for every partition")
     yield taken("failOnDataLoss", "`true`", "`false`: records that are gone are passed over, with a warning in the log")
     yield taken("minPartitions", "", "splits large ranges over about so many tasks")
-    yield taken("maxRecordsPerPartition", "", "splits ranges, so that no task has more offsets")
+    yield taken(
+        "maxRecordsPerPartition",
+        "",
+        "splits ranges, so that no task has more offsets (the connector splits no batch by it)",
+    )
     yield taken("maxOffsetsPerTrigger", "", "stream: the size of a batch, each partition its share; a batch ignores it")
     yield taken("minOffsetsPerTrigger", "", "stream: waits for so many offsets; a batch ignores it")
     yield taken("maxTriggerDelay", "`15m`", "stream: but waits not longer than this; a batch ignores it")
@@ -78,7 +84,9 @@ def _idle() -> Iterator[Option]:
     yield from idle("partitions are read from their leaders", "kafka.client.rack")
     yield from idle("reading makes no topic", "kafka.allow.auto.create.topics")
     yield from idle("a pattern never means internal topics", "kafka.exclude.internal.topics")
-    yield from idle("it is for DStreams; `maxOffsetsPerTrigger` limits a stream", "maxRatePerPartition")
+    yield from idle(
+        "it is for DStreams; `maxOffsetsPerTrigger` limits a stream", "maxRatePerPartition", "minRatePerPartition"
+    )
     yield from idle(BARE, "group.id", "auto.offset.reset", "enable.auto.commit", "key.deserializer",
                     "value.deserializer")  # fmt: skip
 
