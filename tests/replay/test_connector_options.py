@@ -195,7 +195,7 @@ def streamed(spark: SparkSession, kind: str, options: dict[str, str]) -> list[di
 def test_a_partition_that_is_not_there_and_the_number_of_tasks_differ_as_documented(
     spark: SparkSession, topics: Topics
 ) -> None:
-    """docs/spark.md says what the connector does otherwise: it would be wrong with a release of Spark that changes it."""
+    """docs/spark.md says what the connector does otherwise: a release of Spark that changes it would make it wrong."""
     from pyspark.errors import AnalysisException
 
     connector_jars()
