@@ -170,7 +170,7 @@ def test_an_option_of_spark_or_of_another_source_is_named_and_changes_nothing(
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("startingOffset", "startingOffsets"), ("subscribePatern", "subscribePattern"), 
+    [("startingOffset", "startingOffsets"), ("subscribePatern", "subscribePattern"),
      ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"), ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
      ("failOnDataLos", "failOnDataLoss"), ("kafka.isolation.levels", "kafka.isolation.level")],
 )  # fmt: skip
