@@ -26,17 +26,19 @@ class PartitionContexts:
         self._config = config
         self._alive = frozenset(broker.node_id for broker in image.alive_brokers())
         self._has_elr = image.features.level(ELIGIBLE_LEADER_REPLICAS) > 0
-        self._found: dict[tuple[str | None, str | None], PartitionContext] = {}
+        self._found: dict[tuple[str | None, str | None, int], PartitionContext] = {}
 
     def of(self, topic: TopicImage) -> PartitionContext:
         """The context of a topic's partitions."""
         min_insync = topic.configs.get(MIN_INSYNC)
         unclean = topic.configs.get(UNCLEAN_ELECTION)
-        known = self._found.get((min_insync, unclean))
+        most = len(topic.partitions[0].replicas) if topic.partitions else 1
+        known = self._found.get((min_insync, unclean, most))
         if known is None:
-            known = self._found[min_insync, unclean] = PartitionContext(
+            least = int(min_insync) if min_insync is not None else self._config.get(MIN_INSYNC)
+            known = self._found[min_insync, unclean, most] = PartitionContext(
                 alive=self._alive,
-                min_insync_replicas=int(min_insync) if min_insync is not None else self._config.get(MIN_INSYNC),
+                min_insync_replicas=min(least, most),
                 has_elr=self._has_elr,
                 is_unclean_allowed=(
                     unclean.lower() == "true" if unclean is not None else self._config.get(UNCLEAN_ELECTION)

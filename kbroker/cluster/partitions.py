@@ -6,13 +6,18 @@ committed.
 When a replica is due to lead:
 
     the leader stays          while it is in the ISR and alive
-    clean                     the first replica in the ISR or ELR that is alive (PREFERRED: the first replica first)
+    clean                     the first replica in the ISR that is alive (PREFERRED: the first replica first); where
+                              the ISR is empty, in the ELR
     last known leader         where ISR and ELR are empty: the last leader, which may have lost records
-    unclean                   any replica that is alive, where the election or the topic allows it
+    unclean                   any replica that is alive, where the election or the topic allows it; never PREFERRED
 
 `leader_epoch` grows when the leader changes or a new epoch is asked for, `partition_epoch` with every change.  A new
 leader epoch is above every epoch in the leader's log, as clients drop metadata whose epoch is older than the one they
 know.
+
+There are two deviations, each of which keeps records that Kafka would lose.  An ELR has replicas alone: one that has
+left may come back with an empty log.  An ELR is empty as soon as the ISR is large enough, also where the election that
+made it so took its only member from the ELR: the others lack what is acknowledged from then on.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import NamedTuple
 
 from kbroker.cluster.requests import ElectionType, IsrChange
 from kbroker.errors import (
@@ -40,9 +46,12 @@ class Election(Enum):
     """Who may lead."""
 
     ONLINE = auto()
-    """The leader if it can go on, else the first replica that has all that was committed."""
+    """The leader if it can go on, else the first replica that has all that was committed; any that is alive where the
+    topic allows it."""
+    CLEAN = auto()
+    """As ONLINE, but never a replica that may lack records."""
     PREFERRED = auto()
-    """The first replica if it has all that was committed, else as ONLINE."""
+    """The first replica if it has all that was committed, else as CLEAN."""
     UNCLEAN = auto()
     """As ONLINE, else any replica that is alive."""
 
@@ -53,6 +62,7 @@ class PartitionContext:
 
     alive: Collection[int]
     min_insync_replicas: int = 1
+    """Not more than the topic's first partition has replicas."""
     has_elr: bool = True
     is_unclean_allowed: bool = False
 
@@ -96,12 +106,12 @@ def change(
             partition.removing_replicas if removing is None else tuple(removing),
         )
     )
-    electable = [each for each in target.replicas if is_alive(partition, context, each)]
     elr = _eligible(partition, context, target, unclean)
     last_known = _last_known(partition, target)
-    leader = _elect(partition, context, target, election, electable, elr, last_known)
+    chosen = _elect(partition, context, target, election, elr, last_known)
+    leader = chosen.leader
     new_isr = target.isr if leader == NO_LEADER or leader in target.isr else (leader,)
-    if len(new_isr) >= min(context.min_insync_replicas, len(target.replicas)):
+    if chosen.is_unclean or not context.has_elr or len(new_isr) >= context.min_insync_replicas:
         elr = ()
     leader_epoch = partition.leader_epoch
     is_new = leader != partition.leader or not set(partition.replicas) <= set(target.replicas)
@@ -116,7 +126,7 @@ def change(
         adding_replicas=target.adding,
         removing_replicas=target.removing,
         elr=tuple(each for each in elr if each not in new_isr),
-        last_known_elr=() if new_isr else last_known,
+        last_known_elr=() if leader != NO_LEADER else last_known,
     )
     return partition if changed == partition else replace(changed, partition_epoch=partition.partition_epoch + 1)
 
@@ -127,19 +137,30 @@ def is_alive(partition: PartitionImage, context: PartitionContext, node_id: int)
 
 
 def _complete(target: _Target) -> _Target:
-    """A reassignment is done when the ISR has all that are added, and still one when those removed are gone."""
+    """The replicas when a reassignment that is at its end is done (PartitionReassignmentReplicas).
+
+    It is at its end when the ISR has all that are added, and still one when those removed are gone.  Where fewer are
+    added than removed, the ISR has to have all that stay as well: else a partition would give up copies of committed
+    records, and those that stay would lack them.
+    """
     if not target.adding and not target.removing:
         return target
     isr = tuple(each for each in target.isr if each not in target.removing)
+    replicas = tuple(each for each in target.replicas if each not in target.removing)
     if not isr or not set(target.adding) <= set(isr):
         return target
-    return _Target(tuple(each for each in target.replicas if each not in target.removing), isr, (), ())
+    if len(target.adding) < len(target.removing) and not set(replicas) <= set(isr):
+        return target
+    return _Target(replicas, isr, (), ())
 
 
 def _eligible(
     partition: PartitionImage, context: PartitionContext, target: _Target, unclean: Collection[int]
 ) -> tuple[int, ...]:
-    if not context.has_elr or len(target.isr) >= min(context.min_insync_replicas, len(target.replicas)):
+    if not context.has_elr:
+        # Members from the time when there were ELRs may still lead where the ISR is empty.
+        return tuple(each for each in partition.elr if each not in unclean)
+    if len(target.isr) >= context.min_insync_replicas:
         return ()
     candidates = dict.fromkeys((*partition.elr, *partition.isr))
     return tuple(
@@ -154,27 +175,35 @@ def _last_known(partition: PartitionImage, target: _Target) -> tuple[int, ...]:
     return partition.last_known_elr or (target.replicas if len(target.replicas) == 1 else ())
 
 
+class _Chosen(NamedTuple):
+    """Who is to lead."""
+
+    leader: int
+    is_unclean: bool = False
+
+
 def _elect(
     partition: PartitionImage,
     context: PartitionContext,
     target: _Target,
     election: Election,
-    electable: Sequence[int],
     elr: Sequence[int],
     last_known: Sequence[int],
-) -> int:
-    clean = [each for each in electable if each in target.isr or each in elr]
+) -> _Chosen:
+    electable = [each for each in target.replicas if is_alive(partition, context, each)]
+    clean = [each for each in electable if each in (target.isr or elr)]
     if election is Election.PREFERRED and target.replicas[0] in clean:
-        return target.replicas[0]
+        return _Chosen(target.replicas[0])
     if partition.leader in clean:
-        return partition.leader
+        return _Chosen(partition.leader)
     if clean:
-        return clean[0]
+        return _Chosen(clean[0])
     if not target.isr and not elr and len(last_known) == 1 and last_known[0] in electable:
-        return last_known[0]
-    if electable and (election is Election.UNCLEAN or context.is_unclean_allowed):
-        return electable[0]
-    return NO_LEADER
+        return _Chosen(last_known[0], is_unclean=True)
+    may_be_unclean = election is Election.UNCLEAN or (election is Election.ONLINE and context.is_unclean_allowed)
+    if electable and may_be_unclean:
+        return _Chosen(electable[0], is_unclean=True)
+    return _Chosen(NO_LEADER)
 
 
 # What brokers report
@@ -256,7 +285,7 @@ def elect(partition: PartitionImage, election: ElectionType, context: PartitionC
         if partition.leader == partition.replicas[0]:
             raise ElectionNotNeededError("Leader election not needed for topic partition.")
         elected = change(partition, context, election=Election.PREFERRED)
-        if elected.leader != partition.replicas[0]:
+        if elected is partition:
             raise PreferredLeaderNotAvailableError()
         return elected
     if partition.leader != NO_LEADER:

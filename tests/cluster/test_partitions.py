@@ -115,13 +115,14 @@ def test_a_leader_has_all_that_was_committed_unless_an_election_is_unclean(
     check_sound(before, after)
     if after.leader != NO_LEADER:
         assert is_alive(before, context, after.leader)
-        has_all = isr or before.isr, before.elr
-        is_clean = after.leader in (*has_all[0], *has_all[1], *before.isr)
+        # Those of an ELR count where the ISR is empty.
+        is_clean = after.leader in (isr or {*before.isr, *before.elr})
         is_last = not isr and after.leader in (before.leader, *before.last_known_elr, *before.replicas[:1])
-        assert is_clean or is_last or election is Election.UNCLEAN or context.is_unclean_allowed
+        may_be_unclean = election is Election.UNCLEAN or (election is Election.ONLINE and context.is_unclean_allowed)
+        assert is_clean or is_last or may_be_unclean
     else:
         able = [each for each in after.replicas if is_alive(before, context, each)]
-        assert not set(able) & {*after.isr, *after.elr}
+        assert not set(able) & set(after.isr or after.elr)
         assert not able or election is not Election.UNCLEAN
 
 
@@ -175,6 +176,138 @@ def test_replicas_that_leave_a_small_isr_may_lead_later_and_others_not() -> None
     assert (back.leader, back.isr, back.elr) == (2, (2,), (1,))
     full = change(back, ALL, isr=[2, 3])
     assert full.elr == ()
+
+
+def test_a_replica_in_the_elr_leads_only_where_the_isr_is_empty() -> None:
+    """A leader in the ELR lacks what the one in sync has had acknowledged since."""
+    shrunk = change(partition(1, 2, 3, isr=(1, 2)), ALL, isr=[1])
+    assert (shrunk.isr, shrunk.elr) == ((1,), (2,))
+    offline = replace(shrunk, offline_replicas=(1,))
+    waits = change(offline, ALL)
+    assert (waits.leader, waits.isr, waits.elr) == (NO_LEADER, (1,), (2,))
+    empty = change(offline, ALL, isr=[])
+    assert (empty.leader, empty.isr, empty.elr) == (2, (2,), (1,))
+
+
+def test_an_elr_from_the_time_when_there_were_elrs_leads_where_the_isr_is_empty() -> None:
+    """A partition would have no leader for good once the feature's level is lowered."""
+    left = replace(partition(1, 2, 3, leader=NO_LEADER, isr=()), elr=(2, 3))
+    found = change(left, replace(ALL, has_elr=False))
+    assert (found.leader, found.isr, found.elr) == (2, (2,), ())
+
+
+def test_nobody_is_eligible_besides_an_unclean_leader() -> None:
+    """One that left the ISR before an unclean election would count as having what is written after that."""
+    held = replace(partition(1, 2, 3, leader=NO_LEADER, isr=()), elr=(1,))
+    found = change(held, replace(ALL, alive=frozenset({3}), is_unclean_allowed=True))
+    assert (found.leader, found.isr, found.elr) == (3, (3,), ())
+
+
+def test_a_preferred_election_is_never_unclean() -> None:
+    """kafka-leader-election, and the balancing of leaders, would lose records of topics that allow unclean elections
+    for the case that nobody else is left."""
+    allowed = replace(ALL, alive=frozenset({1, 3}), is_unclean_allowed=True)
+    leaderless = partition(1, 2, 3, leader=NO_LEADER, isr=(2,))
+    with pytest.raises(PreferredLeaderNotAvailableError):
+        elect(leaderless, ElectionType.PREFERRED, allowed)
+    assert change(leaderless, allowed).leader == 1
+
+
+def test_a_preferred_election_that_finds_another_leader_is_one() -> None:
+    """Kafka answers without an error where the election has changed something."""
+    leaderless = partition(1, 2, 3, leader=NO_LEADER, isr=(2, 3))
+    assert elect(leaderless, ElectionType.PREFERRED, replace(ALL, alive=frozenset({2, 3}))).leader == 2
+
+
+def test_a_reassignment_is_never_unclean() -> None:
+    """Who moves a partition does not say that its records may go."""
+    allowed = replace(ALL, alive=frozenset({3, 4}), is_unclean_allowed=True)
+    moving = reassign(partition(1, 2, leader=NO_LEADER, isr=(1,)), [3, 4], NODES, allowed, True)
+    assert (moving.leader, moving.isr) == (NO_LEADER, (1,))
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "target", "joins", "done"),
+    [
+        ((1, 2, 3), (1, 2), (1, 3), (), None),  # A swap that takes a copy, while another lags.
+        ((1, 2, 3), (1, 2), (1, 3), (3,), (1, 3)),
+        ((1, 2, 3, 4), (1, 2, 3), (1, 4), (), None),
+        ((1, 2, 3, 4), (1, 2, 3), (1, 4), (4,), (1, 4)),
+        ((1, 2, 3), (1, 2), (3, 4), (4,), None),
+        ((1, 2, 3), (1, 2), (3, 4), (4, 3), (3, 4)),
+        ((2, 3, 4, 1), (1,), (2, 3, 4), (2,), None),
+        ((1, 2, 3), (1, 2, 3), (2, 3), (), (2, 3)),
+        ((1, 2, 3), (1,), (1, 2, 4), (4,), (1, 4)),  # As many to add as to remove: those alone count.
+        ((1, 2), (1, 2), (3, 4), (3,), None),
+        ((1, 2), (1, 2), (3, 4), (3, 4), (3, 4)),
+    ],
+)
+def test_a_reassignment_gives_up_copies_when_those_that_stay_are_in_sync(
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    target: tuple[int, ...],
+    joins: tuple[int, ...],
+    done: tuple[int, ...] | None,
+) -> None:
+    """Acknowledged records would be on one broker alone, and gone with its disk, though two more had them."""
+    moving = reassign(partition(*replicas, leader=isr[0], isr=isr), target, NODES, ALL, True)
+    for each in joins:
+        moving = change(moving, ALL, isr=(*moving.isr, each))
+    assert is_reassigning(moving) == (done is None)
+    if done is None:
+        assert set(moving.replicas) == {*replicas, *target} and set(isr) <= set(moving.isr)
+    else:
+        assert (set(moving.isr), set(moving.replicas)) == (set(done), set(target))
+
+
+def test_a_second_reassignment_begins_with_the_replicas_that_are_there() -> None:
+    """As Kafka 4.3.1 was seen to write it: what the first was to add stays a replica until the end."""
+    first = reassign(partition(1), [1, 2, 3], NODES, ALL, True)
+    assert (first.replicas, first.adding_replicas, first.removing_replicas) == ((1, 2, 3), (2, 3), ())
+    second = reassign(first, [1, 2, 4], NODES, ALL, True)
+    assert (second.replicas, second.adding_replicas, second.removing_replicas) == ((1, 2, 4, 3), (4,), (3,))
+    done = change(second, ALL, isr=(1, 4))
+    assert (done.replicas, done.isr, is_reassigning(done)) == ((1, 2, 4), (1, 4), False)
+
+
+def test_a_reassignment_to_the_replicas_that_are_there_ends_the_one_under_way() -> None:
+    """What was to be removed would go all the same, though the last request names it."""
+    first = reassign(partition(1), [2], NODES, ALL, True)
+    assert (first.replicas, first.adding_replicas, first.removing_replicas) == ((2, 1), (2,), (1,))
+    stays = reassign(first, [1, 2], NODES, ALL, True)
+    assert (stays.replicas, stays.isr, is_reassigning(stays)) == ((1, 2), (1,), False)
+
+
+def test_a_reassignment_is_called_off_uncleanly_only_where_the_topic_allows_it() -> None:
+    """Records that only the new replicas have would go without anybody having allowed it."""
+    moving = replace(reassign(partition(1), [2, 3], NODES, ALL, True), isr=(2,), leader=2)
+    with pytest.raises(InvalidReplicaAssignmentError):
+        call_off(moving, ALL)
+    back = call_off(moving, replace(ALL, is_unclean_allowed=True))
+    assert (back.replicas, back.isr, back.leader, is_reassigning(back)) == ((1,), (1,), 1, False)
+
+
+@given(partitions(), contexts, st.data())
+def test_a_reassignment_never_leaves_fewer_copies_than_there_were_or_are_to_be(
+    start: PartitionImage, context: PartitionContext, data: st.DataObject
+) -> None:
+    """The sum of Kafka's rules: a replica goes when those that stay are all in sync, or as many have joined the ISR for
+    good as go."""
+    wanted = data.draw(st.permutations(NODES))[: data.draw(st.integers(1, 4))]
+    moving = reassign(replace(start, last_known_elr=()), wanted, NODES, context, True)
+    for _ in range(data.draw(st.integers(0, 3))):
+        before = moving
+        isr = [each for each in moving.replicas if each in moving.isr or data.draw(st.booleans())]
+        moving = change(moving, context, isr=isr)
+        check_sound(before, moving)
+        if is_reassigning(before) and not is_reassigning(moving):
+            stay = set(before.replicas) - set(before.removing_replicas)
+            joined = set(before.adding_replicas) - set(before.isr)
+            is_level = len(before.adding_replicas) >= len(before.removing_replicas)
+            assert set(moving.replicas) == stay
+            assert stay <= {*isr} or (is_level and set(before.adding_replicas) <= {*isr} and joined)
+        elif is_reassigning(before):
+            assert set(moving.replicas) == set(before.replicas)
 
 
 def test_without_elr_the_last_isr_is_kept() -> None:
@@ -245,7 +378,7 @@ def test_a_reassignment_ends_with_the_wanted_replicas_or_the_former_ones(
     assert set(target_replicas(moving)) == set(wanted)
     if not is_reassigning(moving):
         return
-    assert set(former_replicas(moving)) == set(start.replicas)
+    assert set(former_replicas(moving)) == set(start.replicas)  # None was on the move before.
     done = change(moving, replace(context, alive=frozenset(NODES)), isr=moving.replicas)
     check_sound(moving, done)
     assert done.replicas == tuple(wanted) and not is_reassigning(done)

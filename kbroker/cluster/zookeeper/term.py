@@ -426,7 +426,7 @@ class Term:
     # Moves and elections
 
     async def complete_reassignments(self) -> None:
-        """End the reassignments whose new replicas are all in the ISR."""
+        """End the reassignments whose target's replicas are all in the ISR."""
         contexts = self.context.contexts(self.config)
         changed = {}
         for name, each in self.context.partitions():

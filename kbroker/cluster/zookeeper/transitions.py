@@ -1,9 +1,15 @@
 """How a ZooKeeper controller changes the states of partitions: pure functions over an image, Kafka's rules.
 
-They stand on the same decisions as those of the local controller (`cluster.partitions`, `cluster.reassignments`).
-There are two differences.  Followers take a state only with a larger leader epoch, so each change begins a new epoch,
-except an ISR that the leader itself proposed.  And there are no eligible leader replicas: the last members of an ISR
-stay in it.
+They stand on the same decisions as those of the local controller (`cluster.partitions`, `cluster.reassignments`), with
+what Kafka's controllers on ZooKeeper do otherwise than those of a quorum:
+
+    epochs         followers take a state only with a larger leader epoch, so each change begins a new one, except an
+                   ISR that the leader itself proposed
+    ELR            there is none: the last members of an ISR stay in it
+    reassignments  a second one gives up at once what the first was to add and it does not name; the end comes when the
+                   ISR has all of the target, with a clean election
+    a broker that leaves in order
+                   goes on leading what no other replica in sync can lead: no election for it is unclean
 
     NEW (no state)   → ONLINE     a replica is alive: it leads, and the living ones are in the ISR
     ONLINE           → OFFLINE    no member of the ISR is alive, and no other replica may lead: leader -1
@@ -22,7 +28,12 @@ from kbroker.cluster.partitions import PartitionContext
 from kbroker.cluster.placement import new_partition
 from kbroker.cluster.requests import ElectionType, IsrChange, Reassignment
 from kbroker.cluster.zookeeper.context import lacks_state
-from kbroker.errors import ElectionNotNeededError, EligibleLeadersNotAvailableError, UnknownTopicOrPartitionError
+from kbroker.errors import (
+    ElectionNotNeededError,
+    EligibleLeadersNotAvailableError,
+    InvalidReplicaAssignmentError,
+    UnknownTopicOrPartitionError,
+)
 from kbroker.metadata.image import NO_LEADER, PartitionImage
 from kbroker.types import NO_LEADER_EPOCH
 
@@ -56,10 +67,18 @@ def settled(partition: PartitionImage, context: PartitionContext, leaving: Colle
         each in partition.replicas and decisions.is_alive(partition, context, each) for each in partition.isr
     ):
         return partition
-    result = _settled(partition, context)
-    if result.leader == NO_LEADER and leaving:
-        return _settled(partition, replace(context, alive=frozenset(context.alive) | frozenset(leaving)))
+    if not leaving:
+        return _settled(partition, context)
+    there = replace(context, alive=frozenset(context.alive) | frozenset(leaving))
+    for each in (_clean(context), _clean(there), context):
+        result = _settled(partition, each)
+        if result.leader != NO_LEADER:
+            break
     return result
+
+
+def _clean(context: PartitionContext) -> PartitionContext:
+    return replace(context, is_unclean_allowed=False)
 
 
 def _settled(partition: PartitionImage, context: PartitionContext) -> PartitionImage:
@@ -156,22 +175,32 @@ def reassigned(
 ) -> PartitionImage:
     """The partition on its way to other replicas, or back to those that it had; else Kafka's error.
 
-    Raises UnknownTopicOrPartitionError."""
+    Raises InvalidReplicaAssignmentError, UnknownTopicOrPartitionError."""
     if lacks_state(partition):
         raise UnknownTopicOrPartitionError
     if request.replicas is None:
-        return announced(partition, moves.call_off(partition, context))
-    changed = moves.reassign(partition, request.replicas, registered, context, allow_replication_factor_change)
-    return announced(partition, changed)
+        return announced(partition, moves.call_off(partition, _clean(context)))
+    moves.check_target(partition, request.replicas, registered, allow_replication_factor_change)
+    former = moves.former_replicas(partition)
+    removing = tuple(each for each in former if each not in request.replicas)
+    adding = tuple(each for each in request.replicas if each not in former)
+    # Replicas of an earlier target that this one does not have are given up at once.
+    replicas = (*request.replicas, *removing)
+    isr = [each for each in partition.isr if each in replicas]
+    if not isr:
+        raise InvalidReplicaAssignmentError("The new assignment has none of the replicas that are in sync.")
+    # A reassignment is completed by itself, with its own writes.
+    changed = decisions.change(_without_reassignment(partition), _clean(context), replicas=replicas, isr=isr)
+    moving = replace(changed, adding_replicas=adding, removing_replicas=removing)
+    return partition if moving == partition else announced(partition, moving)
 
 
 def is_completable(partition: PartitionImage) -> bool:
-    """Whether a reassignment's new replicas are all in the ISR."""
+    """Whether all replicas of a reassignment's target are in the ISR."""
     return (
         not lacks_state(partition)
         and moves.is_reassigning(partition)
-        and set(moves.target_replicas(partition)) & set(partition.isr) != set()
-        and set(partition.adding_replicas) <= set(partition.isr)
+        and set(moves.target_replicas(partition)) <= set(partition.isr)
     )
 
 
@@ -179,7 +208,7 @@ def completed(partition: PartitionImage, context: PartitionContext) -> Partition
     """A reassignment at its end: the target's replicas alone; the same object where it is not at its end."""
     if not is_completable(partition):
         return partition
-    return announced(partition, decisions.change(partition, context))
+    return announced(partition, decisions.change(partition, _clean(context)))
 
 
 def without_leader(partition: PartitionImage) -> PartitionImage:

@@ -50,7 +50,7 @@ class ControllerTerm(Protocol):
         """Have the term do a kind of work at its next turn."""
 
     async def complete_reassignments(self) -> None:
-        """End the reassignments whose new replicas are all in the ISR."""
+        """End the reassignments whose target's replicas are all in the ISR."""
 
     async def prefer(self, names: Iterable[TopicPartition]) -> None:
         """Elect preferred leaders where they can lead."""

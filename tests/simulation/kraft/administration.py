@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kbroker.cluster.partitions import change, elect
+from kbroker.cluster.partitions import elect
+from kbroker.cluster.reassignments import call_off, reassign
 from kbroker.cluster.requests import ElectionType
 from kbroker.error_codes import ErrorCode
 from kbroker.errors import KafkaError
@@ -238,23 +239,13 @@ def _reassign(
 
 def _reassign_one(batch: Batch, name: str, number: int, target: Sequence[int] | None) -> None:
     topic, old = _partition(batch, name, number)
-    stays = tuple(each for each in old.replicas if each not in old.adding_replicas)
-    if target is None:
-        if not old.adding_replicas and not old.removing_replicas:
-            raise RefusedError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-        isr = tuple(each for each in old.isr if each in stays)
-        if not isr:
-            raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
-        new = change(batch.viewed(old), batch.context(topic), replicas=stays, isr=isr, adding=(), removing=())
-        batch.alter(topic, old, new)
-        return
-    if not target or len(set(target)) < len(target) or not set(target) <= set(batch.state.members):
-        raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
-    adding = tuple(each for each in target if each not in stays)
-    removing = tuple(each for each in stays if each not in target)
-    replicas = (*target, *removing)
-    isr = tuple(each for each in old.isr if each in replicas)
-    new = change(batch.viewed(old), batch.context(topic), replicas=replicas, isr=isr, adding=adding, removing=removing)
+    try:
+        if target is None:
+            new = call_off(batch.viewed(old), batch.context(topic))
+        else:
+            new = reassign(batch.viewed(old), target, batch.state.members, batch.context(topic), True)
+    except KafkaError as error:
+        raise RefusedError(ErrorCode(error.code), str(error)) from error
     batch.alter(topic, old, new)
 
 

@@ -50,7 +50,8 @@ class Batch:
         """What counts for the partitions of a topic; `without`: a broker that is going."""
         state = self.state
         own = topic.configs.get(MIN_IN_SYNC) or state.configs.get((BROKER_RESOURCE, ""), {}).get(MIN_IN_SYNC, "1")
-        return PartitionContext(state.alive() - {without}, int(own), state.features.get(ELR, 0) > 0)
+        least = min(int(own), len(topic.partitions[0].replicas))
+        return PartitionContext(state.alive() - {without}, least, state.features.get(ELR, 0) > 0)
 
     def viewed(self, each: PartitionImage) -> PartitionImage:
         """With the replicas whose directory does not work."""
