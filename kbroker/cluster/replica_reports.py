@@ -105,7 +105,8 @@ def after_losses(
 
     A replica that was not shut down cleanly, and whose log ends before another replica's, may lack committed records:
     it leads nothing and is in no ISR until it has copied them.  The same goes for one without a log, unless no replica
-    has one: then nothing was ever there.
+    has one: then nothing was ever there.  One whose log was found to lack its end lacks them while another one in sync
+    is not known to, whether that has come or not; of those that all do, the one with most leads.
     """
     ends: dict[TopicPartition, dict[int, HeldLog]] = {}
     for node_id, logs in held.items():
@@ -118,13 +119,16 @@ def after_losses(
         partition = updates.get(name)
         if partition is None:
             continue
-        able = {node_id: log for node_id, log in of_nodes.items() if node_id in (*partition.isr, *partition.elr)}
+        in_sync = {*partition.isr, *partition.elr}
+        able = {node_id: log for node_id, log in of_nodes.items() if node_id in in_sync}
+        is_whole_anywhere = any(each not in able or (able[each].end >= 0 and not able[each].is_cut) for each in in_sync)
         best = max(((log.epoch, log.end) for log in able.values()), default=(-1, -1))
         is_anywhere = any(each not in of_nodes or of_nodes[each].end >= 0 for each in partition.replicas)
         short = [
             node_id
             for node_id, log in able.items()
-            if log.is_unclean and ((log.epoch, log.end) < best or (log.end < 0 and is_anywhere))
+            if (log.is_unclean and ((log.epoch, log.end) < best or (log.end < 0 and is_anywhere)))
+            or (log.is_cut and ((log.epoch, log.end) < best or is_whole_anywhere))
         ]
         if short:
             context = contexts.of(image.topics[name.topic])

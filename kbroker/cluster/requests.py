@@ -137,9 +137,11 @@ class HeldLog:
     """How far a replica's log goes after a start: the newest leader epoch that it holds, and its end; -1 and -1 where
     there is no log.
 
-    `is_unclean`: the broker did not shut down cleanly, so records that were not on disk yet may be lost.
+    `is_unclean`: the broker did not shut down cleanly, so records that were not on disk yet may be lost.  `is_cut`: the
+    start has found that the log ends before records that it had, however the broker was stopped.
     """
 
     epoch: int
     end: int
     is_unclean: bool
+    is_cut: bool = False

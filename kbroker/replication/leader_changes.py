@@ -2,7 +2,8 @@
 
 - Losing the leader raises its epoch, and so does getting it back (`kbroker.cluster.partitions`).
 - A start after an unclean stop begins a new epoch, as Kafka's does: records may be lost, and a client that has read
-  them finds the end of the old epoch below its position (KIP-320).
+  them finds the end of the old epoch below its position (KIP-320).  So does a start that finds a log to end before
+  what it had, however the broker was stopped.
 - No leader begins below the epochs that its log holds, as it would with a backup of the store.
 """
 
@@ -19,6 +20,7 @@ from kbroker.types import NO_LEADER_EPOCH, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
+    from kbroker.storage.log.unified_log import UnifiedLog
     from kbroker.storage.manager.log_manager import LogManager
 
 logger = logging.getLogger("kbroker.replication")
@@ -52,7 +54,7 @@ def report_at_start(
         if partition.leader not in (NO_LEADER, node_id):
             continue
         held_epoch = log.latest_epoch if log is not None else NO_LEADER_EPOCH
-        was_unclean = log is None or log.parent in unclean_directories
+        was_unclean = log is None or log.parent in unclean_directories or _is_cut(log, log_manager)
         if was_unclean or needs_new_epoch(partition, node_id, held_epoch):
             online[name] = held_epoch
             if was_unclean and not all_on_one_host:
@@ -69,8 +71,8 @@ def report_at_start(
 async def held_logs(
     image: ClusterImage, node_id: int, log_manager: LogManager, pace: Pace
 ) -> dict[TopicPartition, HeldLog]:
-    """The latest epochs and end offsets of this node's logs, for partitions that another replica could lead as well,
-    and which of its logs are not there."""
+    """The latest epochs and end offsets of this node's logs, for partitions that another replica could lead as well;
+    which of them were found to lack their end, and which are not there."""
     unclean_directories = {directory.path for directory in log_manager.online_directories() if not directory.clean}
     found: dict[TopicPartition, HeldLog] = {}
     for name, partition in _partitions(image, node_id):
@@ -81,8 +83,13 @@ async def held_logs(
             if not log_manager.failures.offline:
                 found[name] = NO_LOG
         elif node_id in able and len(able) > 1:
-            found[name] = HeldLog(log.latest_epoch, log.log_end_offset, log.parent in unclean_directories)
+            is_cut = _is_cut(log, log_manager)
+            found[name] = HeldLog(log.latest_epoch, log.log_end_offset, log.parent in unclean_directories, is_cut)
     return found
+
+
+def _is_cut(log: UnifiedLog, log_manager: LogManager) -> bool:
+    return log_manager.environment.damages.is_cut(log.topic_partition, log.log_end_offset)
 
 
 def _partitions(image: ClusterImage, node_id: int) -> Iterator[tuple[TopicPartition, PartitionImage]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.replica_reports import unserved_delta
-from kbroker.cluster.requests import NewTopic
+from kbroker.cluster.requests import HeldLog, NewTopic
 from kbroker.config import BrokerConfig, log_config
 from kbroker.errors import ErrorCode, KafkaStorageError
 from kbroker.handlers.partition_view import view
@@ -260,6 +261,40 @@ def test_only_the_partitions_of_an_unclean_directory_begin_new_epochs(
         "first": 0,
         "second": 1,
     }
+
+
+def cut(folder: Path) -> None:
+    """Take the last batch of t-0 from the disk."""
+    (segment,) = folder.glob("*/t-0/*.log")
+    data = segment.read_bytes()
+    first = 12 + int.from_bytes(data[8:12], "big")
+    segment.write_bytes(data[:first])
+
+
+def test_a_log_that_lacks_its_end_after_a_clean_stop_is_held_as_cut(
+    tmp_path: Path, start: Callable[..., Parts]
+) -> None:
+    """The others would cut their logs to its end, and what was committed would be gone, though both had it."""
+    parts = start()
+    parts.create()
+    for value in (b"a", b"b"):
+        parts.replicas.partition("t", 0).log.append_as_leader(batch([value]), 0)
+    parts.replicas.partition("t", 0).advance()
+    parts.stop()
+    cut(tmp_path)
+    parts = start()
+    assert parts.epochs == [1, 0]
+    partition = parts.partitions[0]
+    shared = replace(partition, replicas=(*partition.replicas, 7), isr=(*partition.isr, 7))
+    before = parts.cache.image.topics["t"]
+    parts.replicas.fetchers = NoFetchers()
+    after = replace(before, partitions=(shared, *before.partitions[1:]))
+    parts.cache.apply(MetadataDelta(changed=(TopicChange(before, after),)))
+    held = finished(held_logs(parts.cache.image, parts.node_id, parts.logs, UNBROKEN.pace()))
+    assert held[TopicPartition("t", 0)] == HeldLog(1, 1, is_unclean=False, is_cut=True)
+    parts.replicas.partition("t", 0).log.append_as_leader(batch([b"c"]), 1)
+    held = finished(held_logs(parts.cache.image, parts.node_id, parts.logs, UNBROKEN.pace()))
+    assert not held[TopicPartition("t", 0)].is_cut
 
 
 def test_no_leader_begins_below_the_epochs_of_its_log(tmp_path: Path, start: Callable[..., Parts]) -> None:

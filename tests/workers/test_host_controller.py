@@ -220,6 +220,42 @@ def test_one_without_a_log_does_not_lead_while_another_may_have_one(host: Host, 
     assert (after.leader in (other, -1), after.isr) == (True, (other,))
 
 
+@pytest.mark.parametrize("has_come", [True, False])
+def test_one_that_lacks_its_end_does_not_lead_while_another_has_it(host: Host, start: Start, has_come: bool) -> None:
+    """After a clean stop, too, the others would cut their logs to its end: one that has come, and one that is about
+    to."""
+    host.create("t", 1, 3)
+    before = host.partition("t")
+    leader, *others = before.replicas
+    host.store.close()
+    held = {leader: HeldLog(0, 80, False, is_cut=True)}
+    if has_come:
+        held.update({each: HeldLog(0, 100, False) for each in others})
+    after = after_power_cut(start, held).partition("t")
+    assert (set(after.isr), after.leader in {*others, -1}) == (set(others), True)
+    assert after.leader_epoch == before.leader_epoch + 1
+
+
+def test_of_those_that_all_lack_their_ends_the_one_with_most_leads(host: Host, start: Start) -> None:
+    """A partition would have no leader, or lose more than it has to."""
+    host.create("t", 1, 2)
+    leader, other = host.partition("t").replicas
+    host.store.close()
+    held = {leader: HeldLog(0, 80, False, is_cut=True), other: HeldLog(0, 90, False, is_cut=True)}
+    after = after_power_cut(start, held).partition("t")
+    assert (after.leader, after.isr) == (other, (other,))
+
+
+def test_one_that_lacks_its_end_leads_where_no_other_is_in_sync(host: Host, start: Start) -> None:
+    """A partition would have no leader for good."""
+    host.create("t", 1, 2)
+    leader, other = host.partition("t").replicas
+    finished(host.controller.lost(BrokerEpoch(other, 0)))
+    host.store.close()
+    after = after_power_cut(start, {leader: HeldLog(0, 80, False, is_cut=True)}).partition("t")
+    assert (after.leader, after.isr) == (leader, (leader,))
+
+
 def test_one_that_is_out_of_the_isr_does_not_lead_for_its_long_log(host: Host, start: Start) -> None:
     """What it holds beyond the others was refused to producers, or is of an old leader."""
     host.create("t", 1, 3)

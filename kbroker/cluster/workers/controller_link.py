@@ -255,7 +255,7 @@ class ControllerLink:
     async def _enter_again(self) -> None:
         assert self._broker is not None
         # What this worker has it has not lost, whatever its directories were like at its own start.
-        held = {name: replace(log, is_unclean=False) for name, log in (await self._held()).items()}
+        held = {name: replace(log, is_unclean=False, is_cut=False) for name, log in (await self._held()).items()}
         try:
             await self.enter(self._broker, ReplicaReport(offline=self._lost), held)
             self._lost = frozenset()

@@ -70,7 +70,7 @@ class LogReports:
         self.arrived(node_id, held)
         if is_late:
             await self._controller.report_logs({node_id: held})
-        if any(log.is_unclean for log in held.values()):
+        if any(log.is_unclean or log.is_cut for log in held.values()):
             await self._settled.wait()
 
     @property

@@ -129,6 +129,15 @@ class Damages:
                 *topic_partition,
             )
 
+    def is_cut(self, topic_partition: TopicPartition, log_end_offset: int) -> bool:
+        """Whether a log ends before records that were on this disk before this start."""
+        return any(
+            each.kind is Kind.MISSING
+            and each.topic_partition == topic_partition
+            and (each.end_offset is None or each.end_offset > log_end_offset)
+            for each in list(self._found.values())
+        )
+
     def gap(self, topic_partition: TopicPartition, path: str, offset: int, end_offset: int) -> None:
         """A segment ends before the next one begins, in a log that is not compacted; nothing says which records are
         missing."""
