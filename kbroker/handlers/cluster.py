@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import require_cluster
 from kbroker.handlers.authorized_operations import NOT_REQUESTED, cluster_operations
-from kbroker.handlers.endpoints import controller_shown, endpoint_for
+from kbroker.handlers.endpoints import brokers_shown, controller_shown, registered_brokers
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -42,21 +42,20 @@ def handle_describe_cluster(ctx: RequestContext, request: wire.DescribeClusterRe
         code, text = _wrong_endpoint(request.endpoint_type)
         return response(error_code=code, error_message=text)
     image = ctx.services.metadata_cache.image
+    shown = registered_brokers(ctx, image)
+    if not request.include_fenced_brokers:
+        shown = brokers_shown(ctx, image, [each for each in shown if not each[0].is_fenced])
     brokers = []
-    for node_id in sorted(image.brokers):
-        broker = image.brokers[node_id]
-        endpoint = endpoint_for(ctx, broker)
-        if endpoint is None or (broker.is_fenced and not request.include_fenced_brokers):
-            continue
+    for broker, endpoint in shown:
         struct = response.DescribeClusterBroker(
-            broker_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+            broker_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
         )
         if broker.is_fenced:
             struct.is_fenced = True
         brokers.append(struct)
     return response(
         cluster_id=image.cluster_id,
-        controller_id=controller_shown(ctx, image),
+        controller_id=controller_shown(ctx, image, [broker for broker, _ in shown]),
         brokers=brokers,
         cluster_authorized_operations=(
             cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_REQUESTED

@@ -56,6 +56,11 @@ def brokers_shown(
     never asks any again."""
     if reachable or ctx.services.forwarding is None:
         return reachable
+    return registered_brokers(ctx, image)
+
+
+def registered_brokers(ctx: RequestContext, image: ClusterImage) -> list[tuple[BrokerImage, Endpoint]]:
+    """The brokers that have an endpoint for the client, by id, those that are fenced as well."""
     return _with_endpoints(ctx, [image.brokers[node_id] for node_id in sorted(image.brokers)])
 
 
@@ -68,18 +73,17 @@ def _with_endpoints(ctx: RequestContext, brokers: Iterable[BrokerImage]) -> list
     return found
 
 
-def controller_shown(ctx: RequestContext, image: ClusterImage) -> int:
-    """The broker that clients are to take for the controller.
+def controller_shown(ctx: RequestContext, image: ClusterImage, shown: Iterable[BrokerImage]) -> int:
+    """The broker that clients are to take for the controller; `shown`: the brokers that the answer has.
 
-    Where requests go on to controllers that clients do not reach, any living broker will do: this one, if it is.
+    Where requests go on to controllers that clients do not reach, any of those will do: this one if it is there, a
+    living one before one that is fenced.  A client that is told of brokers alone, and of no controller, waits for one.
     """
     services = ctx.services
     if services.forwarding is None:
         return image.controller_id
-    own = image.brokers.get(services.node_id)
-    if own is not None and not own.is_fenced:
-        return own.node_id
-    return next((each.node_id for each in image.alive_brokers()), NO_CONTROLLER)
+    found = sorted(shown, key=lambda each: (each.is_fenced, each.node_id != services.node_id))
+    return found[0].node_id if found else NO_CONTROLLER
 
 
 def _dialled(connection: ClientConnection) -> Endpoint:

@@ -92,15 +92,16 @@ async def handle_metadata(ctx: RequestContext, request: wire.MetadataRequest) ->
             topic.is_internal = is_internal(name)
             topic.topic_authorized_operations = topic_operations(ctx, name) if with_operations else NOT_REQUESTED
         topics.append(topic)
+    shown = brokers_shown(ctx, image, brokers)
     answer = response(
         brokers=[
             response.MetadataResponseBroker(
                 node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
             )
-            for broker, endpoint in brokers_shown(ctx, image, brokers)
+            for broker, endpoint in shown
         ],
         cluster_id=image.cluster_id,
-        controller_id=controller_shown(ctx, image),
+        controller_id=controller_shown(ctx, image, [broker for broker, _ in shown]),
         topics=topics,
     )
     if request.include_cluster_authorized_operations:

@@ -9,6 +9,7 @@ import asyncio
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -492,8 +493,13 @@ def test_a_fenced_broker_names_another_one_as_the_controller() -> None:
     others = [BrokerImage(3, {}), BrokerImage(1, {})]
     services = SimpleNamespace(forwarding=object(), node_id=2)
     context: Any = SimpleNamespace(services=services)
-    assert controller_shown(context, ClusterImage.of("c", brokers=[*others, alive])) == 2
-    assert controller_shown(context, ClusterImage.of("c", brokers=[*others, fenced])) == 1
-    assert controller_shown(context, ClusterImage.of("c", brokers=[fenced])) == NO_CONTROLLER
+    image = ClusterImage.of("c", controller_id=7)
+    by_id = sorted([*others, alive], key=lambda each: each.node_id)
+    assert controller_shown(context, image, by_id) == 2
+    assert controller_shown(context, image, [others[1], fenced, others[0]]) == 1
+    assert controller_shown(context, image, [fenced, others[0]]) == 3
+    assert controller_shown(context, image, [replace(others[1], is_fenced=True), fenced]) == 2
+    assert controller_shown(context, image, [replace(others[1], is_fenced=True)]) == 1
+    assert controller_shown(context, image, []) == NO_CONTROLLER
     services.forwarding = None
-    assert controller_shown(context, ClusterImage.of("c", controller_id=7)) == 7
+    assert controller_shown(context, image, by_id) == 7
