@@ -53,15 +53,34 @@ def wrong_place(get: Get, explicit: Collection[str], node_id: int, listeners: Se
                 f"{key} must be a listener name defined in advertised.listeners. The valid options based on currently "
                 f"configured listeners are {','.join(listeners)}"
             )
-    return _wrong_quorum(get, node_id)
+    # The default says what a node is that is its whole cluster, and nothing of what is meant.
+    return _wrong_quorum(get, node_id, get("process.roles") if "process.roles" in explicit else [])
 
 
-def _wrong_quorum(get: Get, node_id: int) -> tuple[str, str] | None:
+def _wrong_quorum(get: Get, node_id: int, roles: Sequence[str]) -> tuple[str, str] | None:
     """The setting by which a node would start as another one than is meant: as a cluster of its own, where it is to be
     a voter among others; or as a broker of a KRaft quorum that it cannot find."""
     voters, bootstrap = get("controller.quorum.voters"), get("controller.quorum.bootstrap.servers")
     ids = {each.partition("@")[0].strip() for each in voters if "@" in each}
-    if get("process.roles") == ["broker"]:
+    zookeeper = (get("zookeeper.connect") or "").strip()
+    if zookeeper and roles:
+        return "zookeeper.connect", (
+            f"a node with process.roles={','.join(roles)} has its metadata from a KRaft quorum, or keeps it itself: "
+            "unset one of the two"
+        )
+    if zookeeper and (voters or bootstrap):
+        key = "controller.quorum.voters" if voters else "controller.quorum.bootstrap.servers"
+        return key, (
+            "a broker with zookeeper.connect has its metadata from ZooKeeper, and kbroker does not take part in a "
+            "migration to KRaft: unset one of the two"
+        )
+    if get("kbroker.workers") != "1" and (zookeeper or roles == ["broker"]):
+        other = "zookeeper.connect" if zookeeper else "process.roles=broker"
+        return "kbroker.workers", (
+            f"workers are a cluster of their own on one host, and with {other} the broker is to be a member of another "
+            "one: start each broker of a host by itself, with settings of its own"
+        )
+    if roles == ["broker"]:
         return _wrong_broker(get, node_id, ids, has_quorum=bool(voters or bootstrap))
     others = sorted(ids - {str(node_id)})
     if others:
@@ -90,8 +109,6 @@ def _wrong_broker(get: Get, node_id: int, voters: Collection[str], *, has_quorum
         return "controller.listener.names", (
             "controller.listener.names must contain at least one value when running KRaft with just the broker role"
         )
-    if get("zookeeper.connect"):
-        return "zookeeper.connect", "a broker with process.roles=broker has its metadata from a KRaft quorum"
     return None
 
 

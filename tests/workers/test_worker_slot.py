@@ -77,6 +77,16 @@ def test_internal_topics_have_one_replica_unless_more_are_asked_for(tmp_path: Pa
             "both would have 9094",
         ),
         ({"zookeeper_connect": "zk:2181"}, 2, "do not go together"),
+        (
+            {
+                "process_roles": "broker",
+                "controller_quorum_voters": "9@c:9093",
+                "controller_listener_names": "CONTROLLER",
+                "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            },
+            2,
+            "process.roles=broker do not go together",
+        ),
     ],
 )
 def test_settings_without_room_are_refused(tmp_path: Path, values: dict[str, str], count: int, word: str) -> None:

@@ -105,9 +105,10 @@ def worker_settings(config: BrokerConfig, number: int, count: int) -> dict[str, 
     """The settings in which a worker differs from the host.  WorkerSlotError where there is no room."""
     if not 1 <= count <= MOST_WORKERS:
         raise WorkerSlotError(f"kbroker.workers={count}: there can be 1 to {MOST_WORKERS}")
-    if count > 1 and config.get("zookeeper.connect"):
+    if count > 1 and (config.get("zookeeper.connect") or config.is_kraft_broker):
+        other = "zookeeper.connect" if config.get("zookeeper.connect") else "process.roles=broker"
         raise WorkerSlotError(
-            "kbroker.workers and zookeeper.connect do not go together: in a ZooKeeper cluster each broker of a host is "
+            f"kbroker.workers and {other} do not go together: in a cluster of several hosts each broker of a host is "
             "started by itself, with settings of its own"
         )
     _check_ports(config.listeners, count)
