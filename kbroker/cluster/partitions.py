@@ -126,7 +126,7 @@ def change(
         adding_replicas=target.adding,
         removing_replicas=target.removing,
         elr=tuple(each for each in elr if each not in new_isr),
-        last_known_elr=() if leader != NO_LEADER else last_known,
+        last_known_elr=_noted(partition, context, leader, last_known),
     )
     return partition if changed == partition else replace(changed, partition_epoch=partition.partition_epoch + 1)
 
@@ -173,6 +173,15 @@ def _last_known(partition: PartitionImage, target: _Target) -> tuple[int, ...]:
         return (partition.leader,)
     # Where there is but one replica, it led last.
     return partition.last_known_elr or (target.replicas if len(target.replicas) == 1 else ())
+
+
+def _noted(
+    partition: PartitionImage, context: PartitionContext, leader: int, last_known: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Whom the partition knows for its last leader from now on."""
+    if not context.has_elr:
+        return partition.last_known_elr
+    return last_known if leader == NO_LEADER else ()
 
 
 class _Chosen(NamedTuple):
