@@ -210,6 +210,34 @@ def test_damaged_transaction_index_is_made_again_after_a_clean_stop(tmp_path: Pa
         assert path.read_bytes() == good
 
 
+@pytest.mark.parametrize("left", [0, 1, 2, 3])
+def test_what_is_known_of_records_that_a_clean_stop_has_lost_is_forgotten(tmp_path: Path, left: int) -> None:
+    """A follower that copies them anew would fail at its old transaction index, for good; and a producer's sequence
+    would be that of records that are not there."""
+
+    def write(log: UnifiedLog, batches: range) -> None:
+        for sequence in batches:
+            append(log, batch(producer_id=1, epoch=0, sequence=sequence, transactional=True))
+            append(log, marker(1, 0, abort=True), origin=AppendOrigin.COORDINATOR)
+
+    log = open_log(tmp_path)
+    write(log, range(3))
+    log.close()
+    path = tmp_path / "00000000000000000000.log"
+    whole, index = path.read_bytes(), path.with_suffix(".txnindex").read_bytes()
+    sizes = [len(batch(producer_id=1, epoch=0, sequence=0, transactional=True)), len(marker(1, 0, abort=True))]
+    path.write_bytes(whole[: sum(sizes) * (left // 2) + sizes[0] * (left % 2)])
+    again = open_log(tmp_path, clean=True, recovery_point=6)
+    assert again.log_end_offset == left
+    found = again.producer_state.producers.get(1)
+    assert (None if found is None else found.last_offset) == ((left - 1) // 2 * 2 if left else None)
+    if left % 2:
+        append(again, marker(1, 0, abort=True), origin=AppendOrigin.COORDINATOR)
+    write(again, range((left + 1) // 2, 3))
+    again.close()
+    assert path.with_suffix(".txnindex").read_bytes() == index
+
+
 def test_damage_found_by_a_read_is_said(tmp_path: Path) -> None:
     """A reader would get an unexplained closed connection."""
     log = filled(tmp_path, 30)

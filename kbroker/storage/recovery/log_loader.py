@@ -51,7 +51,7 @@ from kbroker.storage.recovery.log_recovery import LogRecovery, TooWideSegmentErr
 from kbroker.storage.recovery.recovery_progress import LogProgress, RecoveryProgress
 from kbroker.storage.recovery.recovery_saver import RecoverySaver
 from kbroker.storage.recovery.segment_split import split_segment
-from kbroker.types import TopicPartition
+from kbroker.types import NO_LEADER_EPOCH, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -440,13 +440,19 @@ def _clean_end(opening: PreparedLog, segments: list[LogSegment]) -> int | None:
         return opening.request.log_start_offset
     if not opening.request.clean:
         return None
-    active = segments[-1]
-    if active.size == 0:
-        return active.base_offset
+    active, tp = segments[-1], opening.request.topic_partition
+    epoch = NO_LEADER_EPOCH
     try:
-        end, epoch = active.end(is_indexed=opening.active_is_indexed)
+        if active.size == 0:
+            end = active.base_offset
+        else:
+            end, epoch = active.end(is_indexed=opening.active_is_indexed)
     except CorruptSegmentError as error:
-        logger.warning("%s: recovering in spite of a clean stop: %s", opening.request.topic_partition, error)
+        logger.warning("%s: recovering in spite of a clean stop: %s", tp, error)
+        return None
+    if end < opening.request.recovery_point:
+        # What indexes and snapshots say of records that are gone must not meet those that come in their place.
+        logger.warning("%s: recovering in spite of a clean stop: the log ends at %d", tp, end)
         return None
     if epoch > opening.epochs.latest_epoch:
         logger.warning("%s is older than its log: finding leader epochs again", opening.epochs.path)
