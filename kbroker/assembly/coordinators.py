@@ -29,7 +29,9 @@ class Coordinators:
         config, settings, clock, cache = basis.config, basis.settings, basis.clock, basis.cache
         background = self._background = Threads(basis.loop, config.get("group.coordinator.background.threads"))
         self.state_log = basis.state_log(GROUP_METADATA_TOPIC)
-        groups = self.groups = GroupCoordinator(config, clock, basis.loop, self.state_log, cache, basis.slices)
+        groups = self.groups = GroupCoordinator(
+            config, clock, basis.loop, self.state_log, cache, basis.slices, basis.may_be_superseded
+        )
         of_consumers = GroupSettings(config, cache)
         settings.subscribe(of_consumers.follow)
         self.consumer_groups = ConsumerGroups(groups, of_consumers, clock, cache, background)

@@ -198,7 +198,10 @@ class World:
             create_topics(self.cache, topic_image(GROUP_METADATA_TOPIC, STATE_ID, len(self.log.partitions)))
         values = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 4} | (settings or {})
         self.config = BrokerConfig.from_mapping(values)
-        self.coordinator = GroupCoordinator(self.config, self.loop, self.loop, self.log, self.cache, self.slices)
+        self.may_be_superseded = False
+        self.coordinator = GroupCoordinator(
+            self.config, self.loop, self.loop, self.log, self.cache, self.slices, lambda: self.may_be_superseded
+        )
         self.consumer_groups = ConsumerGroups(
             self.coordinator,
             GroupSettings(self.config, self.cache),

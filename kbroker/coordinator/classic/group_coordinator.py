@@ -40,6 +40,7 @@ from kbroker.coordinator.classic.messages import (
 from kbroker.coordinator.classic.offset_commits import Committer, OffsetCommits
 from kbroker.coordinator.classic.offsets import OffsetTable
 from kbroker.coordinator.classic.rebalance import GroupLimits, Rebalances
+from kbroker.coordinator.classic.refusals import Refusals
 from kbroker.coordinator.runtime.plan import TransactionalProducer
 from kbroker.coordinator.runtime.shard import StateLog
 from kbroker.coordinator.runtime.timers import TimerHandle
@@ -76,7 +77,10 @@ class EventLoop(Protocol):
 
 
 class GroupCoordinator:
-    """Coordinates every group whose partition of the state topic this broker leads."""
+    """Coordinates every group whose partition of the state topic this broker leads.
+
+    `may_be_superseded()`: see `Refusals`.
+    """
 
     def __init__(
         self,
@@ -86,6 +90,7 @@ class GroupCoordinator:
         state_log: StateLog,
         metadata_cache: MetadataCache,
         slices: Slices,
+        may_be_superseded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._limits = GroupLimits(
             config.get("group.min.session.timeout.ms"),
@@ -98,6 +103,7 @@ class GroupCoordinator:
         self._slices = slices
         self._running = False
         self._kinds: dict[str, KindServer] = {}
+        self.refusals = Refusals(may_be_superseded)
         self.registry = GroupRegistry(
             config.node_id,
             state_log,
@@ -107,6 +113,7 @@ class GroupCoordinator:
             config.get("offsets.load.buffer.size"),
             config.get("offsets.topic.compression.codec"),
             self._on_group_loaded,
+            self.refusals,
         )
         self.rebalances = Rebalances(self._limits, clock, loop.call_later, self.registry)
         self._members = GroupMembers(self._limits, self.rebalances, self.registry)
@@ -168,6 +175,9 @@ class GroupCoordinator:
 
     def join(self, request: JoinRequest, reply: JoinReply) -> None:
         """JoinGroup; `reply` is called once, now or when the generation forms."""
+        self._join(request, self.refusals.joined(reply))
+
+    def _join(self, request: JoinRequest, reply: JoinReply) -> None:
         member_id = request.member_id
         if not request.group_id:
             reply(JoinResult(ErrorCode.INVALID_GROUP_ID, member_id))
@@ -203,6 +213,7 @@ class GroupCoordinator:
 
     def sync(self, request: SyncRequest, reply: SyncReply) -> None:
         """SyncGroup; `reply` is called once, now or when the leader's assignment is stored."""
+        reply = self.refusals.synced(reply)
         try:
             if not request.group_id:
                 raise InvalidGroupIdError()
@@ -240,8 +251,10 @@ class GroupCoordinator:
             server = self._server(group)
             if server is None:
                 raise UnknownMemberIdError()
-            return server.heartbeat_classic(group_id, member_id, group_instance_id, generation_id)
-        return self._members.heartbeat(group, member_id, group_instance_id, generation_id)
+            with self.refusals.raised():
+                return server.heartbeat_classic(group_id, member_id, group_instance_id, generation_id)
+        with self.refusals.raised():
+            return self._members.heartbeat(group, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> list[LeaveResult]:
         """LeaveGroup.  Raises InvalidGroupIdError, UnknownMemberIdError."""
@@ -256,8 +269,8 @@ class GroupCoordinator:
             server = self._server(group)
             if server is None:
                 raise UnknownMemberIdError()
-            return server.leave_classic(group_id, leaving)
-        return self._members.leave(group, leaving)
+            return self.refusals.leaves(server.leave_classic(group_id, leaving))
+        return self.refusals.leaves(self._members.leave(group, leaving))
 
     # Offsets
 
@@ -265,7 +278,8 @@ class GroupCoordinator:
         self, committer: Committer, commits: Sequence[PartitionCommit], api_version: int
     ) -> list[ErrorCode]:
         """Store offsets; one code per commit, in order."""
-        return self._commits.commit(committer, commits, api_version)
+        with self.refusals.raised():
+            return self.refusals.codes(self._commits.commit(committer, commits, api_version))
 
     def commit_transactional_offsets(
         self,
@@ -275,7 +289,8 @@ class GroupCoordinator:
         api_version: int,
     ) -> list[ErrorCode]:
         """Store offsets that count once the producer's transaction is committed; one code per commit, in order."""
-        return self._commits.commit_transactional(committer, commits, producer, api_version)
+        with self.refusals.raised():
+            return self.refusals.codes(self._commits.commit_transactional(committer, commits, producer, api_version))
 
     def partition_of(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that a group's state is in.  CoordinatorNotAvailableError while there

@@ -98,6 +98,7 @@ class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT, SettingsT]):
     ) -> None:
         self._format = format_
         self._groups = KindGroups(coordinator.registry, format_.kind, format_.group_type)
+        self._refusals = coordinator.refusals
         self._settings = settings
         self._clock = clock
         self._cache = metadata_cache
@@ -144,7 +145,8 @@ class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT, SettingsT]):
         self, group_id: str, draft: DraftT, operation: Callable[[GroupPartition, int], Plan[AnswerT]]
     ) -> Outcome[AnswerT]:
         """Plan, append, apply, and what follows.  Raises KafkaError; then nothing has changed."""
-        outcome = self._groups.write(group_id, operation)
+        with self._refusals.raised():
+            outcome = self._groups.write(group_id, operation)
         self._follow(group_id, draft)
         return outcome
 

@@ -21,6 +21,7 @@ from kbroker.coordinator.classic import state_records
 from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.group_state import GroupState
 from kbroker.coordinator.classic.messages import JoinResult, SyncResult
+from kbroker.coordinator.classic.refusals import Refusals
 from kbroker.coordinator.classic.state_records import OffsetRecord
 from kbroker.coordinator.modern.kind_records import UnknownRecordError
 from kbroker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
@@ -152,8 +153,10 @@ class GroupRegistry:
         load_buffer_bytes: int,
         compression: int,
         on_loaded: Callable[[Group], None],
+        refusals: Refusals,
     ) -> None:
         self.groups: dict[str, Group] = {}
+        self.refusals = refusals
         self.record_kinds: dict[int, Callable[[GroupPartition, bytes, bytes | None], None]] = {}
         self.on_loaded = on_loaded
         self.forget_topics: Callable[[frozenset[str], Iterable[Group]], None] = lambda _topics, _groups: None

@@ -89,6 +89,10 @@ class ShareGroups:
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         """A member joins, says that it is alive, or leaves."""
+        with self._registry.refusals.raised():
+            return await self._follow(request)
+
+    async def _follow(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         check_request(request)
         if request.member_epoch == LEAVE_EPOCH:
             await self._write(request.group_id, lambda group, _: (None, leave(group, request.member_id, self._view)))
