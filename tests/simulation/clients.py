@@ -197,5 +197,6 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     made.extend(draw_movers(world))
     made.extend(draw_unkeyed(world))
     draw_keeper(world)
+    made.extend(world.own_clients())
     only = world.scale.only
     return [client for number, client in enumerate(made) if only is None or number in only]

@@ -20,11 +20,14 @@ from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, ZooKeeperMember
 from kbroker.cluster.zookeeper.session import ConnectionLossError, SessionState, Stat, Watch, Znode
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
+from kbroker.cluster.zookeeper.znodes import TopicZnode, decode_topic
 from kbroker.replication.replica_selector import RACK_AWARE
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.replication.simulation.zookeeper_node import SlowSession
+from tests.simulation.copies import Layout
 from tests.simulation.loop import Process
 from tests.simulation.several import InForce, Several
+from tests.simulation.witness import MIN_IN_SYNC
 from tests.simulation.world import Scale
 
 if TYPE_CHECKING:
@@ -149,6 +152,7 @@ class Cluster(Several):
         self.sessions: dict[int, ModelSession] = {}
         self.session_ms = SESSION_MS
         self._contents: dict[tuple[str, int], tuple[bytes, InForce]] = {}
+        self._assignments: dict[str, tuple[bytes | None, TopicZnode]] = {}
         if self.rng.random() < WITH_RACKS:
             self.racks = {node: f"rack-{min(node, 2)}" for node in self.nodes}
 
@@ -237,6 +241,33 @@ class Cluster(Several):
             now = InForce(state.get("leader", -1), state.get("leader_epoch", -1), state.get("isr", []))
             before = self._contents[topic, number] = (data, now)
         return before[1]
+
+    def layouts_version(self) -> object:
+        return self.ensemble.zxid
+
+    def layouts(self) -> dict[tuple[str, bytes, int], Layout]:
+        """The end of a reassignment is in the state before it is in the assignment."""
+        nodes, found = self.ensemble.nodes, {}
+        for name in nodes[paths.TOPICS].children if paths.TOPICS in nodes else ():
+            topic, least = self._assigned(name), self._least(name)
+            for number, replicas in topic.partitions.items():
+                isr = tuple(self.in_force(name, number).isr)
+                if isr:
+                    adding = topic.adding.get(number, ())
+                    found[name, topic.topic_id or b"", number] = Layout(replicas, adding, isr, least, replicas)
+        return found
+
+    def _assigned(self, name: str) -> TopicZnode:
+        data = self.ensemble.nodes[paths.topic(name)].data
+        before = self._assignments.get(name)
+        if before is None or before[0] is not data:
+            before = self._assignments[name] = (data, decode_topic(data))
+        return before[1]
+
+    def _least(self, name: str) -> int:
+        node = self.ensemble.nodes.get(paths.topic_config(name))
+        settings = {} if node is None else json.loads(node.data or b"{}").get("config", {})
+        return int(settings.get(MIN_IN_SYNC, 1))
 
     def is_there(self, node: int) -> bool:
         """Whether a broker is there for ZooKeeper, and does something."""

@@ -10,6 +10,7 @@ ShortLog    a topic with retention: nothing goes before its time, nor while ther
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +53,8 @@ class LogLife(Client):
 
     kind = ""
 
-    def __init__(self, world: World, number: int) -> None:
-        super().__init__(world, f"{self.kind}-{number}")
+    def __init__(self, world: World, number: int, chance: random.Random | None = None) -> None:
+        super().__init__(world, f"{self.kind}-{number}", chance)
         rng = self.rng
         self.topic = f"{self.kind}-{number}"
         self.partition = (self.topic, 0)

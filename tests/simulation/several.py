@@ -4,12 +4,15 @@ replicas."""
 from __future__ import annotations
 
 import asyncio
+import random
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
 from tests.simulation.client import IN_DOUBT, NOT_NOW
+from tests.simulation.copies import Copies, Layout
+from tests.simulation.placed_log import draw_placed
 from tests.simulation.replica_bytes import compare_bytes
 from tests.simulation.states import States
 from tests.simulation.witness import ClusterWitness, Term
@@ -18,9 +21,10 @@ from tests.simulation.world import Scale, World
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.simulation.client import Client
     from tests.simulation.judge import Partition
 
-START_SECONDS = 60.0
+START_SECONDS, PLACING = 60.0, 0x91ACE
 
 
 class InForce(NamedTuple):
@@ -38,12 +42,15 @@ class Several(World):
         super().__init__(seed, folder, scale)
         self._leaders: dict[Partition, int] = {}
         self.states = States(self)
+        self.copies = Copies(self)
+        self.placing = random.Random(seed ^ PLACING)
         self.witness = ClusterWitness(self)
         self.loop.look = self._look
 
     def _look(self) -> None:
         self.states.look()
         self.witness.look()
+        self.copies.look()
 
     @abstractmethod
     def in_force(self, topic: str, number: int) -> InForce:
@@ -52,6 +59,14 @@ class Several(World):
     @abstractmethod
     def isrs(self) -> list[list[int]]:
         """Those in force, of all partitions but those that are being deleted."""
+
+    @abstractmethod
+    def layouts_version(self) -> object:
+        """Another one when `layouts` may have changed."""
+
+    @abstractmethod
+    def layouts(self) -> dict[tuple[str, bytes, int], Layout]:
+        """Where all partitions are that have a state, by topic, topic id and number."""
 
     @abstractmethod
     def is_there(self, node: int) -> bool:
@@ -120,6 +135,9 @@ class Several(World):
         compare_bytes(self)
 
     # What clients ask
+
+    def own_clients(self) -> list[Client]:
+        return list(draw_placed(self))
 
     async def leader(self, partition: Partition) -> int:
         while (found := await self.find_leader(partition)) is None:

@@ -25,11 +25,14 @@ from kbroker.config import BrokerConfig
 from kbroker.errors import KafkaError
 from kbroker.supervision.worker_life import WorkerLife
 from tests.simulation.broker_settings import PORT, host_of
+from tests.simulation.copies import Layout
+from tests.simulation.cut_logs import cut_logs
 from tests.simulation.features import coordinator_settings
 from tests.simulation.loop import Process
 from tests.simulation.reading_back import read_back
 from tests.simulation.several import InForce, Several
 from tests.simulation.unix_sockets import UnixSockets
+from tests.simulation.witness import MIN_IN_SYNC
 from tests.simulation.worker_faults import WorkerFaults
 from tests.simulation.world import Scale
 
@@ -226,9 +229,10 @@ class Workers(Several):
 
     async def stop_all(self) -> None:
         """At times the host stops in order, worker 1 first of all, and is started again."""
-        if self.rng.random() < 0.3:
+        if self.rng.random() < 0.3 or self.placing.random() < 0.4:
             # All have the signal before the first has stopped.
             await asyncio.gather(*(self.loop.create_task(self.stop(node)) for node in self.nodes))
+            cut_logs(self, self.placing)
             await asyncio.gather(*(self.loop.create_task(self.again(node)) for node in self.nodes))
             await read_back(self)
 
@@ -249,6 +253,18 @@ class Workers(Several):
     def isrs(self) -> list[list[int]]:
         image = self.image
         return [] if image is None else [list(row.isr) for each in image.topics.values() for row in each.partitions]
+
+    def layouts_version(self) -> object:
+        return None if self.image is None else (id(self.image), self.image.version)
+
+    def layouts(self) -> dict[tuple[str, bytes, int], Layout]:
+        image, found = self.image, {}
+        for topic in () if image is None else image.topics.values():
+            least = int(topic.configs.get(MIN_IN_SYNC) or 1)
+            for row in topic.partitions:
+                key = (topic.name, topic.topic_id, row.partition)
+                found[key] = Layout(row.replicas, row.adding_replicas, row.isr, least, row.isr)
+        return found
 
     def is_there(self, node: int) -> bool:
         return node in self.brokers and self.processes[node].runs

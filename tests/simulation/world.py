@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
@@ -47,6 +47,9 @@ from tests.simulation.topics import Topic, create_topics
 from tests.simulation.transactions.ledger import TransactionLedger
 from tests.simulation.witness import Term, Witness
 from tests.simulation.work import measured
+
+if TYPE_CHECKING:
+    from tests.simulation.client import Client
 
 MEMORY, LATER = Path("/dev/shm"), 0x1A7E
 SETTLE_SECONDS, LIMIT_SECONDS, CHECK_SECONDS, MOMENT_SECONDS, FORGETS_SECONDS = 15.0, 600.0, 1.0, 0.5, 2.0
@@ -204,6 +207,10 @@ class World:
         made.may_be_closed = self.disks.may_hang_up(node)
         self.connections.append(made)
         return made
+
+    def own_clients(self) -> list[Client]:
+        """Clients that this kind of histories alone has."""
+        return []
 
     # Brokers
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kbroker.cluster.partitions import take_isr
+from kbroker.cluster.partitions import change, take_isr
 from kbroker.cluster.requests import IsrChange
 from kbroker.error_codes import ErrorCode
 from kbroker.errors import KafkaError
+from kbroker.metadata.image import NO_LEADER
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 from tests.simulation.kraft.deciding import RECOVERED, Batch
@@ -179,6 +180,9 @@ class Active:
         if told != old.directories:
             batch.put(change_record(topic_id, old, replace(old, directories=told)))
             batch.leave_if_lost(node, topic, topic.partitions[number])
+        elif old.leader == NO_LEADER:
+            # Only now: a change is decided by the directories that were known before it.
+            batch.alter(topic, old, change(batch.viewed(old), batch.context(topic)))
         return 0
 
     def producer_ids(self, request: wire.AllocateProducerIdsRequest, batch: Batch) -> wire.AllocateProducerIdsResponse:

@@ -21,6 +21,7 @@ from kbroker.storage.directories.log_dirs import META_PROPERTIES, MetaProperties
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.types import TopicPartition
 from tests.cluster.kraft.controllers import VOTERS, endpoint_of
+from tests.simulation.copies import Layout
 from tests.simulation.kraft.deciding import ELR
 from tests.simulation.kraft.faults import KRaftFaults
 from tests.simulation.kraft.quorum import TICK_SECONDS, SimulatedControllers
@@ -234,6 +235,17 @@ class KRaftCluster(Several):
 
     def isrs(self) -> list[list[int]]:
         return [list(each.isr) for _, each in self.controllers.state.partitions()]
+
+    def layouts_version(self) -> object:
+        return self.controllers.committed_end
+
+    def layouts(self) -> dict[tuple[str, bytes, int], Layout]:
+        found = {}
+        for topic, row in self.controllers.state.partitions():
+            least = int(topic.configs.get(MIN_IN_SYNC, self.min_in_sync))
+            key = (topic.name, topic.topic_id, row.partition)
+            found[key] = Layout(row.replicas, row.adding_replicas, row.isr, least, row.isr)
+        return found
 
     def is_there(self, node: int) -> bool:
         member = self.controllers.state.members.get(node)
