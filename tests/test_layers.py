@@ -33,7 +33,7 @@ ONE_THING_LINES = {
     "kbroker/storage/log/unified_log.py": 600,
 }
 
-BASE = {"__init__", "authorities", "clock", "error_codes", "errors", "nearest", "types", "waiting"}
+BASE = {"__init__", "authorities", "clock", "error_codes", "errors", "nearest", "own_python", "types", "waiting"}
 BASE |= {"java_patterns", "patterns"}
 FOUNDATION = BASE | {"_fast", "config", "metrics", "log_output", "periodic"}
 RECORDS = FOUNDATION | {"records"}
@@ -66,6 +66,7 @@ PACKAGES: dict[str, set[str]] = {
     "error_codes": {"__init__"},
     "clock": {"__init__"},
     "nearest": {"__init__"},
+    "own_python": {"__init__"},
     "waiting": {"__init__"},
     "patterns": {"__init__"},
     "java_patterns": {"__init__", "java_patterns"},

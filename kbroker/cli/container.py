@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from kbroker.config import BrokerConfig, ConfigError
 from kbroker.config.images.first_start import TOPICS, cluster_id, planned_topics, with_commands
 from kbroker.config.images.logins import ImageError, User
 from kbroker.config.images.settings import image_settings, obeys
+from kbroker.own_python import module_command
 
 if TYPE_CHECKING:
     from kbroker.metadata.security_image import ScramCredential, ScramKey
@@ -161,4 +161,4 @@ def _make_topics_later(config: BrokerConfig) -> None:
             f"environment {TOPICS}: topics are made by a listener without TLS and SASL, and there is none: leave the "
             "variable out, and make them with kbroker topics"
         )
-    subprocess.Popen([sys.executable, "-m", "kbroker.cli.first_topics"])
+    subprocess.Popen(module_command("kbroker.cli.first_topics"))

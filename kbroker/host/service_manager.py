@@ -9,6 +9,9 @@ a start has come, that it stops, and that its event loop still turns.
 
 The protocol is a datagram to the socket that NOTIFY_SOCKET names.  Without that variable nothing is done.  A service
 manager that does not take a datagram at once misses it: the broker never waits for it.
+
+A worker's service manager is its supervisor.  It names no address, to which any process of the machine could send, but
+a descriptor that the worker has inherited (`channel`).
 """
 
 from __future__ import annotations
@@ -25,21 +28,31 @@ if TYPE_CHECKING:
     from kbroker.metrics.readiness import Readiness
 
 EXTENSION_US = 60_000_000
+_DESCRIPTOR = "fd:"
+"""A value of NOTIFY_SOCKET that begins so goes on with the number of an inherited descriptor."""
+
+
+def channel() -> tuple[socket.socket, socket.socket]:
+    """A supervisor's end and a worker's end of a channel that no other process can send to."""
+    own, workers = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    own.setblocking(False)
+    return own, workers
+
+
+def named(workers_end: socket.socket) -> str:
+    """The value of NOTIFY_SOCKET for a child process that inherits its end of a channel."""
+    return f"{_DESCRIPTOR}{workers_end.fileno()}"
 
 
 class ServiceManager:
     """The service manager that started this process."""
 
     def __init__(self, address: str, watchdog_us: int = 0) -> None:
-        """`address`: a path, or an @ and a name in the abstract namespace.  OSError where there is no such socket."""
+        """`address`: a path, an @ and a name in the abstract namespace, or what `named` gives.  OSError where there is
+        no such socket."""
         self._watchdog_seconds = watchdog_us / 2e6
         self._timer: asyncio.TimerHandle | None = None
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-        try:
-            self._socket.connect("\0" + address[1:] if address.startswith("@") else address)
-        except OSError:
-            self._socket.close()
-            raise
+        self._socket = _inherited(address) if address.startswith(_DESCRIPTOR) else _connected(address)
 
     def follow(self, readiness: Readiness, loop: asyncio.AbstractEventLoop) -> None:
         """Send every change of `readiness` from now on, and signs of life of `loop` where they are expected."""
@@ -82,7 +95,28 @@ def service_manager(environ: MutableMapping[str, str] = os.environ) -> ServiceMa
     """
     address = environ.pop("NOTIFY_SOCKET", "")
     interval_us, process = environ.pop("WATCHDOG_USEC", "0"), environ.pop("WATCHDOG_PID", "")
-    if not address.startswith(("/", "@")):
+    if not address.startswith(("/", "@", _DESCRIPTOR)):
         return None
     is_watched = interval_us.isdecimal() and process in ("", str(os.getpid()))
     return ServiceManager(address, int(interval_us) if is_watched else 0)
+
+
+def _connected(address: str) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        sock.connect("\0" + address[1:] if address.startswith("@") else address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _inherited(address: str) -> socket.socket:
+    number = address.removeprefix(_DESCRIPTOR)
+    if not number.isdecimal():
+        raise OSError(f"{address} names no descriptor")
+    sock = socket.socket(fileno=int(number))
+    # Child processes of this one do not speak in its name.
+    sock.set_inheritable(False)
+    sock.setblocking(False)
+    return sock

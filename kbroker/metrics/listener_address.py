@@ -8,6 +8,8 @@ import struct
 from urllib.parse import urlsplit
 
 DEFAULT_PORT = 9644
+ADMINISTRATOR = 0
+"""The id of root."""
 _UCRED = struct.Struct("iII")
 """Process, user and group of a peer (unix(7))."""
 
@@ -15,7 +17,7 @@ _UCRED = struct.Struct("iII")
 def is_own(connection: socket.socket) -> bool:
     """Whether the process at the other end of a Unix socket is this user's, or root's."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    return _UCRED.unpack(credentials)[1] in (0, os.getuid())
+    return _UCRED.unpack(credentials)[1] in (ADMINISTRATOR, os.getuid())
 
 
 def parse_listener(text: str) -> tuple[str, int] | None:

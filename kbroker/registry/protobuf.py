@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import subprocess
-import sys
 import tempfile
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message, message_factory
 
+from kbroker.own_python import module_command
 from kbroker.registry.decoded import Decoded
 from kbroker.registry.errors import SchemaError, UndecodableError
 from kbroker.registry.wire_format import message_path
@@ -113,7 +113,7 @@ def _compile(schema: Schema, folder: Path | None) -> bytes:
             _put(place, file, text)
         out = place / "descriptors"
         # A schema cannot bring this process down with the compiler.
-        command = [sys.executable, "-m", f"{COMPILER}.protoc", f"-I{place}", f"--descriptor_set_out={out}"]
+        command = module_command(f"{COMPILER}.protoc", f"-I{place}", f"--descriptor_set_out={out}")
         if folder is not None:
             command.append(f"-I{folder}")
         try:

@@ -50,18 +50,19 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:2] != ["-m", DAEMON]:
         os.execv(sys.executable, [sys.executable, *arguments])
-    if not sys.flags.safe_path:
-        # As `-m` has it: functions may come from modules beside the driver.
-        sys.path[0] = str(Path.cwd())
     installed = [entry for entry in sys.path if not is_sparks_archive(entry)]
     if _has_pyspark_of(sys.path, installed):
         sys.path[:] = installed
         forget_spark_archives()
     kind = arguments[2:3]
-    for name in (*kind, *(EARLY if kind != [LOOKS_UP] else ())):
+    for name in ("pyspark", *kind, *(EARLY if kind != [LOOKS_UP] else ())):
         # A module that cannot be imported fails where it is used, with Spark's own error.
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    if not sys.flags.safe_path:
+        # As `-m` has it: functions may come from modules beside the driver.  Those of Spark and this package do not:
+        # they have been imported by now.
+        sys.path[0] = str(Path.cwd())
     sys.argv[1:] = kind
     runpy.run_module(DAEMON, run_name="__main__", alter_sys=True)
 

@@ -1,7 +1,8 @@
 """Starts the workers of a host, starts those again that die, and stops all of them with itself.
 
 Each worker is a `kbroker start` with settings of its own (`cluster.workers.worker_slot`).  A worker's messages to its
-service manager (sd_notify) come to this process, which alone speaks to the real one, for all.  A worker whose loop has
+service manager (sd_notify) come to this process, which alone speaks to the real one, for all.  They come over a pair of
+sockets that the worker has inherited: no other process can send to it, or fill its queue.  A worker whose loop has
 given no sign of life for a session (`broker.session.timeout.ms`) hangs: the supervisor kills it, and says so to worker
 1, as a process that waits for a disk ends only when the disk answers.
 
@@ -19,7 +20,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,11 +27,12 @@ from kbroker import __version__, log_output
 from kbroker.assembly.console import bodies_of
 from kbroker.cluster.workers.messages import Gone, encode
 from kbroker.cluster.workers.worker_slot import WorkerSlot, shifted, worker_settings
-from kbroker.host.service_manager import EXTENSION_US, service_manager
+from kbroker.host.service_manager import EXTENSION_US, channel, named, service_manager
 from kbroker.host.stop_signals import StopSignals
 from kbroker.metrics.http_guard import names_of
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
 from kbroker.network.ports_in_use import why_not_listened
+from kbroker.own_python import module_command
 from kbroker.security.http_access import http_access
 from kbroker.supervision.silence import Silence
 from kbroker.supervision.worker_life import WorkerLife, WorkerState
@@ -102,8 +103,7 @@ class Supervisor:
             bodies_of(self._config),
             has_console=self._config.get("kbroker.console.enable"),
         )
-        for number, slot in self._slots.items():
-            self._notify[number] = self._listen_to(number, slot)
+        for number in self._slots:
             self._start(number)
         self._look_later()
         stop = self._loop.create_task(self._stopping.wait())
@@ -128,25 +128,26 @@ class Supervisor:
 
     def _start(self, number: int) -> None:
         slot = self._slots[number]
-        command = [sys.executable, "-m", "kbroker.cli", "start", *self._arguments]
+        command = module_command("kbroker.cli", "start", *self._arguments)
         for key, value in self._settings[number].items():
             command += ["--override", f"{key}={value}"]
         command += ["--slot", slot.text(), "--parent", str(os.getpid())]
         self._said[number] = "starting"
         self._silence.heard(number)
-        process = self._processes[number] = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            pass_fds=(slot.descriptor,) if slot.is_controller else (),
-            env={
-                **os.environ,
-                "NOTIFY_SOCKET": f"{slot.address}-notify-{number}",
-                # A sign of life is sent every half of it.
-                "WATCHDOG_USEC": str(round(self._heartbeat * 2e6)),
-            },
-            # A terminal's signals come here alone.
-            process_group=0,
-        )
+        with self._listen_to(number) as workers_end:
+            process = self._processes[number] = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(workers_end.fileno(), *((slot.descriptor,) if slot.is_controller else ())),
+                env={
+                    **os.environ,
+                    "NOTIFY_SOCKET": named(workers_end),
+                    # A sign of life is sent every half of it.
+                    "WATCHDOG_USEC": str(round(self._heartbeat * 2e6)),
+                },
+                # A terminal's signals come here alone.
+                process_group=0,
+            )
         try:
             watched = os.pidfd_open(process.pid)
         except OSError:
@@ -161,8 +162,9 @@ class Supervisor:
         os.close(watched)
         process = self._processes.pop(number)
         status = process.wait()
-        # Read the dead process's last messages now, or they would count as its successor's.
+        # With its last messages a worker says that it stops.
         self._hear(number)
+        self._hear_no_more(number)
         self._died(number, f"has ended ({_described(status)})")
 
     def _died(self, number: int, how: str) -> None:
@@ -246,11 +248,19 @@ class Supervisor:
 
     # What workers say
 
-    def _listen_to(self, number: int, slot: WorkerSlot) -> socket.socket:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        sock.bind("\0" + f"{slot.address}-notify-{number}"[1:])
-        self._loop.add_reader(sock.fileno(), self._hear, number)
-        return sock
+    def _listen_to(self, number: int) -> socket.socket:
+        """The worker's end of a new channel: what its predecessor said last cannot count as its own."""
+        self._hear_no_more(number)
+        own, workers_end = channel()
+        self._notify[number] = own
+        self._loop.add_reader(own.fileno(), self._hear, number)
+        return workers_end
+
+    def _hear_no_more(self, number: int) -> None:
+        sock = self._notify.pop(number, None)
+        if sock is not None:
+            self._loop.remove_reader(sock.fileno())
+            sock.close()
 
     def _hear(self, number: int) -> None:
         while True:

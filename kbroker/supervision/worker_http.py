@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from kbroker.metrics.listener_address import is_own
+
 FETCH_SECONDS = 5.0
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -47,6 +49,8 @@ async def fetch(
     sock.setblocking(False)
     try:
         sock.connect("\0" + address.removeprefix("@"))
+        if not is_own(sock):
+            raise PermissionError(f"{address} is held by another user's process")
         reader, writer = await asyncio.open_unix_connection(sock=sock)
     except OSError:
         sock.close()

@@ -149,7 +149,8 @@ class KafkaBroker:
             **({} if self.security is None else self.security.settings(self._tls_dir, self.port)),
             **self.overrides,
         }
-        command = [*self.prefix, sys.executable, "-m", "kbroker.cli", "start"]
+        # A test runs in a project's folder, whose modules are none of the broker's.
+        command = [*self.prefix, sys.executable, "-P", "-m", "kbroker.cli", "start"]
         for key, value in settings.items():
             command += ["--override", f"{key}={value}"]
         return command

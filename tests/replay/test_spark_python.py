@@ -62,6 +62,17 @@ def test_workers_have_compiled_pyspark_and_their_imports_before_they_are_forked(
     assert [row["beside"] for row in rows] == ["True"]
 
 
+def test_a_daemon_takes_its_own_modules_from_nowhere_beside_the_driver(tmp_path: Path) -> None:
+    """A file with the name of a module, where a job is started, would run in the place of that module."""
+    for name in ("json", "pyspark", "pyarrow", "kbroker"):
+        (tmp_path / f"{name}.py").write_text(f"open('ran', 'a').write('{name} ')")
+    kind = "pyspark.sql.worker.plan_data_source_read"
+    command = [workers_python(), "-m", "pyspark.daemon", kind]
+    # Its standard input is at its end: it has no Spark to listen to, and ends.
+    subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+    assert not (tmp_path / "ran").exists()
+
+
 def _archive(folder: Path, version: bytes) -> str:
     folder.mkdir()
     archive = folder / "pyspark.zip"

@@ -470,3 +470,25 @@ def test_what_is_no_message_ends_its_connection_alone(tmp_path: Path) -> None:
         assert outcome.error is None
 
     play(tmp_path, story)
+
+
+def test_connections_of_other_users_are_refused_and_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Any user of the machine could fill the disk with lines, as fast as a program can connect."""
+
+    async def story(office: Office, node: Node) -> None:
+        user = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+        for _ in range(20):
+            reader, writer = await asyncio.open_unix_connection("\0" + office.address[1:])
+            assert await reader.read(-1) == b""
+            writer.close()
+        monkeypatch.undo()
+        (outcome,) = await node.controller.create_topics([NewTopic("t", 1, 1)])
+        assert outcome.error is None
+
+    play(tmp_path, story)
+    refused = [record for record in caplog.records if "refused" in record.getMessage()]
+    assert len(refused) == 1 and f"user {os.geteuid()} " in refused[0].getMessage()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -33,6 +33,7 @@ from kbroker.cluster.workers.messages import (
 from kbroker.cluster.workers.portions import Portions, send
 from kbroker.cluster.workers.quota import ForwardedQuota
 from kbroker.errors import KafkaError, NotControllerError
+from kbroker.log_output import RateLimitedLog
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
@@ -70,6 +71,8 @@ METHODS = frozenset(
     }
 )
 """What a worker may call."""
+REMIND_SECONDS = 300.0
+"""So often the log says again that connections are refused: any process of the machine may connect again and again."""
 _CREDENTIALS = struct.Struct("=iii")
 
 
@@ -90,6 +93,7 @@ class ControllerServer:
         """With their node ids."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._come = asyncio.Event()
+        self._refusals = RateLimitedLog(logger, REMIND_SECONDS)
         self._entered: dict[int, asyncio.StreamWriter] = {}
         """By worker, the connection over which it has entered last."""
         self.log_reports = LogReports(controller, loop)
@@ -133,7 +137,11 @@ class ControllerServer:
         node_id = -1
         try:
             process_id, user = _peer(writer)
-            hello = await read(reader) if user == os.geteuid() else None
+            if user != os.geteuid():
+                text = "a connection of user %d to the socket of the workers is refused: they are of user %d"
+                self._refusals.warning(user, text, user, os.geteuid())
+                return
+            hello = await read(reader)
             if isinstance(hello, Gone):
                 self._cut_off(hello.process_id)
                 return
@@ -170,7 +178,7 @@ class ControllerServer:
         except (asyncio.IncompleteReadError, OSError):
             pass
         except MessageError as error:
-            logger.error("a connection of worker %d ends: %s", node_id, error)
+            self._refusals.error(("worker", node_id), "a connection of worker %d ends: %s", node_id, error)
         finally:
             self._writers.pop(writer, None)
             self._connected.pop(writer, None)
