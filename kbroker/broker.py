@@ -378,7 +378,10 @@ class Broker:
             self.readiness.describe(self.log_manager.progress.text)
             if self.stopping.is_set():
                 self.log_manager.interrupt_loading()
-        await loading
+        try:
+            await loading
+        finally:
+            del loading  # It keeps its error, and the error this frame.
         self.figures.logs_loaded = True
 
     def _schedule(self) -> None:

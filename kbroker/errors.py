@@ -6,11 +6,13 @@ Inside the broker a failure is an exception derived from `KafkaError`; only hand
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TypeVar, cast
 
 from kbroker.error_codes import RETRIABLE, ErrorCode
 
 __all__ = ["RETRIABLE", "ErrorCode"]
+
+AnError = TypeVar("AnError", bound=BaseException)
 
 MAX_MESSAGE_CHARACTERS = 0x7FFF // 4
 """A string on the wire has at most 32,767 bytes, and a character at most four."""
@@ -42,10 +44,27 @@ class KafkaError(Exception):
             error.args = (code.name,)
         return error
 
-    def bare(self) -> Self:
-        """Itself, to be kept: without the frames that it and its cause have passed, and all that those hold."""
-        self.__cause__ = self.__context__ = None
-        return self.with_traceback(None)
+
+def bare(error: AnError) -> AnError:
+    """A caught error, to be kept: without the frames that it and its cause have passed, and all that those hold.
+
+    The frames hold their locals and those of their callers.  An error that is kept in one of them, as in a list of
+    outcomes, would be a cycle with the whole request, which reference counts never free.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def again(error: AnError) -> AnError:
+    """A copy of a kept error, to be raised.
+
+    The error itself would get the frames that it passes anew, and those hold what it is kept in.
+    """
+    # An OSError keeps its file's name apart from its arguments.
+    _, arguments, *_ = cast("tuple[object, ...]", error.__reduce__())
+    copied = type(error).__new__(type(error), *cast("tuple[object, ...]", arguments))
+    copied.__dict__.update(error.__dict__)
+    return copied
 
 
 class OffsetOutOfRangeError(KafkaError):

@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from kbroker.errors import again
 from kbroker.security.sasl.login import LoginError, LoginExchange
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class _AuthenticatedChannel:
         self._lost = lost
         self._due = due
         self._channel: Channel | None = None
-        self._first: asyncio.Future[None] = loop.create_future()
+        self._first: asyncio.Future[Exception | None] = loop.create_future()
         self._exchange: LoginExchange | None = None
         self._unanswered = 0
         """Requests whose answers are the client's; those of an exchange come after them."""
@@ -102,7 +103,9 @@ class _AuthenticatedChannel:
         """The first exchange.  LoginFailedError, OSError."""
         self._channel = channel
         await self._begin()
-        await self._first
+        error = await self._first
+        if error is not None:
+            raise again(error)
 
     def send(self, parts: list[Buffer]) -> None:
         if self._exchange is not None:
@@ -141,7 +144,7 @@ class _AuthenticatedChannel:
         self._channel = None
         if not self._first.done():
             reason = "the connection ended while this broker logged in"
-            self._first.set_exception(LoginFailedError(f"{reason}: {error}" if error else reason))
+            self._first.set_result(LoginFailedError(f"{reason}: {error}" if error else reason))
         else:
             self._lost(error)
 
@@ -181,7 +184,7 @@ class _AuthenticatedChannel:
         if channel is not None:
             channel.close()
         if not self._first.done():
-            self._first.set_exception(error)
+            self._first.set_result(error)
         else:
             self._lost(error)
 

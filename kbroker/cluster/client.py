@@ -236,6 +236,8 @@ class NodeClient:
                 # `close` has cancelled the attempt; the caller's own task was not cancelled.
                 raise UnreachableError("the client is closed") from None
             raise
+        finally:
+            del opening, task  # A task keeps its error, and the error this frame.
 
     def _opened(self, task: asyncio.Task[Channel]) -> None:
         self._opening = None

@@ -55,6 +55,8 @@ from kbroker.errors import (
     StaleBrokerEpochError,
     TopicAlreadyExistsError,
     UnknownTopicIdError,
+    again,
+    bare,
 )
 from kbroker.log_output import RateLimitedLog
 from kbroker.metadata.cache import MetadataCache
@@ -183,7 +185,7 @@ class LocalController(Controller):
                 if topic is None:
                     outcome = (await self._create([plans.default_request(name, self._context())]))[0]
                     if outcome.topic is None:
-                        raise outcome.error or KafkaError()
+                        raise again(outcome.error or KafkaError())
                     topic = outcome.topic
         return topic
 
@@ -274,7 +276,7 @@ class LocalController(Controller):
                     else:
                         others[resource] = settings
                 except KafkaError as error:
-                    errors[index] = error.with_traceback(None)
+                    errors[index] = bare(error)
             if topics and not validate_only:
                 failed = await _failure(self._store_topic_configs(topics))
                 errors = [
@@ -415,7 +417,7 @@ class LocalController(Controller):
                 context = contexts.of(image.topics[name.topic])
                 changed = decide(partition, context, request)
             except KafkaError as error:
-                outcomes.append(PartitionOutcome(name, error=error.with_traceback(None)))
+                outcomes.append(PartitionOutcome(name, error=bare(error)))
                 continue
             updates.put(name, changed)
             outcomes.append(PartitionOutcome(name, changed))
@@ -486,5 +488,5 @@ async def _failure(change: Awaitable[None]) -> MetadataStoreError | None:
     try:
         await change
     except MetadataStoreError as error:
-        return error
+        return bare(error)
     return None

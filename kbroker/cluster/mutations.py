@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kbroker.cluster.requests import TopicOutcome
-from kbroker.errors import KafkaError
+from kbroker.errors import KafkaError, bare
 from kbroker.metadata.image import TopicImage
 from kbroker.quotas.mutation_quota import MutationQuota
 
@@ -24,5 +24,5 @@ def _charged(outcome: TopicOutcome, quota: MutationQuota, partitions: Callable[[
     try:
         quota.record(partitions(outcome.topic))
     except KafkaError as error:
-        return TopicOutcome(outcome.name, error=error.with_traceback(None))
+        return TopicOutcome(outcome.name, error=bare(error))
     return outcome

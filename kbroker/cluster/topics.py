@@ -27,6 +27,7 @@ from kbroker.errors import (
     PolicyViolationError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
+    bare,
 )
 from kbroker.metadata import topic_names
 from kbroker.metadata.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -285,7 +286,7 @@ async def attempt(
         return TopicOutcome(name, topic=await plan(request, context, pace))
     except KafkaError as error:
         # With its traceback it would hold the frames of 100,000 plans that fail.
-        return TopicOutcome(name, error=error.with_traceback(None))
+        return TopicOutcome(name, error=bare(error))
 
 
 async def named_once(requests: Sequence[_Named], pace: Pace) -> tuple[Counter[str], list[_Named]]:

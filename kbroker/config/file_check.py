@@ -10,6 +10,7 @@ from kbroker.config.broker import BrokerConfig, ConfigError, Setting, Source
 from kbroker.config.judgement import Verdict, judge
 from kbroker.config.properties import PropertiesError, Property, decode_properties, parse_properties
 from kbroker.config.providers import PROVIDERS, is_of_a_provider
+from kbroker.errors import bare
 
 TWICE = "twice"
 DEPRECATED = "deprecated"
@@ -88,7 +89,7 @@ def what_is_right(
         try:
             return BrokerConfig(list(left.values()), environ, warnings), errors
         except ConfigError as error:
-            errors.append(error)
+            errors.append(bare(error))
             if error.setting is None or left.pop(error.setting.key, None) is None:
                 break
     return None, errors

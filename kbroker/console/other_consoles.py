@@ -60,7 +60,10 @@ class OtherConsoles:
             task = self._asked[key] = asyncio.get_running_loop().create_task(self._look(key))
             task.add_done_callback(lambda _: self._asked.pop(key))
         # One viewer who leaves does not end it for the others.
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            del task  # It keeps its error, and the error this frame.
 
     async def _look(self, key: tuple[str, Login]) -> Said:
         if self._threads is None:

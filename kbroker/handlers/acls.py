@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, bare
 from kbroker.gate.access import may_cluster, require_cluster
 from kbroker.handlers.table import Handler
 from kbroker.metadata.security_image import Acl
@@ -101,7 +101,7 @@ async def handle_create_acls(ctx: RequestContext, request: wire.CreateAclsReques
             faults.append(fault_of(acl))
         await _create(ctx, {acl: None for acl, fault in zip(acls, faults, strict=True) if fault is None}, pace)
     except KafkaError as error:
-        faults = [error] * len(acls)
+        faults = [bare(error)] * len(acls)
     results = []
     for fault in faults:
         await pace
@@ -147,7 +147,7 @@ async def handle_delete_acls(ctx: RequestContext, request: wire.DeleteAclsReques
             faults.append(filter_fault(wanted))
         selected = await _delete(ctx, filters, faults, pace)
     except KafkaError as error:
-        faults = [error] * len(filters)
+        faults = [bare(error)] * len(filters)
         selected = [[] for _ in filters]
     results = []
     for fault, found in zip(faults, selected, strict=True):

@@ -23,7 +23,7 @@ from kbroker._fast.wire.disposal import Disposal
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, EditOperation
 from kbroker.config import broker_config_rows, client_metrics_rows, group_config_rows, topic_config_rows
-from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
+from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, bare
 from kbroker.gate.access import may_cluster, require_cluster, require_group, require_topic
 from kbroker.handlers import loggers
 from kbroker.handlers.table import Handler
@@ -133,7 +133,7 @@ async def _answer(
         try:
             errors = await services.controller.alter_configs(alterations, validate_only)
         except KafkaError as error:
-            errors = [error] * len(alterations)
+            errors = [bare(error)] * len(alterations)
         for each, found in zip(asked, errors, strict=True):
             await pace
             if found is not None:

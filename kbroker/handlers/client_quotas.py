@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, bare
 from kbroker.gate.access import may_cluster, require_cluster
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -71,7 +71,7 @@ async def handle_alter_client_quotas(
         require_cluster(ctx, Operation.ALTER_CONFIGS)
         results = await ctx.services.controller.alter_client_quotas(alterations, request.validate_only)
     except KafkaError as error:
-        results = {alteration.entity: error for alteration in alterations}
+        results = dict.fromkeys((each.entity for each in alterations), bare(error))
     entries = []
     for entity, refusal in results.items():
         await pace

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.requests import ElectionType, PartitionOutcome
-from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError
+from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError, bare
 from kbroker.gate.access import require_cluster
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -56,7 +56,8 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
         await ctx.services.controller.ready(request.timeout_ms)
         outcomes = await ctx.services.controller.elect_leaders(election, wanted)
     except KafkaError as error:
-        refused = (PartitionOutcome(name, error=error) for name in wanted or ())
+        refusal = bare(error)
+        refused = (PartitionOutcome(name, error=refusal) for name in wanted or ())
         # v0 has no error of the whole.
         code = error.code if ctx.api_version >= TYPES_FROM else ErrorCode.NONE
         return response(error_code=code, replica_election_results=await _results(refused, pace))

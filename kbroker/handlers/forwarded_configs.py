@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, EditOperation
 from kbroker.cluster.resource_configs import ResourceConfigs
-from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
+from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, bare
 from kbroker.gate.access import may_cluster
 from kbroker.handlers.alter_configs import alter_loggers, check_values, operation_of, own_broker, telling
 from kbroker.handlers.forwarded_errors import altered, config_row
@@ -53,7 +53,7 @@ async def preprocess(ctx: RequestContext, request: Request) -> dict[int, KafkaEr
             if await _is_done(ctx, request, resource, pace):
                 settled[index] = _DONE
         except KafkaError as error:
-            settled[index] = error.with_traceback(None)
+            settled[index] = bare(error)
     return settled
 
 

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kbroker._fast.records.record_batch import MAGIC_V2
-from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError
+from kbroker.errors import ErrorCode, InvalidTopicError, KafkaError, bare
 from kbroker.gate.access import require_topic
 from kbroker.handlers.delayed_produce import Unacknowledged
 from kbroker.handlers.schema_validation import (
@@ -157,7 +157,7 @@ class PartitionAppend:
             except KafkaError as error:
                 # Frames would hold the batch and, by `self`, the error: only the garbage collector would free such a
                 # cycle.
-                self.refusal = error.bare()
+                self.refusal = bare(error)
             answer = self.answer()
         self._discard()
         return answer
@@ -185,7 +185,7 @@ class PartitionAppend:
             if self.analyzed is None:
                 self.appended = NO_RECORDS
         except KafkaError as error:
-            self.refusal = error.bare()
+            self.refusal = bare(error)
         except OSError as error:
             self.refusal = partition.log.storage_error("writing a large batch", error)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.reassignments import is_reassigning, reassigning
 from kbroker.cluster.requests import PartitionOutcome, Reassignment
-from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError
+from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError, bare
 from kbroker.gate.access import require_cluster
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -58,7 +58,7 @@ async def handle_alter_partition_reassignments(
             await ctx.services.controller.alter_reassignments(wanted, request.allow_replication_factor_change)
         )
     except KafkaError as error:
-        refusal = error
+        refusal = bare(error)
         outcomes = (PartitionOutcome(each.partition, error=refusal) for each in wanted)
     topics = []
     for topic in request.topics:

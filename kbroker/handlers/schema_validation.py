@@ -90,13 +90,17 @@ def next_to_ask(found: Sequence[Unknown], ids: KnownIds | None, topic_partition:
         if schema_id == NO_SCHEMA or ids.lacks(schema_id)
     ]
     if errors:
-        refused = UnnamedError(
-            f"{len(errors)} records in the append to {topic_partition} name no schema of the registry, the first at "
-            f"index {errors[0].batch_index} of the batch: {errors[0].message}"
-        )
-        refused.record_errors = errors
-        raise refused
+        raise _refused(topic_partition, errors)
     return found[0][2]
+
+
+def _refused(topic_partition: object, errors: list[RecordError]) -> UnnamedError:
+    refused = UnnamedError(
+        f"{len(errors)} records in the append to {topic_partition} name no schema of the registry, the first at "
+        f"index {errors[0].batch_index} of the batch: {errors[0].message}"
+    )
+    refused.record_errors = errors
+    return refused
 
 
 def _text(is_key: bool, schema_id: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, bare
 from kbroker.gate.access import require_cluster
 from kbroker.handlers.table import Handler
 from kbroker.metadata.security_image import ScramKey
@@ -85,10 +85,10 @@ async def handle_alter_user_scram_credentials(
     except KafkaError as error:
         for row in request.deletions:
             await pace
-            results[row.name] = error
+            results[row.name] = bare(error)
         for each in request.upsertions:
             await pace
-            results[each.name] = error
+            results[each.name] = bare(error)
     answers = []
     for user, refusal in results.items():
         await pace

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, bare
 from kbroker.gate.access import may_group, may_topic
 from kbroker.handlers.endpoints import endpoint_for
 from kbroker.handlers.share_groups import LONGEST_MEMBER_ID, check_share_groups
@@ -141,7 +141,7 @@ async def acknowledge_all(ctx: RequestContext, session: ShareSession, said: Said
                 raise UnknownTopicOrPartitionError()
             known.acknowledge(session.member_id, checked, settled)
         except KafkaError as error:
-            settled(error)
+            settled(bare(error))
     await wait.within(None)  # The writes of the state have a time of their own.
     return results
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.log.fetch_target import is_enough
 from kbroker._fast.net.pending import DelayedFetch, Pending
-from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, OffsetOutOfRangeError
+from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, OffsetOutOfRangeError, bare
 from kbroker.handlers.share_acknowledge import (
     FIRST_VERSION_WITH_RENEWAL,
     Results,
@@ -194,7 +194,7 @@ class ShareRead:
                 require_named(self._ctx, name)
                 partition = manager.partition(name, named.partition)
             except KafkaError as error:
-                self._errors[named] = error
+                self._errors[named] = bare(error)
                 continue
             key = SharePartitionKey(self._session.group_id, named.topic_id, named.partition)
             share = services.share_partitions.get(key, partition)
@@ -222,7 +222,7 @@ class ShareRead:
                 require_named(self._ctx, name)
                 partition = services.replica_manager.partition(name, named.partition)
             except KafkaError as error:
-                self._errors[named] = error
+                self._errors[named] = bare(error)
                 del self._watched[named]
                 continue
             share = services.share_partitions.get(key, partition)
@@ -233,7 +233,7 @@ class ShareRead:
             try:
                 each = self._read(named, share, partition, self._max_bytes // len(ready))
             except KafkaError as error:
-                self._errors[named] = error
+                self._errors[named] = bare(error)
                 del self._watched[named]
                 continue
             if each is not None:

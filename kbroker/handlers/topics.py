@@ -28,7 +28,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.cluster.requests import NewPartitions, NewTopic, TopicOutcome
-from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError
+from kbroker.errors import ErrorCode, KafkaError, RequestTimedOutError, bare
 from kbroker.gate.access import may_cluster, may_topic
 from kbroker.handlers.config_entries import topic_entries
 from kbroker.handlers.table import Handler
@@ -196,10 +196,10 @@ async def _or_all_fail(
         return await change()
     except KafkaError as error:
         logger.warning("a request to change %d topic(s) failed: %s", len(names), error)
-        outcomes = []
+        refusal, outcomes = bare(error), []
         for name in dict.fromkeys(names):
             await pace
-            outcomes.append(TopicOutcome(name, error=error))
+            outcomes.append(TopicOutcome(name, error=refusal))
         return outcomes
 
 
@@ -237,8 +237,8 @@ async def handle_delete_topics(ctx: RequestContext, request: wire.DeleteTopicsRe
     except KafkaError as error:
         logger.error("cannot delete %d topic(s): %s", len(topic_ids), error)
         # Results of existing topics carry the name: before v6 nothing else in the answer identifies the topic.
-        known = map(image.topics_by_id.get, topic_ids)
-        outcomes = [TopicOutcome("" if topic is None else topic.name, error=error) for topic in known]
+        refusal, known = bare(error), map(image.topics_by_id.get, topic_ids)
+        outcomes = [TopicOutcome("" if topic is None else topic.name, error=refusal) for topic in known]
     for topic_id, outcome in zip(topic_ids, outcomes, strict=True):
         await pace
         code, text = _code_and_text(outcome)

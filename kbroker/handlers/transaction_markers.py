@@ -21,7 +21,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, bare
 from kbroker.gate.access import may_cluster
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
@@ -71,7 +71,7 @@ async def handle_write_txn_markers(ctx: RequestContext, request: wire.WriteTxnMa
                 try:
                     writer.write(topic.name, index, marker, settled)
                 except KafkaError as error:
-                    settled(error)
+                    settled(bare(error))
             if rows:
                 topics.append(response.WritableTxnMarkerTopicResult(name=topic.name, partitions=rows))
         if topics:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kbroker.coordinator.classic.messages import PartitionCommit
 from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.coordinator.runtime.plan import TransactionalProducer, write_error
-from kbroker.errors import ErrorCode, InvalidGroupIdError, InvalidRequestError, KafkaError
+from kbroker.errors import ErrorCode, InvalidGroupIdError, InvalidRequestError, KafkaError, again, bare
 from kbroker.gate.access import may, may_group, may_topic
 from kbroker.handlers import verification
 from kbroker.handlers.committed_state import ensure_group_topic, when_committed
@@ -105,14 +105,14 @@ async def _commit(
     try:
         await _verify(ctx, request)
     except KafkaError as error:
-        refusal = error
+        refusal = bare(error)
     for start in range(0, len(commits), PORTION):
         await pace
         portion = slots[start : start + PORTION]
         asked = commits[start : start + PORTION]
         try:
             if refusal is not None:
-                raise refusal
+                raise again(refusal)
             codes = ctx.services.group_coordinator.commit_transactional_offsets(
                 committer, asked, producer, ctx.api_version
             )
@@ -139,7 +139,7 @@ async def _verify(ctx: RequestContext, request: wire.TxnOffsetCommitRequest) -> 
     if verification.needs_verification(services, guard, generation):
         (error,) = await verification.verify(services, request.transactional_id, [batch], generation)
         if error is not None:
-            raise error
+            raise again(error)
 
 
 def _known(code: ErrorCode, version: int) -> ErrorCode:

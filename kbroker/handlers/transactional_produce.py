@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kbroker._fast.records.record_batch import BatchError, read_header
-from kbroker.errors import KafkaError
+from kbroker.errors import KafkaError, bare
 from kbroker.gate.access import may
 from kbroker.handlers import verification
 from kbroker.handlers.verification import Batch, ClientGeneration
@@ -62,7 +62,7 @@ async def verify_batches(
                 continue
             each.guard = verification.start(batch, generation)
         except KafkaError as error:
-            each.refusal = error.bare()
+            each.refusal = bare(error)
             continue
         if verification.needs_verification(ctx.services, each.guard, generation):
             asked.append((each, batch))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from kbroker.errors import again, bare
 from kbroker.metadata.store import ProducerIdBlock
 
 
@@ -31,14 +32,17 @@ class ProducerIdManager:
         """A producer id that was never handed out.  The controller's error when no block can be had."""
         while self._next >= self._end:
             if self._is_fetching:
-                waiting = asyncio.get_running_loop().create_future()
-                self._waiting.append(waiting)
-                await waiting
+                await self._next_block()
             else:
                 await self._fetch()
         producer_id = self._next
         self._next += 1
         return producer_id
+
+    def _next_block(self) -> asyncio.Future[None]:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        return waiting
 
     async def _fetch(self) -> None:
         self._is_fetching = True
@@ -47,7 +51,7 @@ class ProducerIdManager:
             first_id, length = await self._allocate()
             self._next, self._end = first_id, first_id + length
         except Exception as error:
-            failure = error
+            failure = bare(again(error))
             raise
         finally:
             self._is_fetching = False
@@ -59,4 +63,4 @@ class ProducerIdManager:
                     # There are ids, or who asked for all has gone, and the next one asks again.
                     each.set_result(None)
                 else:
-                    each.set_exception(failure)
+                    each.set_exception(again(failure))

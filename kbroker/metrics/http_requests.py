@@ -74,8 +74,7 @@ class RequestReader:
         try:
             self._parser.feed_data(data)
         except Exception as error:  # the parser wraps what its callbacks raise
-            cause = error if isinstance(error, RefusedError) else error.__context__
-            raise RefusedError(cause.status if isinstance(cause, RefusedError) else 400) from None
+            raise RefusedError(_status_of(error)) from None
         if self._head_bytes - self._body_bytes > MAX_HEAD_BYTES:
             raise RefusedError(431)
 
@@ -148,3 +147,8 @@ class RequestReader:
                 body=body,
             )
         )
+
+
+def _status_of(error: Exception) -> int:
+    cause = error if isinstance(error, RefusedError) else error.__context__
+    return cause.status if isinstance(cause, RefusedError) else 400

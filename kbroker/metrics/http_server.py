@@ -170,7 +170,10 @@ class MetricsServer:
         if task is None:
             task = asyncio.get_running_loop().create_task(self._next_scrape(names, accept))
             self._scrapes[names, accept] = task
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            del task  # It keeps its error, and the error this frame.
 
     async def _next_scrape(self, names: Names, accept: str) -> tuple[bytes, str]:
         async with self._turn:

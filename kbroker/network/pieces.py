@@ -27,7 +27,9 @@ async def go_on(coroutine: Coroutine[object, None, object], waits_for: object) -
 
     Tasks take no generator since Python 3.12, and `await` takes no coroutine that was begun.
     """
-    return await _rest(coroutine, waits_for)
+    rest = _rest(coroutine, waits_for)
+    del waits_for  # A future keeps its error, and the error this frame.
+    return await rest
 
 
 @types.coroutine
@@ -35,6 +37,7 @@ def _rest(coroutine: Coroutine[Any, Any, Any], waits_for: object) -> Generator[A
     try:
         yield waits_for
     except BaseException as error:
+        del waits_for  # As above.
         try:
             waits_for = coroutine.throw(error)
         except StopIteration as stop:

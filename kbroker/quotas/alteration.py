@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kbroker.errors import InvalidRequestError, KafkaError
+from kbroker.errors import InvalidRequestError, KafkaError, bare
 from kbroker.metadata.image import QuotaEntity
 from kbroker.quotas.rules import (
     CLIENT_ID,
@@ -62,7 +62,7 @@ class Alterations:
             keys = _keys_for(entity, self._resolves)
             values = _edited(dict(self._current.get(entity, {})), edits, keys)
         except InvalidRequestError as error:
-            self.results[entity] = error
+            self.results[entity] = bare(error)
             return
         self.results[entity] = None
         if values != self._current.get(entity, {}):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kbroker.errors import InvalidRequestError, KafkaError, UnsupportedVersionError
+from kbroker.errors import InvalidRequestError, UnsupportedVersionError
 from kbroker.metadata.image import QuotaEntity
 from kbroker.quotas.rules import (
     CLIENT_ID,
@@ -68,21 +68,18 @@ def describe(
 
 def _check(component: Component) -> None:
     kind, match_type, match = component
-    error: KafkaError | None = None
     if kind == "":
-        error = InvalidRequestError("Invalid empty entity type.")
-    elif match_type == EXACT and match is None:
-        error = InvalidRequestError("Request specified MATCH_TYPE_EXACT, but set match string to null.")
-    elif match_type == DEFAULT and match is not None:
-        error = InvalidRequestError("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
-    elif match_type == SPECIFIED and match is not None:
-        error = InvalidRequestError("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
-    elif match_type not in (EXACT, DEFAULT, SPECIFIED):
-        error = InvalidRequestError(f"Unknown match type {match_type}")
-    elif kind not in (USER, CLIENT_ID, IP):
-        error = UnsupportedVersionError(f"Unsupported entity type {kind}")
-    if error is not None:
-        raise error
+        raise InvalidRequestError("Invalid empty entity type.")
+    if match_type == EXACT and match is None:
+        raise InvalidRequestError("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+    if match_type == DEFAULT and match is not None:
+        raise InvalidRequestError("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
+    if match_type == SPECIFIED and match is not None:
+        raise InvalidRequestError("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
+    if match_type not in (EXACT, DEFAULT, SPECIFIED):
+        raise InvalidRequestError(f"Unknown match type {match_type}")
+    if kind not in (USER, CLIENT_ID, IP):
+        raise UnsupportedVersionError(f"Unsupported entity type {kind}")
 
 
 def _matches(entity: QuotaEntity, wanted: Mapping[str, Component], strict: bool) -> bool:

@@ -74,14 +74,18 @@ class KnownIds:
             if self._clock.monotonic() < until:
                 raise RegistryAwayError(text)
             self._away = None
+        # Who waits may go; others wait for the same answer.
+        return await asyncio.shield(self._asking(schema_id))
+
+    def _asking(self, schema_id: int) -> asyncio.Future[bool]:
+        """The question that is under way."""
         asked = self._asked.get(schema_id)
         if asked is None:
             asked = self._asked[schema_id] = asyncio.get_running_loop().create_future()
             asked.add_done_callback(_look_at_failure)
             asking = asyncio.get_running_loop().create_task(self._look_up(schema_id))
             asking.add_done_callback(lambda done: self._note(schema_id, done))
-        # Who waits may go; others wait for the same answer.
-        return await asyncio.shield(asked)
+        return asked
 
     async def _look_up(self, schema_id: int) -> bool:
         async with self._turn:

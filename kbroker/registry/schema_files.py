@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from kbroker.errors import again, bare
 from kbroker.registry.client import AVRO, JSON, PROTOBUF, Schema
 from kbroker.registry.decoded import Decoder
 from kbroker.registry.decoders import decoder_of
@@ -58,7 +59,7 @@ class SchemaFiles:
             self._decoders[path] = _load(path)
         found = self._decoders[path]
         if isinstance(found, SchemaError):
-            raise found.with_traceback(None)
+            raise again(found)
         return path.name, found
 
 
@@ -68,4 +69,4 @@ def _load(path: Path) -> Decoder | SchemaError:
     except (OSError, UnicodeDecodeError) as error:
         return SchemaError(f"{path} cannot be read: {error}")
     except SchemaError as error:
-        return error
+        return bare(error)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kbroker.errors import again, bare
 from kbroker.registry.client import Registry
 from kbroker.registry.decoded import Decoder
 from kbroker.registry.decoders import decoder_of
@@ -37,11 +38,11 @@ class Schemas:
             return found
         failure = self._failures.get(name) or self._away
         if failure is not None and self._now() < failure[0]:
-            raise failure[1].with_traceback(None)
+            raise again(failure[1])
         try:
             found = self._decoders[name] = decoder_of(self._registry.schema(name))
         except SchemaError as error:
-            failure = self._now() + FAILURE_SECONDS, error.with_traceback(None)
+            failure = self._now() + FAILURE_SECONDS, bare(error)
             if isinstance(error, RegistryAwayError):
                 self._away = failure
             else:

@@ -34,6 +34,7 @@ from kbroker.errors import (
     KafkaStorageError,
     LogDirNotFoundError,
     NotLeaderOrFollowerError,
+    again,
 )
 from kbroker.storage.directories.directory_plans import MoveTotals
 from kbroker.storage.directories.future_log import (
@@ -258,7 +259,7 @@ class DirectoryMoves:
         for saved in self._logs.checkpoints.save_log_starts():
             error = await asyncio.wrap_future(saved)
             if error is not None:
-                raise error
+                raise again(error)
         epochs = future.log.leader_epoch_cache.encode()
         await self._in_thread(partial(future.copy_small_files, list(future.log.producer_state.snapshots), epochs))
         future.epochs = epochs, needed

@@ -161,7 +161,7 @@ class BrokerLife:
                 self._failed(f"the broker cannot register: {error}")
                 return
             except NodeError as error:
-                self._outage.failed("the active controller cannot be asked: %s", error)
+                self._outage.failed("the active controller cannot be asked: %s", str(error))
                 wait = self._lifecycle.failed()
             if self.state is not before:
                 self._tell(before)

@@ -105,7 +105,10 @@ class ForwardingChannel:
         task = self._loop.create_task(self._ask(request, at_most, seconds))
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
-        return await task
+        try:
+            return await task
+        finally:
+            del task  # It keeps its error, and the error this frame.
 
     async def _ask(self, request: Message, at_most: int, seconds: float) -> object:
         deadline = self._loop.time() + seconds

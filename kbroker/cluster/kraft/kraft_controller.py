@@ -33,6 +33,7 @@ from kbroker.errors import (
     KafkaError,
     NotControllerError,
     UnknownTopicOrPartitionError,
+    again,
 )
 from kbroker.log_output import RateLimitedLog
 from kbroker.metadata.internal_topics import internal_topic
@@ -164,7 +165,7 @@ class KRaftController(Controller):
         if topic is None:
             outcome = (await self.auto_create_topics([name]))[name]
             if outcome.error is not None and not isinstance(outcome.error, UnknownTopicOrPartitionError):
-                raise outcome.error
+                raise again(outcome.error)
             topic = outcome.topic
         if topic is None:
             raise CoordinatorNotAvailableError()

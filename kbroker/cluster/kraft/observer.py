@@ -178,7 +178,10 @@ class QuorumObserver:
                 await asyncio.gather(self._disk_call, return_exceptions=True)
             made = self._loop.run_in_executor(None, partial(call, *args, **kwargs))
             self._disk_call = made
-            found = await asyncio.shield(made)
+            try:
+                found = await asyncio.shield(made)
+            finally:
+                del made  # It keeps its error, and the error this frame.
             self._disk_call = None
             return found
 

@@ -228,7 +228,10 @@ class ControllerLink:
                 writer.write(frame)
 
         await send(write, call, self._slices.pace())
-        return await future
+        try:
+            return await future
+        finally:
+            del future  # It keeps its error, and the error this frame.
 
     async def report_logs(self, held: Held) -> None:
         """Say what this worker holds after its start, and again whenever the controller has started; wait until it may

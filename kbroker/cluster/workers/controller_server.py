@@ -32,7 +32,7 @@ from kbroker.cluster.workers.messages import (
 )
 from kbroker.cluster.workers.portions import Portions, send
 from kbroker.cluster.workers.quota import ForwardedQuota
-from kbroker.errors import KafkaError, NotControllerError
+from kbroker.errors import KafkaError, NotControllerError, bare
 from kbroker.log_output import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class ControllerServer:
         try:
             value = await getattr(subject, call.method)(*call.arguments, **named)
         except KafkaError as error:
-            return Answered(call.number, error=error.with_traceback(None))
+            return Answered(call.number, error=bare(error))
         except Exception as error:
             logger.exception("%s of a worker", call.method)
             return Answered(call.number, error=KafkaError(f"{call.method}: {error}"))

@@ -44,6 +44,7 @@ from kbroker.errors import (
     TopicAlreadyExistsError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
+    bare,
 )
 from kbroker.metadata.store import PRODUCER_ID_BLOCK_LENGTH, ProducerIdBlock
 from kbroker.types import TopicPartition
@@ -110,7 +111,7 @@ class Administration:
         try:
             await write_topic(self._zookeeper, topic)
         except TopicAlreadyExistsError as error:
-            return TopicOutcome(outcome.name, error=error.with_traceback(None))
+            return TopicOutcome(outcome.name, error=bare(error))
         fresh = tuple(without_state(each.partition, each.replicas) for each in topic.partitions)
         self._term.context.put_topic(replace(topic, partitions=fresh))
         self._term.watch_topic(topic.name)
@@ -256,7 +257,7 @@ class Administration:
                 old = updates.existing(name, absence)
                 new = decide(old, contexts.of(term.context.image.topics[name.topic]), request)
             except KafkaError as error:
-                errors[index] = error.with_traceback(None)
+                errors[index] = bare(error)
                 continue
             if new is not old:
                 updates.put(name, new)

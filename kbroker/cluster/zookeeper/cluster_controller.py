@@ -51,6 +51,8 @@ from kbroker.errors import (
     NotControllerError,
     TopicAlreadyExistsError,
     UnsupportedVersionError,
+    again,
+    bare,
 )
 from kbroker.quotas.alteration import EntityAlteration, alter
 from kbroker.quotas.rules import CLIENT_KEYS, IP_KEYS, hosts_of
@@ -165,7 +167,7 @@ class ClusterController(Controller):
             raise CoordinatorNotAvailableError()
         outcome = (await self.auto_create_topics([name]))[name]
         if outcome.error is not None and not isinstance(outcome.error, LeaderNotAvailableError):
-            raise outcome.error
+            raise again(outcome.error)
         raise CoordinatorNotAvailableError()
 
     # Settings
@@ -182,7 +184,7 @@ class ClusterController(Controller):
                 await self._alter_config(configs, alteration, validate_only)
                 errors.append(None)
             except KafkaError as error:
-                errors.append(error.with_traceback(None))
+                errors.append(bare(error))
         return errors
 
     async def _alter_config(self, configs: ResourceConfigs, alteration: ConfigAlteration, validate_only: bool) -> None:

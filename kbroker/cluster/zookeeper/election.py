@@ -39,6 +39,7 @@ from kbroker.cluster.zookeeper.znodes import (
     encode_controller,
     encode_epoch,
 )
+from kbroker.errors import again
 from kbroker.metadata.image import NO_CONTROLLER
 
 logger = logging.getLogger("kbroker.cluster")
@@ -173,7 +174,7 @@ class Election:
             )
         except MultiError as error:
             if not isinstance(error.cause, NodeExistsError | BadVersionError):
-                raise error.cause from error
+                raise again(error.cause) from error
             return
         assert stat is not None
         self._fence = Fence(epoch, stat.version)

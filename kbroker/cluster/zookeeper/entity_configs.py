@@ -32,6 +32,7 @@ from kbroker.cluster.zookeeper.session import (
     set_or_create,
 )
 from kbroker.cluster.zookeeper.znodes import decode_config, decode_config_change, encode_config, encode_config_change
+from kbroker.errors import again
 from kbroker.metadata.image import ClusterImage, ConfigResource, MetadataDelta, QuotaEntity, TopicChange
 from kbroker.metadata.security_image import ScramCredential, ScramKey, SecurityDelta
 from kbroker.quotas.rules import (
@@ -165,7 +166,7 @@ class EntityConfigs:
             if isinstance(error, ZooKeeperError):
                 logger.warning("the settings of topic %s can't be read: %s", name, error)
             elif error is not None:
-                raise error
+                raise again(error)
 
     def forget(self, name: str) -> None:
         """A topic is gone; one of its name has settings of its own."""
@@ -285,7 +286,7 @@ class EntityConfigs:
             await set_or_create(self._zookeeper, target, content)
         except MultiError as error:
             if error.index != 1 or not isinstance(error.cause, NoNodeError):
-                raise error.cause from error
+                raise again(error.cause) from error
             await set_or_create(self._zookeeper, target, content)
         await self._notifications.tell(paths.CONFIG_CHANGE_NAME, encode_config_change(path))
         await self._reload(path)

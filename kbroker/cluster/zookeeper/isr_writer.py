@@ -19,7 +19,7 @@ from kbroker.cluster.zookeeper import paths
 from kbroker.cluster.zookeeper.session import BadVersionError, NoNodeError, ZooKeeperError
 from kbroker.cluster.zookeeper.znode_json import ZnodeError
 from kbroker.cluster.zookeeper.znodes import decode_state, encode_partitions, encode_state
-from kbroker.errors import ErrorCode, InvalidUpdateVersionError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.errors import ErrorCode, InvalidUpdateVersionError, KafkaError, UnknownTopicOrPartitionError, bare
 from kbroker.metadata.image import PartitionImage
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class IsrWriter:
         except ZooKeeperError:
             raise
         except KafkaError as error:
-            return PartitionOutcome(name, error=error.with_traceback(None))
+            return PartitionOutcome(name, error=bare(error))
 
     async def _written(self, change: IsrChange) -> PartitionImage:
         path = paths.state(*change.partition)

@@ -79,6 +79,7 @@ from kbroker.cluster.zookeeper.session import (
     ensure_path,
 )
 from kbroker.cluster.zookeeper.starting import through_losses
+from kbroker.errors import bare
 
 if TYPE_CHECKING:
     from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
@@ -294,6 +295,13 @@ class KazooSession:
     async def _call(self, call: Callable[..., IAsyncResult], *args: object, **kwargs: object) -> Any:
         if self._state is not SessionState.CONNECTED:
             raise ConnectionLossError("there is no connection to ZooKeeper")
+        try:
+            pending = call(*args, **kwargs)
+        except KazooException as error:
+            raise _translated(error) from error
+        return await self._outcome(pending)
+
+    def _outcome(self, pending: IAsyncResult) -> asyncio.Future[object]:
         future: asyncio.Future[object] = self._loop.create_future()
 
         def finish(result: Any) -> None:
@@ -304,12 +312,8 @@ class KazooSession:
             else:
                 future.set_result(result.value)
 
-        try:
-            pending = call(*args, **kwargs)
-        except KazooException as error:
-            raise _translated(error) from error
         pending.rawlink(lambda result: self._on_loop(finish, result))
-        return await future
+        return future
 
     def _watch(self, watch: Watch | None) -> Callable[[object], None] | None:
         return None if watch is None else lambda _event: self._on_loop(watch)
@@ -474,7 +478,7 @@ def _in_thread(call: Callable[..., _Value], *args: object) -> asyncio.Future[_Va
         try:
             result.set_result(call(*args))
         except Exception as error:
-            result.set_exception(error)
+            result.set_exception(bare(error))
 
     threading.Thread(target=work, name="zookeeper", daemon=True).start()
     return asyncio.wrap_future(result)

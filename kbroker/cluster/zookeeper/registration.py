@@ -29,6 +29,7 @@ from kbroker.cluster.zookeeper.session import (
     ensure_path,
 )
 from kbroker.cluster.zookeeper.znodes import decode_cluster_id, encode_cluster_id
+from kbroker.errors import again, bare
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -172,7 +173,7 @@ class BrokerRegistration:
                 _, stat = await self._zookeeper.multi([Create(path, ephemeral=True), Set(path, self._own.content(), 0)])
             except MultiError as error:
                 if not isinstance(error.cause, NodeExistsError):
-                    raise error.cause from error
+                    raise again(error.cause) from error
                 await self._wait_until_free(path, deadline)
                 continue
             assert stat is not None
@@ -230,7 +231,7 @@ class BrokerRegistration:
                     logger.error("broker %d can't register again: %s", self._own.node_id, error)
                     await asyncio.sleep(RETRY_SECONDS)
         except RegistrationError as error:
-            self.failure(error)
+            self.failure(bare(error))
         finally:
             self._renewal = None
 

@@ -24,7 +24,7 @@ from kbroker.cluster.zookeeper.session import (
     ZooKeeperError,
 )
 from kbroker.cluster.zookeeper.znodes import StateZnode, encode_state, encode_topic
-from kbroker.errors import NotControllerError
+from kbroker.errors import NotControllerError, again
 
 if TYPE_CHECKING:
     from kbroker.cluster.zookeeper.election import Fence
@@ -56,7 +56,7 @@ class FencedWriter:
         try:
             (stat,) = await self._together([operation])
         except MultiError as error:
-            raise error.cause from error
+            raise again(error.cause) from error
         return stat
 
     async def write_each(self, operations: Sequence[Operation]) -> list[Stat | ZooKeeperError | None]:
@@ -69,7 +69,7 @@ class FencedWriter:
         found: list[Stat | ZooKeeperError | None] = []
         for part in results:
             if isinstance(part, BaseException):
-                raise part
+                raise again(part)
             found += part
         return found
 
@@ -121,13 +121,13 @@ class FencedWriter:
         """Znodes that may be gone already."""
         for result in await self.write_each([Delete(name) for name in names]):
             if isinstance(result, ZooKeeperError) and not isinstance(result, NoNodeError):
-                raise result
+                raise again(result)
 
     async def _create_each(self, names: Iterable[str]) -> None:
         """Znodes that may be there already."""
         for result in await self.write_each([Create(name, b"") for name in names]):
             if isinstance(result, ZooKeeperError) and not isinstance(result, NodeExistsError):
-                raise result
+                raise again(result)
 
     async def write_states(
         self, states: Mapping[TopicPartition, tuple[PartitionImage, bool, bool]]
@@ -157,4 +157,4 @@ def _expected(error: ZooKeeperError) -> ZooKeeperError:
     """What one operation may come to; other errors are those of the connection, or a defect."""
     if isinstance(error, BadVersionError | NoNodeError | NodeExistsError):
         return error
-    raise error
+    raise again(error)

@@ -100,7 +100,9 @@ def _read(path: PurePosixPath, origin: str, root: Path) -> Mapping[str, tuple[Lo
     try:
         return parse_login_file(root.joinpath(path.relative_to("/")).read_text())
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error if isinstance(error, JaasError) else "no text"
+        reason = (
+            error.strerror if isinstance(error, OSError) else str(error) if isinstance(error, JaasError) else "no text"
+        )
         raise ImageError(f"{origin}: {path}: {reason}") from None
 
 

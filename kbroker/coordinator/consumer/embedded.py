@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbroker._fast.wire.codec import DecodeError
 from kbroker.coordinator.classic.consumer_protocol import SubscriptionError
 from kbroker.coordinator.consumer.assignors.group_spec import Assignment
+from kbroker.errors import bare
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def read_subscription(data: bytes) -> EmbeddedSubscription:
         try:
             read = wire.ConsumerProtocolSubscription.program(attempt).decode(data, _VERSION.size)
         except DecodeError as error:
-            failure = error
+            failure = bare(error)
             continue
         owned = {each.topic: frozenset(each.partitions) for each in read.owned_partitions or ()}
         return EmbeddedSubscription(min(version, _NEWEST), frozenset(read.topics), owned, read.rack_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol, TypeVar
 
 from kbroker.coordinator.runtime.timers import CallLater
@@ -27,11 +28,18 @@ class Background(Protocol):
         """Begin nothing any more."""
 
 
-def _result(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
+def _run(work: Callable[[], T], done: Done[T]) -> None:
     try:
-        return work(), None
+        value = work()
     except Exception as error:
-        return None, error
+        _fail(done, error)
+    else:
+        done(value, None)
+
+
+def _fail(done: Done[T], error: Exception) -> None:
+    """The error goes to the log, frames and all: none of them keeps it."""
+    done(None, error)
 
 
 class Threads:
@@ -48,9 +56,11 @@ class Threads:
             self._executor.submit(self._work, work, done)
 
     def _work(self, work: Callable[[], T], done: Done[T]) -> None:
-        result = _result(work)
-        if not self._closed:
-            self._loop.call_soon_threadsafe(done, *result)
+        def tell(value: T | None, error: Exception | None) -> None:
+            if not self._closed:
+                self._loop.call_soon_threadsafe(done, value, error)
+
+        _run(work, tell)
 
     def close(self) -> None:
         """Begin nothing any more; what is under way is not waited for."""
@@ -66,7 +76,7 @@ class NextTurn:
 
     def run(self, work: Callable[[], T], done: Done[T]) -> None:
         """See the module's docstring."""
-        self._call_later(0.0, lambda: done(*_result(work)))
+        self._call_later(0.0, partial(_run, work, done))
 
     def close(self) -> None:
         """Nothing to end."""

@@ -72,7 +72,10 @@ class Deadline:
         if left > 0.0005:
             self._arm(left)
         else:
-            self._expire()
+            self._fire()
+
+    def _fire(self) -> None:
+        self._expire()
 
 
 class Timers:
@@ -125,7 +128,7 @@ class _KeyedDeadline(Deadline):
     def __init__(
         self, clock: Clock, call_later: CallLater, by_key: dict[Hashable, _KeyedDeadline], key: Hashable
     ) -> None:
-        super().__init__(clock, call_later, self._fire)
+        super().__init__(clock, call_later, _nothing)  # A method of its own would be a cycle.
         self._by_key = by_key
         self._key = key
         self.callback: Callable[[], None] = _nothing

@@ -20,7 +20,7 @@ from kbroker.coordinator.runtime.plan import Outcome, Plan
 from kbroker.coordinator.runtime.waiting import committed
 from kbroker.coordinator.share.state_records import ShareState
 from kbroker.coordinator.share.state_shard import ShareStateShard
-from kbroker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from kbroker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, bare
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.share.persister import SharePartitionKey, StateUpdate, StoredState
@@ -131,7 +131,7 @@ class ShareCoordinator:
         try:
             outcome = self.read(key, leader_epoch)
         except KafkaError as error:
-            loaded(error)
+            loaded(bare(error))
             return
         self._settle(outcome, lambda error: loaded(outcome.answer if error is None else error))
 
@@ -140,7 +140,7 @@ class ShareCoordinator:
         try:
             outcome = self.write(key, update)
         except KafkaError as error:
-            stored(error)
+            stored(bare(error))
             return
         self._settle(outcome, stored)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from kbroker.cluster.client import NodeError
 from kbroker.coordinator.runtime.coordinator_lookup import coordinator_node
 from kbroker.coordinator.share.share_coordinator import ShareCoordinator, coordinator_key
-from kbroker.errors import CoordinatorNotAvailableError, ErrorCode, KafkaError
+from kbroker.errors import CoordinatorNotAvailableError, ErrorCode, KafkaError, again, bare
 from kbroker.metadata.image import NO_LEADER
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from kbroker.protocol.api import ApiKey
@@ -217,7 +217,7 @@ class ShareStates:
             try:
                 value = await work
             except KafkaError as error:
-                failed(error)
+                failed(bare(error))
             except Exception as error:
                 # A defect, or an answer that makes no sense: the share-partition must not wait for it for good.
                 logger.exception("a share coordinator was asked in vain")
@@ -257,7 +257,7 @@ async def _called(ask: Callable[[Callable[[_Value | KafkaError], None]], None]) 
     ask(answer.set_result)
     found = await answer
     if isinstance(found, KafkaError):
-        raise found
+        raise again(found)
     return found
 
 

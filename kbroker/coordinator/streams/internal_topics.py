@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.requests import DEFAULT, NewTopic
 from kbroker.coordinator.streams.configuration import InternalTopic
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, bare
 
 if TYPE_CHECKING:
     from kbroker.clock import Clock
@@ -68,7 +68,7 @@ class InternalTopics:
             outcomes = await self._controller.create_topics(requests, quota=quota)
             errors = {each.name: each.error for each in outcomes if each.error is not None}
         except KafkaError as failure:
-            errors = dict.fromkeys((request.name for request in requests), failure)
+            errors = dict.fromkeys((request.name for request in requests), bare(failure))
         finally:
             self._under_way.difference_update(request.name for request in requests)
         until = self._clock.monotonic() + shown_ms / 1000

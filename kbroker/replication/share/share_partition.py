@@ -34,6 +34,7 @@ from kbroker.errors import (
     KafkaError,
     NotCoordinatorError,
     NotLeaderOrFollowerError,
+    bare,
 )
 from kbroker.replication.share.acknowledgements import AcknowledgementBatch, plan
 from kbroker.replication.share.acquiring import acquire_again, acquire_suspects, without
@@ -149,7 +150,7 @@ class SharePartition:
             self._restore(stored)
             self.state = SharePartitionState.ACTIVE
         except KafkaError as refusal:
-            error = refusal
+            error = bare(refusal)
             self.state = SharePartitionState.FAILED
             logger.warning("the state of %s cannot be read: %s", self, refusal)
         self._tell_initialized(error)

@@ -27,6 +27,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kbroker.errors import again, bare
 from kbroker.storage.cleaner.cleaner_plan import Source
 from kbroker.storage.files.filesystem import Buffer, FileSystem
 from kbroker.storage.files.open_files import SegmentFile
@@ -209,9 +210,9 @@ def _retire(log: UnifiedLog, retired: Sequence[LogSegment]) -> None:
         try:
             log.local.discard([segment], log.config.file_delete_delay_ms)
         except OSError as error:
-            failure = failure or error
+            failure = failure or bare(error)
     if failure is not None:
-        raise failure
+        raise again(failure)
 
 
 def _go_live(files: FileSystem, segment: LogSegment) -> None:

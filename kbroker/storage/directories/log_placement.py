@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kbroker.errors import KafkaStorageError
+from kbroker.errors import KafkaStorageError, again
 from kbroker.storage.directories.future_dirs import shorter_of_two
 from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.directories.strays import is_of_another_topic
@@ -37,7 +37,7 @@ def make_partition_directory(
         except OSError as error:
             refusal = storage_error("creating log", topic_partition, path, error, manager.failures, is_known=is_known)
             if not manager.failures.is_offline(path.rpartition("/")[0]):
-                raise refusal from error
+                raise again(refusal) from error
             continue
         manager.plans.preferred.pop(topic_partition, None)
         return path

@@ -28,7 +28,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbroker._fast.base.build_facts import CHECKED
-from kbroker.errors import KafkaError, NotLeaderOrFollowerError
+from kbroker.errors import KafkaError, NotLeaderOrFollowerError, bare
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.open_files import SegmentFile
 from kbroker.storage.log.space_guard import FailedDirectoryGuard
@@ -203,7 +203,7 @@ class GroupCommit:
                 if job.sync_directory is not None:
                     job.sync_directory()
             except OSError as error:
-                failure = error
+                failure = bare(error)
             seconds = time.monotonic() - started
 
             def tell() -> None:

@@ -26,7 +26,7 @@ from kbroker._fast.log.log_fields import LocalLogFields
 from kbroker._fast.log.producer_table import ProducerBudget
 from kbroker.clock import Clock
 from kbroker.config import LogConfig
-from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.errors import KafkaError, KafkaStorageError, again, bare
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.flush_totals import FlushTotals
 from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
@@ -407,9 +407,9 @@ class LocalLog(LocalLogFields):
             try:
                 removal.finish()
             except OSError as error:
-                failure = failure or error
+                failure = failure or bare(error)
         if failure is not None:
-            raise failure
+            raise again(failure)
 
     def truncate_to(self, offset: int) -> None:
         """Drops every record at or after `offset`."""

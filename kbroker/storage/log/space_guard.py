@@ -21,7 +21,7 @@ import logging
 from typing import NamedTuple, Protocol
 
 from kbroker._fast.log.log_fields import SpaceFields
-from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.errors import KafkaError, KafkaStorageError, again
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log.log_validator import AppendOrigin
@@ -79,7 +79,7 @@ class FailedDirectoryGuard(SpaceGuard):
 
     def check(self, origin: AppendOrigin) -> None:
         """Raises the error that closed the guard."""
-        raise self._error
+        raise again(self._error)
 
 
 class DirectorySpaceGuard(SpaceGuard):

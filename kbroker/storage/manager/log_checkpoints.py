@@ -17,7 +17,7 @@ from concurrent.futures import Executor, Future, wait
 from typing import NamedTuple
 
 from kbroker._fast.base.slices import Slices
-from kbroker.errors import KafkaError
+from kbroker.errors import KafkaError, bare
 from kbroker.storage.directories.future_log import FutureLog
 from kbroker.storage.files.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -236,7 +236,7 @@ class LogCheckpoints:
         except OSError as error:
             if not self._failures.report(checkpoint.path, "writing a checkpoint", error):
                 logger.error("Cannot write %s, trying again at its next turn: %s", checkpoint.path, error)
-            return error
+            return bare(error)
         return None
 
     def _write_after(

@@ -23,7 +23,7 @@ from kbroker._fast.base.slices import Slices
 from kbroker._fast.log.producer_table import ProducerBudget
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig, LogConfig, log_config
-from kbroker.errors import KafkaError, KafkaStorageError
+from kbroker.errors import KafkaError, KafkaStorageError, again
 from kbroker.log_output import RateLimitedLog
 from kbroker.periodic import PeriodicTask
 from kbroker.storage.cleaner.cleaner_manager import CleanerManager
@@ -319,7 +319,7 @@ class LogManager:
         """While starting: goes on without a directory that has failed; raises an error that has another reason."""
         parent = self.failures.parent_of(path)
         if not self.failures.report(path, what, error) and not (parent and self.failures.is_offline(parent)):
-            raise error
+            raise again(error) from error
 
     def drop_failed(self) -> list[TopicPartition]:
         """Takes the directories that have failed since the last time offline.  The partitions that lay there."""

@@ -1,0 +1,251 @@
+"""A caught error that is kept keeps no frames, as `kbroker.errors` says: what a machine can see of that.
+
+An error holds its frames, frames hold their locals and their callers' frames, and so an error that lies in one of those
+locals is a cycle: with the request, its answer and all that was made of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import errno
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kbroker
+from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, again, bare
+
+PACKAGE = Path(kbroker.__file__).parent
+# Programs that end, and what runs in Spark.
+ELSEWHERE = {"cli", "migration", "replay", "testing"}
+LOG = {"critical", "debug", "error", "exception", "info", "log", "warning"}
+# What reads an error, or makes another one of it, and keeps nothing.
+READERS = LOG | {
+    "_answered",
+    "_as_generation",
+    "_complain",
+    "_fail",
+    "_failed",
+    "_header_of",
+    "_is_needed",
+    "_is_registry_error",
+    "_not_stored",
+    "_primary_code",
+    "_refuse",
+    "_refused",
+    "_refused_list",
+    "_survive",
+    "_tell",
+    "_status_of",
+    "_tell_failure",
+    "_translated",
+    "_unusable",
+    "_validate_header",
+    "MissingLibraryError",
+    "add",
+    "again",
+    "bare",
+    "code_for",
+    "config_row",
+    "fail",
+    "failed_to_change",
+    "getattr",
+    "isinstance",
+    "malformed",
+    "note",
+    "note_damage",
+    "refusal",
+    "report",
+    "storage_error",
+    "str",
+    "throw",
+    "type",
+    "write_error",
+}
+# What a function makes to wait for; it keeps the error that it came to.
+FUTURES = {"create_future", "create_task", "ensure_future", "gather", "run_in_executor", "shield", "wrap_future"}
+WAITS = {"shield", "wait_for", "wrap_future"}
+
+MODULES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.relative_to(PACKAGE).parts[0] not in ELSEWHERE]
+
+
+def _name_of(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _is_kept(node: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
+    """Whether the caught error itself is put somewhere here, other than into a text or another error's cause."""
+    within, parent = node, above[node]
+    while isinstance(parent, ast.Tuple | ast.List | ast.Starred | ast.BoolOp | ast.IfExp | ast.keyword):
+        within, parent = parent, above[parent]
+    if isinstance(parent, ast.Call):
+        return within is not parent.func and _name_of(parent) not in READERS
+    if isinstance(parent, ast.IfExp | ast.Compare):
+        return False
+    return isinstance(
+        parent,
+        ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.Return | ast.Yield | ast.Dict | ast.Set | ast.BinOp
+        | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp,
+    )  # fmt: skip
+
+
+def kept(tree: ast.AST) -> Iterator[int]:
+    """Lines in which a caught error is kept as it is."""
+    for handler in ast.walk(tree):
+        if not isinstance(handler, ast.ExceptHandler) or handler.name is None:
+            continue
+        above = {child: node for node in ast.walk(handler) for child in ast.iter_child_nodes(node)}
+        for node in ast.walk(handler):
+            is_it = isinstance(node, ast.Name) and node.id == handler.name and isinstance(node.ctx, ast.Load)
+            if is_it and _is_kept(node, above):
+                yield node.lineno
+
+
+def raised(tree: ast.AST) -> Iterator[int]:
+    """Lines that raise an error which a name still holds: the frame that has the name is one of the error's."""
+    caught: dict[ast.AST, set[str]] = {}
+    for node in ast.walk(tree):  # From the outside inwards.
+        names = set(caught.get(node, ()))
+        if isinstance(node, ast.ExceptHandler) and node.name is not None:
+            names.add(node.name)  # Python deletes it at the handler's end.
+        for child in ast.iter_child_nodes(node):
+            caught[child] = names
+        if not isinstance(node, ast.Raise) or node.exc is None or isinstance(node.exc, ast.Call):
+            continue
+        is_class = isinstance(node.exc, ast.Name) and node.exc.id.lstrip("_")[:1].isupper()
+        if not is_class and not (isinstance(node.exc, ast.Name) and node.exc.id in names):
+            yield node.lineno
+
+
+def awaited(tree: ast.AST) -> Iterator[int]:
+    """Lines that await a future which a local holds: it keeps its error, whose frames have the local.  Those that are
+    deleted when the wait is over are left out."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.AsyncFunctionDef):
+            continue
+        nodes = list(ast.walk(function))
+        made = {
+            target.id
+            for node in nodes
+            if isinstance(node, ast.Assign | ast.AnnAssign)
+            and isinstance(node.value, ast.Call)
+            and _name_of(node.value) in FUTURES
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(target, ast.Name)
+        }
+        made -= {gone.id for node in nodes if isinstance(node, ast.Delete) for gone in node.targets
+                 if isinstance(gone, ast.Name)}  # fmt: skip
+        for node in nodes:
+            if isinstance(node, ast.Await):
+                waited = node.value
+                if isinstance(waited, ast.Call) and _name_of(waited) in WAITS and waited.args:
+                    waited = waited.args[0]
+                if isinstance(waited, ast.Name) and waited.id in made:
+                    yield node.lineno
+
+
+# Futures that only come to results.
+WITHOUT_ERRORS = {
+    "kbroker/replication/commit_wait.py",
+    "kbroker/cluster/zookeeper/kazoo_session.py",
+    "kbroker/coordinator/share/share_states.py",
+}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_error_is_kept_with_its_frames(path: Path) -> None:
+    """What a request has left would stay until all of the broker's objects are walked, or for good."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    name = str(path.relative_to(PACKAGE.parent))
+    assert not list(kept(tree)), f"{name}: use bare(error)"
+    assert not list(raised(tree)), f"{name}: use again(error)"
+    assert "with_traceback" not in text or name == "kbroker/errors.py", f"{name}: use bare(error)"
+    assert name in WITHOUT_ERRORS or not list(awaited(tree)), f"{name}: delete the local behind its await"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "self.error = error", "found[name] = error", "return error", "all = [error] * 3", "settled(error)",
+        "done(None, error)", "x = {name: error for name in names}", "x = (Outcome(name, error) for name in names)",
+        "first = first or error", "x.append(error)", "yield error", "x = (None, error)", "x = error if ok else None",
+    ],
+)  # fmt: skip
+def test_a_kept_error_is_found(statement: str) -> None:
+    """The rule would be one that nothing breaks."""
+    text = f"def f():\n    try:\n        pass\n    except KafkaError as error:\n        {statement}\n"
+    assert list(kept(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "self.error = bare(error)", "found[name] = bare(error)", "return bare(error)", "settled(bare(error))",
+        "raise", "raise Other() from error", "raise Other(str(error)) from None", "logger.error('no: %s', error)",
+        "code = error.code", "text = f'{error}'", "x = str(error) if isinstance(error, OSError) else ''",
+    ],
+)  # fmt: skip
+def test_an_error_that_is_read_is_none_that_is_kept(statement: str) -> None:
+    """The rule would be in the way of what is right."""
+    text = f"def f():\n    try:\n        pass\n    except KafkaError as error:\n        {statement}\n"
+    assert not list(kept(ast.parse(text)))
+
+
+@pytest.mark.parametrize("statement", ["raise found", "raise self.error", "raise one.error or KafkaError()"])
+def test_a_raised_error_that_something_holds_is_found(statement: str) -> None:
+    """The same."""
+    assert list(raised(ast.parse(f"def f(found):\n    {statement}\n")))
+    caught = "def f():\n    try:\n        pass\n    except ValueError as found:\n        raise found from None\n"
+    assert not list(raised(ast.parse(caught)))
+    assert not list(raised(ast.parse("raise KafkaError\nraise again(found)\nraise _NoneError\n")))
+
+
+def test_an_awaited_local_is_found() -> None:
+    """The same."""
+    text = "async def f():\n    task = loop.create_task(g())\n    await asyncio.shield(task)\n"
+    assert list(awaited(ast.parse(text)))
+    assert not list(awaited(ast.parse(f"{text}    del task\n")))
+
+
+def _caught() -> KafkaError:
+    try:
+        try:
+            raise ValueError("why")
+        except ValueError as cause:
+            raise InvalidRequestError("not like this") from cause
+    except KafkaError as error:
+        return bare(error)
+
+
+def test_a_bare_error_leaves_no_cycle_with_its_holder() -> None:
+    """Neither by its own frames nor by those of what led to it."""
+
+    def hold() -> None:
+        held = [_caught() for _ in range(3)]
+        assert len(held) == 3
+
+    gc.collect()
+    gc.disable()
+    try:
+        hold()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_a_kept_error_is_raised_as_an_equal_one() -> None:
+    """Its holder would be in a cycle with the frames that it passes, which become more each time it is raised."""
+    for error in (
+        KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR, "why"),
+        InvalidRequestError("why"),
+        OSError(errno.EIO, "a failure", "/a/file"),
+    ):
+        copied = again(error)
+        assert copied is not error and type(copied) is type(error)
+        assert (copied.args, str(copied), vars(copied)) == (error.args, str(error), vars(error))
+        if isinstance(error, OSError) and isinstance(copied, OSError):
+            assert (copied.errno, copied.filename) == (error.errno, error.filename)
