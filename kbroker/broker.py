@@ -147,7 +147,7 @@ class Broker:
                 Outbound(loop, partial(_between_brokers, config)),
             )
         )
-        self.garbage = GarbageCollection(lambda: self.slices.busy)
+        self.garbage = GarbageCollection(self.loop)
         self.figures = BrokerFigures(
             config,
             self.clock,
@@ -417,6 +417,7 @@ class Broker:
         await self.moves.stop()
         self.disk_failures.stop()
         self.tasks.stop()
+        self.garbage.stop()
         self.loop_delay.stop()
         if self.metrics is not None:
             await self.metrics.close()

@@ -99,11 +99,14 @@ class _FrameProtocol(asyncio.BufferedProtocol):
 
     def _fail(self, error: Exception) -> None:
         if not self.closing:
+            lost = self._lost
             self.close()
-            self._lost(error)
+            lost(error)
 
     def close(self) -> None:
         self.closing = True
+        # They have the channel, which has this.
+        self._received = self._lost = _nothing
         if self.transport is not None:
             self.transport.abort()
 
@@ -112,8 +115,13 @@ class _FrameProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.closing:
-            self.closing = True
-            self._lost(exc)
+            lost = self._lost
+            self.close()
+            lost(exc)
+
+
+def _nothing(_: object) -> None:
+    """The connection has ended."""
 
 
 def _is_in_use(room: bytearray) -> bool:

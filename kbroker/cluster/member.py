@@ -50,6 +50,7 @@ async def unless_stopping(stopping: asyncio.Event, work: Coroutine[object, objec
     finally:
         task.cancel()
         stop.cancel()
+        del task  # It keeps its error, and the error this frame.
 
 
 class Member(Protocol):

@@ -37,17 +37,17 @@ class FailedAuthentication(Pending):
         self.expire_after(self.ctx.services.loop, self._delay_ms)
 
     def expired(self) -> None:
-        loop, connection, ctx = self.ctx.services.loop, self.ctx.connection, self.ctx
-
-        def close() -> None:
-            # The answer may have to wait until no other request is being served.
-            if ctx.open:
-                loop.call_soon(close)
-            else:
-                connection.close(AUTHENTICATION_FAILED)
-
+        ctx = self.ctx
         self.answer(self._response)
-        close()
+        _close(ctx)
+
+
+def _close(ctx: RequestContext) -> None:
+    # The answer may have to wait until no other request is being served.
+    if ctx.open:
+        ctx.services.loop.call_soon(_close, ctx)
+    else:
+        ctx.connection.close(AUTHENTICATION_FAILED)
 
 
 def handle_sasl_handshake(ctx: RequestContext, request: wire.SaslHandshakeRequest) -> Struct | Pending | None:

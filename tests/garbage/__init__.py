@@ -1,0 +1,1 @@
+"""What requests leave in a broker's memory: nothing."""

@@ -31,8 +31,6 @@ LIVE: dict[str, Any] = {
     "client_instance_id": bytes(range(1, 17)),
     "subscription_id": 1,
 }
-# Lists in which more entries than one would make the broker do other work than to read them.
-ONE_OF = frozenset({("Produce", "records")})
 # Waits of seconds are no part of what is looked at.
 SHORT: Values = {"max_wait_ms": 0, "timeout_ms": 0, "rebalance_timeout_ms": 1000}
 

@@ -1,6 +1,6 @@
 """A broker in a process of its own that never collects garbage by itself, and says what there is when it is asked.
 
-python -m tests.garbage.watched SETTINGS-AS-JSON     on standard input: `look` for each answer, a line of JSON
+python -m tests.garbage.watched SETTINGS-AS-JSON     what is written to standard input is answered by a line of JSON
 
 Clients at 127.0.0.1 may do everything, and those at other addresses nothing.
 """
@@ -30,7 +30,14 @@ from tests.ports import free_port
 ROOT = Path(__file__).parents[2]
 MASTER = "127.0.0.1"
 STRANGER = "127.0.0.2"
-LOOK, END = "look", "end"
+LOOK, LEAVE_SOME = "look", "leave some"
+# A broker whose internal topics are small.
+ALONE = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
 # So many kinds of objects and places in the code are named.
 SHOWN = 12
 
@@ -70,10 +77,15 @@ async def _serve(settings: Mapping[str, str]) -> None:
     await broker.start()
     over = asyncio.Event()
 
+    def answer(command: str) -> None:
+        if command == LEAVE_SOME:
+            cycle: list[object] = []
+            cycle.append(cycle)
+        print(json.dumps(unreachable() if command == LOOK else "done"), flush=True)
+
     def read() -> None:
         for line in sys.stdin:
-            if line.strip() == LOOK:
-                loop.call_soon_threadsafe(lambda: print(json.dumps(unreachable()), flush=True))
+            loop.call_soon_threadsafe(answer, line.strip())
         loop.call_soon_threadsafe(over.set)
 
     gc.disable()
@@ -100,6 +112,7 @@ class Watched:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.garbage.watched", json.dumps(own)],
             cwd=ROOT,
+            stderr=subprocess.DEVNULL,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -108,11 +121,18 @@ class Watched:
 
     def look(self) -> list[str]:
         """What is garbage by now; it is none afterwards."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{LOOK}\n")
-        self._process.stdin.flush()
-        found: list[str] = self._line()
+        found: list[str] = self._ask(LOOK)
         return found
+
+    def leave_some(self) -> None:
+        """Have it make garbage."""
+        self._ask(LEAVE_SOME)
+
+    def _ask(self, command: str) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        return self._line()
 
     def stop(self) -> None:
         """End it in order."""

@@ -242,6 +242,7 @@ class DiskFaults:
         if not self.may_hang_up(node):
             world.judge.fail(f"broker {node} halts: {broker.readiness.text}")
         self.halting.add(node)
+        world.garbage.broker_goes()
         stop = process.call(world.loop.create_task, broker.stop())
         await asyncio.wait([stop], timeout=HALT_SECONDS)
         if stop.done() and not stop.cancelled():

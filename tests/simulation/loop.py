@@ -208,6 +208,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 event.run()
             else:
                 self._missed.append(event)
+            del event  # A job's error has this frame, and the job its error.
         came: list[asyncio.Handle | End | None] = network.came(rng, self.pace.served)
         due: list[asyncio.Handle] = []
         now_seconds = now / NS

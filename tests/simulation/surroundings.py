@@ -21,6 +21,7 @@ from unittest import mock
 import kbroker.broker
 from kbroker._fast.base import monotonic
 from kbroker.storage.manager import log_checkpoints
+from tests.simulation.garbage import kept_for_the_look
 from tests.simulation.loop import NS, PROCESS, SLOW_JOB_TIMES, SimulatedLoop
 from tests.simulation.native_threads import NativeThreads
 
@@ -60,6 +61,7 @@ class Job(Future[Any]):
             self._outcome = None, error
         finally:
             loop.running_job = before
+            del self  # As a thread's work item does: it keeps its error, and the error this frame.
 
     def finish(self) -> None:
         if self.done() or self._outcome is None:
@@ -191,6 +193,7 @@ def surroundings(loop: SimulatedLoop) -> Iterator[None]:
         *loop.disk.patches(),
         _no_exit(),
         _one_process_id(),
+        kept_for_the_look(),
         *threads.patches(),
     ]
     collects = gc.isenabled()

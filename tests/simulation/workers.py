@@ -217,6 +217,8 @@ class Workers(Several):
                 each.may_be_closed = each.broker_stops = True
         self.states.look()
         self.crashed_at[node] = math.inf  # What it acknowledges until it has stopped is there.
+        self.garbage.look()
+        self.garbage.broker_goes()
         process, broker = self.processes[node], self.brokers.pop(node)
         process.serves = False
         broker.stopping.set()

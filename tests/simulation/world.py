@@ -33,6 +33,7 @@ from tests.simulation.disk_faults import DiskFaults
 from tests.simulation.encrypted import OVER_TLS, Encryption, is_encrypted
 from tests.simulation.encrypted import PORT as TLS_PORT
 from tests.simulation.features import coordinator_settings, draw_features
+from tests.simulation.garbage import Garbage
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.leftovers import dispose, leftovers
 from tests.simulation.log_life import LogLife
@@ -66,6 +67,7 @@ class World:
         self.later = random.Random(seed ^ LATER)  # Of what came later: the rest of a seed stays what it was.
         self.network = Network(self.loop)
         self.judge = Judge(self.loop.time)
+        self.garbage = Garbage(self.judge)
         self.nodes = range(1, scale.nodes + 1)
         self.brokers: dict[int, Broker] = {}
         self.starting: dict[int, Broker] = {}
@@ -250,6 +252,7 @@ class World:
 
     async def crash(self, node: int) -> None:
         """End a broker from one moment to the next; where it syncs what it acknowledges, the machine as well."""
+        self.garbage.look()
         has_power = not self.loses_power(node)
         self.judge.note("broker %d %s", node, "is killed" if has_power else "loses its power")
         for each in self.connections:
@@ -272,6 +275,7 @@ class World:
             disk.after_power_cut(before, self._directory(node), rng)
         dispose(broker)
         shutil.rmtree(before)
+        self.garbage.broker_goes()
 
     def loses_power(self, node: int) -> bool:
         """Whether the machine ends with the broker that crashes now."""
@@ -343,11 +347,13 @@ class World:
         for each in self.connections:
             each.may_be_closed = True
         self.stopped_at = self.loop.time()
+        self.garbage.look()
         process, broker = self.processes.pop(node), self.brokers.pop(node)
         process.serves = False
         broker.stopping.set()
         await process.call(self.loop.create_task, broker.stop())
         process.alive = False
+        self.garbage.broker_goes()
 
     # The course of a history
 
@@ -374,6 +380,7 @@ class World:
         await read_back(self)
         await self.all_gone()
         self.inspect()
+        self.garbage.look()
         await self.stop_all()
 
     async def start_all(self) -> None:

@@ -183,6 +183,7 @@ class ControllerServer:
             self._writers.pop(writer, None)
             self._connected.pop(writer, None)
             writer.close()
+            del reader  # It keeps the error that it raised, and the error this frame.
         if entered is not None:
             if self._entered.get(node_id) is writer:
                 del self._entered[node_id]

@@ -49,7 +49,7 @@ class _Channel:
         self._client = client
         self._queue: deque[tuple[Message, int, Answered | None]] = deque()
         self._ready = asyncio.Event()
-        self._task = loop.create_task(self._run())
+        self._task: asyncio.Task[None] | None = loop.create_task(self._run())
 
     def put(self, request: Message, version: int, answered: Answered | None) -> None:
         self._queue.append((request, version, answered))
@@ -88,7 +88,9 @@ class _Channel:
                 await asyncio.sleep(RETRY_SECONDS)
 
     def close(self) -> None:
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None  # It keeps how it ended, and with that this.
         self._client.close()
 
 

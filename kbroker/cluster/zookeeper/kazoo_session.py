@@ -232,8 +232,7 @@ class KazooSession:
     @property
     def session_id(self) -> int:
         """The id of the session, 0 where there is none."""
-        found = self._client.client_id
-        return int(found[0]) if found else 0
+        return int((self._client.client_id or (0,))[0])
 
     def subscribe(self, listener: Callable[[SessionState], None]) -> None:
         """Call `listener` with every new state, on the loop."""
@@ -242,8 +241,7 @@ class KazooSession:
     async def connected(self) -> None:
         """Return when there is a connection."""
         while self._state is not SessionState.CONNECTED:
-            future = self._loop.create_future()
-            self._waiting.append(future)
+            self._waiting.append(future := self._loop.create_future())
             await future
 
     def _on_state(self, client: KazooClient, state: str) -> None:
@@ -295,23 +293,21 @@ class KazooSession:
     async def _call(self, call: Callable[..., IAsyncResult], *args: object, **kwargs: object) -> Any:
         if self._state is not SessionState.CONNECTED:
             raise ConnectionLossError("there is no connection to ZooKeeper")
-        try:
-            pending = call(*args, **kwargs)
-        except KazooException as error:
-            raise _translated(error) from error
-        return await self._outcome(pending)
+        return await self._outcome(partial(call, *args, **kwargs))
 
-    def _outcome(self, pending: IAsyncResult) -> asyncio.Future[object]:
+    def _outcome(self, call: Callable[[], IAsyncResult]) -> asyncio.Future[object]:
         future: asyncio.Future[object] = self._loop.create_future()
 
         def finish(result: Any) -> None:
-            if future.done():
-                return
-            if result.exception is not None:
+            if not future.done() and result.exception is not None:
                 future.set_exception(_translated(result.exception))
-            else:
+            elif not future.done():
                 future.set_result(result.value)
 
+        try:
+            pending = call()
+        except KazooException as error:
+            raise _translated(error) from error
         pending.rawlink(lambda result: self._on_loop(finish, result))
         return future
 

@@ -128,7 +128,7 @@ class Term:
         }
         self._loop = asyncio.get_running_loop()
         services.stats.begin(lambda: (each for _, each in self.context.partitions()))
-        self._task = self._loop.create_task(self._run())
+        self._task: asyncio.Task[None] | None = self._loop.create_task(self._run())
 
     @property
     def config(self) -> BrokerConfig:
@@ -139,7 +139,9 @@ class Term:
         """Decide and send nothing any more."""
         self.state = TermState.ENDED
         self.has_begun.set()
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None  # It keeps how it ended, and with that this.
         self._services.channels.close_all()
         self._services.stats.end()
         if self._timer is not None:

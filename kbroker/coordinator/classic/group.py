@@ -301,7 +301,7 @@ class Group:
         deadline = self.pending_joins.pop(member_id, None)
         if deadline is None:
             return False
-        deadline.cancel()
+        deadline.end()
         return True
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
@@ -465,7 +465,7 @@ class Group:
         """No timer of this group goes off any more."""
         for deadline in (self.join_deadline, self.sync_deadline, *self.pending_joins.values()):
             if deadline is not None:
-                deadline.cancel()
+                deadline.end()
         self.pending_joins.clear()
         for member in self.members.values():
             member.stop_session()

@@ -96,5 +96,5 @@ class Member:
     def stop_session(self) -> None:
         """No longer watch for its heartbeats."""
         if self.session is not None:
-            self.session.cancel()
+            self.session.end()
             self.session = None

@@ -127,7 +127,7 @@ class Rebalances:
         """Start a rebalance."""
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
-        _cancel(group.sync_deadline)
+        _end(group.sync_deadline)
         first = group.state is GroupState.EMPTY
         logger.info(
             "preparing to rebalance group %s in state %s with old generation %d (reason: %s)",
@@ -164,7 +164,7 @@ class Rebalances:
             self._complete_join(group)
 
     def _schedule_join(self, group: Group, delay_ms: int, expire: partial[None]) -> None:
-        _cancel(group.join_deadline)
+        _end(group.join_deadline)
         group.join_deadline = Deadline(self._clock, self._call_later, expire)
         group.join_deadline.move(delay_ms / 1000)
 
@@ -184,7 +184,7 @@ class Rebalances:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        _cancel(group.join_deadline)
+        _end(group.join_deadline)
         missing = [member.member_id for member in group.members_not_joined() if not member.is_static]
         for member_id in missing:
             group.remove(member_id)
@@ -225,7 +225,7 @@ class Rebalances:
         """A member asked for its assignment; when all have, the wait is over."""
         group.pending_syncs.discard(member_id)
         if not group.pending_syncs:
-            _cancel(group.sync_deadline)
+            _end(group.sync_deadline)
 
     def hand_out(self, group: Group, assignments: Mapping[str, bytes]) -> None:
         """Give everybody its assignment; the group is Stable."""
@@ -256,6 +256,6 @@ class Rebalances:
         self.prepare(group, f"Removing {silent} on pending sync request expiration")
 
 
-def _cancel(deadline: Deadline | None) -> None:
+def _end(deadline: Deadline | None) -> None:
     if deadline is not None:
-        deadline.cancel()
+        deadline.end()

@@ -56,6 +56,11 @@ class Deadline:
             self._handle.cancel()
             self._handle = None
 
+    def end(self) -> None:
+        """Never expire, and give back what it calls, which has this."""
+        self.cancel()
+        self._expire = _nothing
+
     @property
     def armed(self) -> bool:
         """Whether it will expire one day."""
