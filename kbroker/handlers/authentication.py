@@ -37,17 +37,15 @@ class FailedAuthentication(Pending):
         self.expire_after(self.ctx.services.loop, self._delay_ms)
 
     def expired(self) -> None:
-        ctx = self.ctx
         self.answer(self._response)
-        _close(ctx)
+        self._close()
 
-
-def _close(ctx: RequestContext) -> None:
-    # The answer may have to wait until no other request is being served.
-    if ctx.open:
-        ctx.services.loop.call_soon(_close, ctx)
-    else:
-        ctx.connection.close(AUTHENTICATION_FAILED)
+    def _close(self) -> None:
+        # The answer may have to wait until no other request is being served.
+        if self.ctx.open:
+            self.ctx.services.loop.call_soon(self._close)
+        else:
+            self.ctx.connection.close(AUTHENTICATION_FAILED)
 
 
 def handle_sasl_handshake(ctx: RequestContext, request: wire.SaslHandshakeRequest) -> Struct | Pending | None:

@@ -1,5 +1,8 @@
-"""No request leaves an object that only the garbage collector frees: every API in every version, by a client that may do
-everything and by one that may do nothing, with frames that end early and connections that end before the answer."""
+"""No request leaves an object that only the garbage collector frees.
+
+Asked is every API in every version, by a client that may do everything and by one that may do nothing, also in frames
+that end early, and over connections that end before the answer.
+"""
 
 from __future__ import annotations
 
