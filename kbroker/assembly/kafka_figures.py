@@ -79,7 +79,7 @@ async def kafka_figures(
     values |= await _connections(listeners, pace)
     count = sum(len(topic.partitions) for topic in image.topics.values())
     shown = traffic if len(traffic) <= most else {}
-    return KafkaFigures(total, shown, partitions, topics, len(image.topics), count, values)
+    return KafkaFigures(total, shown, partitions, topics, len(image.topics), count, len(image.brokers), values)
 
 
 async def _traffic(logs: LogManager, pace: Pace) -> tuple[Traffic, dict[str, Traffic]]:

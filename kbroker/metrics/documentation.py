@@ -52,6 +52,8 @@ that are ready together leave in one call, so each would have to be marked in wh
 the clock, which at some 45 ns each are one or two percent of a small request. All times end when the answer is
 ready; `kafka_network_requestchannel_responsequeuesize` tells of sockets that do not take theirs.
 
+- `/metrics/kafka/raw` (`kbroker.metrics.names=kafka-raw`) has the same figures under the names that JMX exporter has
+  without rules: `kafka_server_BrokerTopicMetrics_Count{name="MessagesInPerSec"}`, `kafka_log_Log_Value{name="Size",…}`.
 - Nothing is made up: a series without a source is not shown. What is 0 by nature, as the request queue of a broker that
   has none, says so below.
 - Counters named `..._total` by Strimzi are there as `...persec` as well, as Confluent's stack names the same number.

@@ -36,6 +36,7 @@ Names = str
 """The names that a scrape has: this broker's own, or those under which Kafka's exporters show a broker."""
 KBROKER: Names = "kbroker"
 KAFKA: Names = "kafka"
+KAFKA_RAW: Names = "kafka-raw"
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 

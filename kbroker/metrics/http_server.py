@@ -35,6 +35,7 @@ from kbroker.metrics.http_messages import (
     DESCRIBE_CLUSTER,
     JSON,
     KAFKA,
+    KAFKA_RAW,
     KBROKER,
     NOT_ALLOWED,
     REASONS,
@@ -68,7 +69,12 @@ PATIENCE_SECONDS = 1.0
 """How long a connection may keep its place without asking, or without reading its answer, while others want it."""
 EXTRA_SECONDS = 2.0
 PROBES = ("/healthz", "/readyz")
-SCRAPED: dict[str, Names | None] = {"/metrics": None, "/metrics/kafka": KAFKA, "/metrics/kbroker": KBROKER}
+SCRAPED: dict[str, Names | None] = {
+    "/metrics": None,
+    "/metrics/kafka": KAFKA,
+    "/metrics/kafka/raw": KAFKA_RAW,
+    "/metrics/kbroker": KBROKER,
+}
 """Paths with metrics, and the names that each has; None: those that the setting chooses."""
 _COMPRESS_FROM_BYTES = 4096
 LARGE_BYTES = 4 << 20
@@ -152,11 +158,11 @@ class MetricsServer:
         """The text of all metrics: read on the loop, rendered off it."""
         assert self.sources is not None
         loop = asyncio.get_running_loop()
-        if names == KAFKA:
+        if names in (KAFKA, KAFKA_RAW):
             from kbroker.metrics.kafka_snapshot import take_kafka
 
             found = await take_kafka(self.sources)
-            return await loop.run_in_executor(self.executor, _render_kafka, found, accept)
+            return await loop.run_in_executor(self.executor, _render_kafka, found, accept, names == KAFKA_RAW)
         from kbroker.metrics.snapshot import take
 
         return await loop.run_in_executor(self.executor, _render, await take(self.sources), accept)
@@ -225,10 +231,10 @@ def _to_json(value: object) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
-def _render_kafka(snapshot: KafkaSnapshot, accept: str) -> tuple[bytes, str]:
+def _render_kafka(snapshot: KafkaSnapshot, accept: str, raw: bool) -> tuple[bytes, str]:
     from kbroker.metrics.kafka_exposition import render
 
-    return render(snapshot, accept)
+    return render(snapshot, accept, raw=raw)
 
 
 def _render(snapshot: Any, accept: str) -> tuple[bytes, str]:

@@ -22,9 +22,18 @@ if TYPE_CHECKING:
 QUANTILE = "quantile"
 
 
-def render(snapshot: KafkaSnapshot, accept: str = "") -> tuple[bytes, str]:
-    """The text and its content type, in the format that an Accept header asks for.  Runs on any thread."""
-    return encoded(lambda: kafka_families(snapshot), accept)
+def render(snapshot: KafkaSnapshot, accept: str = "", *, raw: bool = False) -> tuple[bytes, str]:
+    """The text and its content type, in the format that an Accept header asks for; `raw`: under the names that JMX
+    exporter has without rules.  Runs on any thread."""
+    return encoded(lambda: raw_families(snapshot) if raw else kafka_families(snapshot), accept)
+
+
+def raw_families(snapshot: KafkaSnapshot) -> Iterator[Metric]:
+    """All families of beans, and the process's."""
+    from kbroker.metrics.kafka_beans import bean_families
+
+    yield from bean_families(kafka_values(snapshot))
+    yield from process_families()
 
 
 def kafka_families(snapshot: KafkaSnapshot) -> Iterator[Metric]:
@@ -74,7 +83,7 @@ def _filled(metric: Metric, name: str, family: Family, rows: dict[Labels, Value]
 
 def _add_summary(metric: Metric, family: Family, key: Labels, value: Summary) -> None:
     labels = dict(zip(family.labels, key, strict=True))
-    for quantile, milliseconds in zip(QUANTILES, value.quantiles, strict=True):
+    for quantile, milliseconds in zip(QUANTILES, value.quantiles, strict=False):
         metric.add_sample(family.name, {**labels, QUANTILE: quantile}, milliseconds)
     metric.add_sample(f"{family.name}_count", labels, value.number)
     metric.add_sample(f"{family.name}_sum", labels, value.sum_ms)

@@ -42,7 +42,7 @@ class KafkaFigures:
     """`topics`: how many partitions the topics have that this broker shows: those whose first partition it shows.
 
     `partitions` is empty with more than `kbroker.metrics.max.partitions`; `traffic` and `topics` with as many topics.
-    `topic_count` and `partition_count`: of the cluster.  `values`: by the name of the family."""
+    `topic_count`, `partition_count` and `broker_count`: of the cluster.  `values`: by the name of the family."""
 
     total: Traffic = NO_TRAFFIC
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
@@ -50,4 +50,5 @@ class KafkaFigures:
     topics: Mapping[str, int] = field(default_factory=dict)
     topic_count: int = 0
     partition_count: int = 0
+    broker_count: int = 0
     values: Values = field(default_factory=dict)

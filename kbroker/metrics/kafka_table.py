@@ -51,14 +51,29 @@ kafka_server_fetchsessioncache_numincrementalfetchsessions|gauge||Fetch sessions
 kafka_server_fetchsessioncache_numincrementalfetchpartitionscached|gauge||Their partitions.
 kafka_server_fetchsessioncache_incrementalfetchsessionevictions|both||Sessions that gave way to others.
 kafka_server_delayedoperationpurgatory_purgatorysize|gauge|delayedoperation|Fetches that wait for records.
+kafka_server_delayedoperationpurgatory_numdelayedoperations|gauge|delayedoperation|The same.
 kafka_controller_kafkacontroller_activecontrollercount|gauge||1 on the broker that is the controller.
 kafka_controller_kafkacontroller_offlinepartitionscount|gauge||Partitions without a leader; 0 on others.
 kafka_controller_kafkacontroller_preferredreplicaimbalancecount|gauge||
     Partitions that another than the preferred replica leads; 0 on others.
 kafka_controller_kafkacontroller_globaltopiccount|gauge||Topics of the cluster; 0 on others.
 kafka_controller_kafkacontroller_globalpartitioncount|gauge||Partitions of the cluster; 0 on others.
+kafka_controller_kafkacontroller_activebrokercount|gauge||Brokers that are there; 0 on others than the controller.
 kafka_controller_controllerstats_uncleanleaderelections|both||Elections that may have lost records.
 kafka_log_logmanager_offlinelogdirectorycount|gauge||Log directories that have failed.
+kafka_log_logmanager_logdirectoryoffline|gauge|logdirectory|1 for a log directory that has failed, else 0.
+kafka_log_logmanager_remaininglogstorecover|gauge|dir|Partitions that this start has still to recover.
+kafka_log_logmanager_remainingsegmentstorecover|gauge|threadnum|Segments that a thread has still to recover.
+kafka_log_logcleaner_deadthreadcount|gauge||Threads of the cleaner that an error has ended.
+kafka_log_logcleaner_cleaner_recopy_percent|gauge||Bytes written for 100 bytes read by the last compactions.
+kafka_log_logcleaner_max_buffer_utilization_percent|gauge||How full the offset map was at most.
+kafka_log_logcleaner_max_clean_time_secs|gauge||The longest of the last compactions.
+kafka_log_logcleanermanager_max_dirty_percent|gauge||The largest dirty share of a compacted partition.
+kafka_log_logcleanermanager_time_since_last_run_ms|gauge||Since the last compaction; not before the first one.
+kafka_log_logcleanermanager_uncleanable_partitions_count|gauge|logdirectory|Partitions whose last compaction failed.
+kafka_log_logcleanermanager_uncleanable_bytes|gauge|logdirectory|Bytes that wait for compaction in them.
+kafka_log_logflushstats_logflushrateandtimems|summary||
+    Milliseconds of fsyncs of logs outside group commits, without percentiles.
 kafka_log_log_size|gauge|topic,partition|Bytes of a log.
 kafka_log_log_numlogsegments|gauge|topic,partition|Its segments.
 kafka_log_log_logstartoffset|gauge|topic,partition|Its first offset.
@@ -152,6 +167,8 @@ kafka_consumergroup_current_offset|gauge|consumergroup,topic,partition|Offset th
 kafka_consumergroup_current_offset_sum|gauge|consumergroup,topic|Sum over the partitions of a topic.
 kafka_consumergroup_lag|gauge|consumergroup,topic,partition|Records between that and the current offset.
 kafka_consumergroup_lag_sum|gauge|consumergroup,topic|Sum over the partitions of a topic.
+kafka_consumergroup_uncommitted_offsets|gauge|consumergroup,topic,partition|The lag, as older exporters name it.
+kafka_consumergroup_uncommitted_offsets_sum|gauge|consumergroup,topic|Sum over the partitions of a topic.
 kafka_consumergroup_members|gauge|consumergroup|Members of a group.
 """
 

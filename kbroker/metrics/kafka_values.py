@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from kbroker.metrics.kafka_snapshot import (
 )
 from kbroker.metrics.kafka_sources import Traffic
 from kbroker.metrics.kafka_table import NONE_ALONE, SAME
+from kbroker.metrics.kafka_upkeep import upkeep
 from kbroker.metrics.percentiles import QUANTILES, percentile
 from kbroker.metrics.recent import growth, rate
 from kbroker.metrics.sources import QuotaRow
@@ -51,7 +53,20 @@ def kafka_values(snapshot: KafkaSnapshot) -> Found:
     found: Found = {}
     for name, given in snapshot.figures.values.items():
         found[name] = dict(given.items()) if isinstance(given, Mapping) else {(): given}
-    for part in (_traffic, _broker, _logs, _partitions, _requests, _times, _connections, _coordinators, _groups):
+    for name, labels, figure in upkeep(snapshot.base.maintenance, time.time()):
+        found.setdefault(name, {})[labels] = figure
+    for part in (
+        _traffic,
+        _broker,
+        _logs,
+        _flushes,
+        _partitions,
+        _requests,
+        _times,
+        _connections,
+        _coordinators,
+        _groups,
+    ):
         for name, labels, value in part(snapshot):
             found.setdefault(name, {})[labels] = value
     return found
@@ -96,9 +111,15 @@ def _broker(snapshot: KafkaSnapshot) -> Iterator[Row]:
         yield fetchers + "minfetchrate", REPLICA, min(rates, default=0.0)
     active = known.get("kbroker_controller_active")
     if isinstance(active, (int, float)):
+        yield "kafka_controller_kafkacontroller_activebrokercount", (), active * snapshot.figures.broker_count
         yield "kafka_controller_kafkacontroller_globaltopiccount", (), active * snapshot.figures.topic_count
         yield "kafka_controller_kafkacontroller_globalpartitioncount", (), active * snapshot.figures.partition_count
-    yield "kafka_log_logmanager_offlinelogdirectorycount", (), len(snapshot.base.offline.directories)
+    offline = snapshot.base.offline.directories
+    yield "kafka_log_logmanager_offlinelogdirectorycount", (), len(offline)
+    uncleanable = snapshot.base.maintenance.get("kbroker_cleaner_uncleanable_partitions", {})
+    online = [path for (path,) in uncleanable] if isinstance(uncleanable, Mapping) else []
+    for path in {*online, *offline}:
+        yield "kafka_log_logmanager_logdirectoryoffline", (path,), float(path in offline)
     yield from _kraft(snapshot)
 
 
@@ -152,6 +173,13 @@ def _partitions(snapshot: KafkaSnapshot) -> Iterator[Row]:
         yield "kafka_topic_partitions", (topic,), count
 
 
+def _flushes(snapshot: KafkaSnapshot) -> Iterator[Row]:
+    count = snapshot.base.maintenance.get("kbroker_log_flushes")
+    seconds = snapshot.base.maintenance.get("kbroker_log_flush_seconds")
+    if isinstance(count, (int, float)) and isinstance(seconds, (int, float)):
+        yield "kafka_log_logflushstats_logflushrateandtimems", (), Summary((), count, seconds * 1000)
+
+
 def _requests(snapshot: KafkaSnapshot) -> Iterator[Row]:
     failed: dict[str, int] = {}
     for api, code, count in snapshot.codes:
@@ -166,6 +194,7 @@ def _requests(snapshot: KafkaSnapshot) -> Iterator[Row]:
     yield "kafka_network_requestchannel_requestqueuesize", (), 0.0
     purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
     yield purgatory, ("Fetch",), snapshot.base.fetches_waiting
+    yield "kafka_server_delayedoperationpurgatory_numdelayedoperations", ("Fetch",), snapshot.base.fetches_waiting
     idle = _idle(snapshot)
     if idle is not None:
         yield "kafka_network_socketserver_networkprocessoravgidle_percent", (), idle
@@ -273,12 +302,14 @@ def _groups(snapshot: KafkaSnapshot) -> Iterator[Row]:
         labels = (row.group_id, row.topic, str(row.partition))
         yield one + "current_offset", labels, row.committed
         yield one + "lag", labels, row.lag
+        yield one + "uncommitted_offsets", labels, row.lag
         total = sums.setdefault((row.group_id, row.topic), [0, 0])
         total[0] += row.committed
         total[1] += row.lag
     for key, (committed, lag) in sums.items():
         yield one + "current_offset_sum", key, committed
         yield one + "lag_sum", key, lag
+        yield one + "uncommitted_offsets_sum", key, lag
     for group in snapshot.base.groups:
         yield one + "members", (group.group_id,), group.member_count
     yield "kafka_exporter_build_info", (snapshot.base.version,), 1.0

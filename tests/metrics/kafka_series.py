@@ -53,7 +53,7 @@ def scraped(metrics_url: str, path: str = "/metrics/kafka") -> Samples:
     return found
 
 
-def of(samples: Samples, name: str, **labels: str) -> float:
+def of(samples: Samples, name: str, /, **labels: str) -> float:
     """The value of the one sample with exactly these labels."""
     (value,) = (value for known, value in samples[name] if known == labels)
     return value

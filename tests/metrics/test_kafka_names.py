@@ -240,3 +240,37 @@ def test_very_many_partitions_have_sums_alone(kbroker_process: StartBroker) -> N
     assert of(samples, "kafka_topic_partitions", topic="two") == 2
     assert of(samples, "kafka_server_replicamanager_partitioncount") == 3
     assert of(samples, "kafka_server_brokertopicmetrics_bytesin_total", topic="two") == 0
+
+
+def test_beans_have_the_names_of_an_exporter_without_rules(used: BrokerProcess) -> None:
+    """Dashboards for JMX exporter's own names would stay empty.
+
+    `kbroker.metrics.kafka_beans`, `kbroker.metrics.kafka_upkeep`."""
+    raw_names, ruled = scraped(used.metrics_url, "/metrics/kafka/raw"), scraped(used.metrics_url)
+    for name, labels, ruled_name in (
+        ("kafka_server_BrokerTopicMetrics_Count", {"name": "MessagesInPerSec"}, "messagesin_total"),
+        ("kafka_server_BrokerTopicMetrics_Count", {"name": "FailedFetchRequestsPerSec"}, "failedfetchrequests_total"),
+    ):
+        assert of(raw_names, name, **labels) == of(ruled, f"kafka_server_brokertopicmetrics_{ruled_name}")
+    size = of(raw_names, "kafka_log_Log_Value", name="Size", topic="seen", partition="0")
+    assert size == of(ruled, "kafka_log_log_size", topic="seen", partition="0") > 0
+    count = of(raw_names, "kafka_network_RequestMetrics_Count", name="TotalTimeMs", request="Produce")
+    assert count == of(ruled, "kafka_network_requestmetrics_totaltimems_count", request="Produce") > 0
+    assert of(raw_names, "kafka_network_RequestMetrics_99thPercentile", name="TotalTimeMs", request="Produce") > 0
+    assert of(raw_names, "kafka_network_RequestMetrics_50thPercentile", name="TotalTimeMs", request="Produce") > 0
+
+
+def test_the_upkeep_of_logs_has_kafkas_names(used: BrokerProcess) -> None:
+    """An operator who looks at what Kafka's documents say to watch would see nothing."""
+    samples = scraped(used.metrics_url)
+    directories = {labels["logdirectory"] for labels, _ in samples["kafka_log_logmanager_logdirectoryoffline"]}
+    assert len(directories) == 1
+    assert all(value == 0 for _, value in samples["kafka_log_logmanager_logdirectoryoffline"])
+    for name in ("uncleanable_partitions_count", "uncleanable_bytes"):
+        rows = samples[f"kafka_log_logcleanermanager_{name}"]
+        assert [(labels["logdirectory"], value) for labels, value in rows] == [(directories.copy().pop(), 0)]
+    for name in ("deadthreadcount", "cleaner_recopy_percent", "max_buffer_utilization_percent", "max_clean_time_secs"):
+        assert of(samples, f"kafka_log_logcleaner_{name}") == 0
+    assert of(samples, "kafka_log_logcleanermanager_max_dirty_percent") >= 0
+    assert of(samples, "kafka_log_logflushstats_logflushrateandtimems_count") >= 0
+    assert of(samples, "kafka_controller_kafkacontroller_activebrokercount") == 1
