@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 IMPORTED = "kbroker-imported"
 """Where the metadata log of a Kafka ended when its directories were taken over (`end_of_metadata_log`)."""
+SUFFIX_OF_07 = ".kafka"
+"""Of the segments of Kafka 0.7."""
 UNDER_WAY = "kbroker-copy-under-way"
 """In a directory that `kbroker import` or `kbroker export` has not filled yet."""
 
@@ -79,6 +81,14 @@ def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> st
                 f"log directory {directory.path} was written by {written_by} and has no metadata store of kbroker's. "
                 f"`kbroker import {paths} --dry-run` shows what can come along, `kbroker import {paths}` takes the "
                 "directories over where they are, and with `--to NEW_DIRECTORY` makes a copy (docs/migration.md)"
+            )
+    for directory in directories:
+        segment = _segment_of_07(files, directory)
+        if segment is not None:
+            return (
+                f"log directory {directory.path} was written by Kafka 0.7 ({segment}), whose files no Kafka since 0.8 "
+                "reads. Have a broker of 0.7 serve it and copy its topics with the migration tool of Kafka 0.8, and "
+                "give this broker another log.dirs"
             )
     if any(_holds_partitions(files, directory) for directory in directories):
         return (
@@ -134,6 +144,16 @@ def kafka_that_wrote(files: FileSystem, directory: LogDir) -> str | None:
 def _holds_partitions(files: FileSystem, directory: LogDir) -> bool:
     entries = files.list_directory(directory.path)
     return any(entry.is_directory and parse_partition_directory(entry.name) is not None for entry in entries)
+
+
+def _segment_of_07(files: FileSystem, directory: LogDir) -> str | None:
+    """A segment as Kafka 0.7 names it, from the log directory on; None without one."""
+    for partition in files.list_directory(directory.path):
+        if partition.is_directory and parse_partition_directory(partition.name) is not None:
+            for entry in files.list_directory(f"{directory.path}/{partition.name}"):
+                if entry.name.endswith(SUFFIX_OF_07):
+                    return f"{partition.name}/{entry.name}"
+    return None
 
 
 def has_content(files: FileSystem, path: str) -> bool:

@@ -221,3 +221,14 @@ def test_directories_of_apache_kafka_are_told_to_be_that(
     assert f"{broker.data_dir} was written by Apache Kafka ({kind}" in said
     assert f"`kbroker import {broker.data_dir} --dry-run`" in said and "damaged" not in said
     assert not (broker.data_dir / FILE_NAME).exists()
+
+
+def test_a_directory_of_kafka_07_is_named_as_that(kbroker_process: StartBroker) -> None:
+    """Its owner would look for a store that there never was, or make one anew over files that nobody can read."""
+    broker: Any = kbroker_process(wait=False)
+    (broker.data_dir / "my_topic-0").mkdir(parents=True)
+    (broker.data_dir / "my_topic-0" / "00000000000000000000.kafka").write_bytes(b"\0" * 20)
+    said = refusal(broker)
+    assert f"{broker.data_dir} was written by Kafka 0.7 (my_topic-0/00000000000000000000.kafka)" in said
+    assert "missing" not in said
+    assert not (broker.data_dir / FILE_NAME).exists()

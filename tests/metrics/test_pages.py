@@ -44,7 +44,8 @@ def test_pages_are_served_once_the_broker_is_ready() -> None:
         status, _, body = await get(server, "/shelves")
         assert (status, body) == (
             404,
-            b"not found; there are /metrics, /metrics/kafka, /metrics/kafka/raw, /metrics/kbroker, /healthz, /shelf and /readyz\n",
+            b"not found; there are /metrics, /metrics/kafka, /metrics/kafka/raw, /metrics/kbroker, /healthz, "
+            b"/shelf and /readyz\n",
         )
         assert (await get(server, "/metrics"))[0] == 200
 
