@@ -147,10 +147,19 @@ class TopicChange(NamedTuple):
 
 def altered(old: TopicImage | None, new: TopicImage) -> tuple[PartitionImage, ...]:
     """The partitions of a topic whose image or settings are others than before."""
-    if old is None or old.topic_id != new.topic_id or old.configs != new.configs:
+    if old is None or is_altered_whole(old, new):
         return new.partitions
-    before, count = old.partitions, len(old.partitions)
-    return tuple(each for at, each in enumerate(new.partitions) if at >= count or _differs(before[at], each))
+    return tuple(each for at, each in enumerate(new.partitions) if is_altered_at(old, new, at))
+
+
+def is_altered_whole(old: TopicImage, new: TopicImage) -> bool:
+    """Whether all partitions of a topic have changed: it has other settings, or is another one of its name."""
+    return old.topic_id != new.topic_id or old.configs != new.configs
+
+
+def is_altered_at(old: TopicImage, new: TopicImage, at: int) -> bool:
+    """Whether the image of a partition has changed, or is new."""
+    return at >= len(old.partitions) or _differs(old.partitions[at], new.partitions[at])
 
 
 def _differs(before: PartitionImage, after: PartitionImage) -> bool:

@@ -38,7 +38,7 @@ from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.judging import Judging
 from kbroker.replication.logs_without_room import LogsWithoutRoom
 from kbroker.replication.partition import Partition
-from kbroker.replication.pending_roles import PendingRoles
+from kbroker.replication.pending_roles import COMPARED_AT_ONCE, PendingRoles
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
 from kbroker.types import TopicPartition
 
@@ -111,7 +111,8 @@ class ReplicaManager:
         self._work(pace)
 
     def _apply_change(self, old: TopicImage | None, new: TopicImage, pace: Pace) -> None:
-        if old is not None and self.fetchers is not None and pace.due():
+        is_much = pace.due() or len(new.partitions) > COMPARED_AT_ONCE
+        if old is not None and self.fetchers is not None and is_much:
             note_id(self.names, new)
             self.pending_roles.put_topic(old, new)
         else:

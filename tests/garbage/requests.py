@@ -94,7 +94,8 @@ class _Maker:
         if kind == "bool":
             return bool(found) and found != "never"
         found = found if isinstance(found, int) else 0
-        return found + number if field.is_array or "partition" in field.name or field.name == "index" else found
+        is_number_of = field.is_array or "partition" in field.name or field.name == "index"
+        return found + number if is_number_of and kind in ("int32", "int64") else found
 
     def _sound(self, field: Field, within: str) -> Any:
         for key in ((self._api, field.name), f"{within}.{field.name}", field.name):

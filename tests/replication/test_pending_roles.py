@@ -16,6 +16,8 @@ from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import BrokerConfig, log_config
 from kbroker.errors import NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicChange, TopicImage
+from kbroker.replication import pending_roles, replica_manager
+from kbroker.replication.pending_roles import COMPARED_AT_ONCE
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition
@@ -26,6 +28,13 @@ if TYPE_CHECKING:
 
 OURS, OTHER = 1, 2
 PARTITIONS = 40
+
+
+@pytest.fixture(autouse=True, params=[COMPARED_AT_ONCE, 8])
+def _compared_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics are compared as a whole, or in portions."""
+    monkeypatch.setattr(pending_roles, "COMPARED_AT_ONCE", request.param)
+    monkeypatch.setattr(replica_manager, "COMPARED_AT_ONCE", request.param)
 
 
 class NotedFetchers:

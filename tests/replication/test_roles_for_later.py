@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from kbroker.metadata.image import PartitionImage, TopicImage, altered
-from kbroker.replication.pending_roles import PendingRoles
+from kbroker.replication import pending_roles
+from kbroker.replication.pending_roles import COMPARED_AT_ONCE, PendingRoles
 from kbroker.types import TopicPartition
 
 NAMES = ("a", "b")
@@ -77,8 +78,12 @@ class Roles:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_every_partition_comes_to_its_newest_role_and_never_back(seed: int) -> None:
+@pytest.mark.parametrize("at_once", [1, 3, COMPARED_AT_ONCE])
+def test_every_partition_comes_to_its_newest_role_and_never_back(
+    monkeypatch: pytest.MonkeyPatch, seed: int, at_once: int
+) -> None:
     """A partition would be led in an epoch that is over, or by nobody."""
+    monkeypatch.setattr(pending_roles, "COMPARED_AT_ONCE", at_once)
     rng, roles = random.Random(seed), Roles()
     for _ in range(60):
         kind = rng.choice(("publish", "publish", "ask", "take"))
@@ -93,6 +98,39 @@ def test_every_partition_comes_to_its_newest_role_and_never_back(seed: int) -> N
     for topic in roles.topics.values():
         for row in topic.partitions:
             assert roles.taken[topic.name, row.partition] == row.leader_epoch
+
+
+def test_a_topic_of_very_many_partitions_is_compared_in_portions() -> None:
+    """The loop would be held for all of them, whatever has changed."""
+    count = 40 * COMPARED_AT_ONCE
+    rows = [PartitionImage(index, 1, 0, (1, 2), (1, 2)) for index in range(count)]
+    old = TopicImage("a", b"a" * 16, tuple(rows))
+    rows[-1] = replace(rows[-1], leader=2, leader_epoch=1)
+    rows[5] = replace(rows[5], leader=2, leader_epoch=1)
+    new, pending = replace(old, partitions=tuple(rows)), PendingRoles()
+    pending.put_topic(old, new)
+    # One that is asked for does not wait for those before it.
+    assert pending.pop(TopicPartition("a", count - 1)) == (new, rows[-1])
+    assert TopicPartition("a", count - 1) not in pending
+    steps = [pending.pop_first() for _ in range(39)]
+    assert steps == [(new, rows[5])] + [None] * 38 and pending
+    assert pending.pop_first() is None and not pending
+
+
+def test_settings_that_come_and_go_reach_every_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions would keep settings that were taken back while others had not got them yet."""
+    monkeypatch.setattr(pending_roles, "COMPARED_AT_ONCE", 1)
+    pending, old = PendingRoles(), made("a")
+    pending.put_topic(old, replace(old, configs={"retention.ms": "1"}))
+    role = pending.pop_first()
+    assert role is not None and role[0].configs
+    pending.put_topic(replace(old, configs={"retention.ms": "1"}), old)
+    taken = []
+    while pending:
+        role = pending.pop_first()
+        assert role is not None and not role[0].configs
+        taken.append(role[1].partition)
+    assert taken == list(range(COUNT))
 
 
 def test_a_topic_that_is_gone_leaves_no_role() -> None:
