@@ -200,7 +200,7 @@ cdef class AnswerQueue:
                     continue
                 raise OSError(errno, "send failed")
             spent += sent * weight
-            self.endpoint.flush_batch.sent_bytes += sent * weight
+            self.endpoint.flush_batch.note_sent(sent * weight)
             self._advance(sent)
         if self.socket.held_bytes > 0 and not self.socket.drain():
             return NO_MORE_ROOM

@@ -34,7 +34,7 @@ cdef class FlushBatch:
     cdef bint scheduled
     cdef int single_count
     cdef Py_ssize_t deferred_bytes
-    # What was sent on this loop, with its weight, and up to where that may go in the flush under way.
+    # What was sent on this loop, with its weight, and up to where that may go until the next flush.
     cdef int64_t sent_bytes
     cdef int64_t sent_until
 
@@ -46,5 +46,6 @@ cdef class FlushBatch:
     cdef int _answer_some(self, list connections, DirectRequest* requests) except -1
     cdef bint is_over(self, TurnShare* share, double now) noexcept
     cdef Py_ssize_t most_now(self, Py_ssize_t most) noexcept
+    cdef int note_sent(self, int64_t size) except -1
     cdef int _send_to(self, list connections) except -1
     cdef int _schedule(self) except -1

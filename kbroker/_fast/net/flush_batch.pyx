@@ -7,10 +7,10 @@ clients append to one log are also written together.  With one request in an ite
 Consumers that wait for a producer's records still get them before the producer gets its answer.
 
 What is done at the end of one iteration has bounds, in bytes and in time; the rest is done at the end of the next one,
-in its order.
+in its order.  The bound in bytes is that of all that is sent from the end of one iteration to that of the next, by
+whatever connection: one that finds it used up goes on when the next begins.
 """
 
-from libc.stdint cimport INT64_MAX
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
@@ -47,7 +47,7 @@ cdef class FlushBatch:
         self.ready = ready
         self.unflushed = []
         self.deferred = []
-        self.sent_until = INT64_MAX
+        self.sent_until = TURN_BYTES
 
     def __dealloc__(self):
         free(self.requests)
@@ -162,13 +162,10 @@ cdef class FlushBatch:
         self.crowded = len(connections) > 1
         self.single_count = 0
         self.sent_until = self.sent_bytes + TURN_BYTES
-        try:
-            self._send_to(connections)
-            if self.deferred or self.unflushed:
-                self._schedule()
-            self.ready.drain()
-        finally:
-            self.sent_until = INT64_MAX
+        self._send_to(connections)
+        if self.deferred or self.unflushed:
+            self._schedule()
+        self.ready.drain()
         self.busy_poll.served()
 
     cdef bint is_over(self, TurnShare* share, double now) noexcept:
@@ -176,11 +173,18 @@ cdef class FlushBatch:
         if share.until == 0.0:
             share.until = now + SLICE_SECONDS
             share.sent_until = self.sent_bytes + TURN_BYTES
-        return now >= share.until or self.sent_bytes >= share.sent_until
+        return now >= share.until or self.sent_bytes >= min(share.sent_until, self.sent_until)
 
     cdef Py_ssize_t most_now(self, Py_ssize_t most) noexcept:
-        """Of so many bytes those that may be sent now; in a flush it has sent the others.  Not above 0: none."""
+        """Of so many bytes those that may be sent until the next flush.  Not above 0: none."""
         return <Py_ssize_t> min(<int64_t> most, self.sent_until - self.sent_bytes)
+
+    cdef int note_sent(self, int64_t size) except -1:
+        """So much was sent, with its weight.  A flush begins anew before what may be sent runs short."""
+        self.sent_bytes += size
+        if self.sent_until - self.sent_bytes < TURN_BYTES // 2:
+            self._schedule()
+        return 0
 
     cdef int _send_to(self, list connections) except -1:
         """Have them send, and go on, one after the other; where that becomes too much, the rest waits for the next
@@ -190,7 +194,7 @@ cdef class FlushBatch:
         cdef Py_ssize_t index
         for index, connection in enumerate(connections):
             connection.resume()
-            if self.is_over(&share, connection.last_active) or self.sent_bytes >= self.sent_until:
+            if self.is_over(&share, connection.last_active):
                 self.unflushed = connections[index + 1:] + self.unflushed
                 break
         return 0
