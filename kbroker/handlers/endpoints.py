@@ -77,7 +77,7 @@ def controller_shown(ctx: RequestContext, image: ClusterImage, shown: Iterable[B
     """The broker that clients are to take for the controller; `shown`: the brokers that the answer has.
 
     Where requests go on to controllers that clients do not reach, any of those will do: this one if it is there, a
-    living one before one that is fenced.  A client that is told of brokers alone, and of no controller, waits for one.
+    living one before one that is fenced.  A client that sees brokers alone, and no controller, waits for one.
     """
     services = ctx.services
     if services.forwarding is None:

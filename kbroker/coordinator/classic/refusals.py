@@ -34,7 +34,7 @@ class Refusals:
         self._may_be_superseded = may_be_superseded
 
     def code(self, code: ErrorCode) -> ErrorCode:
-        """What a client is told of a code."""
+        """The code that answers a client in the place of another."""
         return ErrorCode.NOT_COORDINATOR if code in FOR_GOOD and self._may_be_superseded() else code
 
     def codes(self, codes: list[ErrorCode]) -> list[ErrorCode]:
@@ -65,7 +65,7 @@ class Refusals:
 
     @contextlib.contextmanager
     def raised(self) -> Iterator[None]:
-        """What is raised meanwhile is what a client is told."""
+        """Raise the error that answers a client in the place of one that is raised meanwhile."""
         try:
             yield
         except KafkaError as error:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import uvloop
 
-from kbroker.metadata.image import NO_CONTROLLER, BrokersImage, MetadataDelta
+from kbroker.handlers.endpoints import controller_shown
+from kbroker.metadata.image import NO_CONTROLLER, BrokerImage, BrokersImage, ClusterImage, MetadataDelta
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request
 from kbroker.schemas import wire
@@ -93,3 +95,21 @@ def test_where_brokers_are_shown_a_controller_is_named(tmp_path: Path) -> None:
             assert await shown(served) == await described(served) == ([], NO_CONTROLLER)
 
     uvloop.run(main())
+
+
+def test_a_fenced_broker_names_another_one_as_the_controller() -> None:
+    """Clients know the controllers of a KRaft cluster by no address: they would wait for one that is nobody."""
+    fenced, alive = (BrokerImage(2, {}, is_fenced=is_fenced) for is_fenced in (True, False))
+    others = [BrokerImage(3, {}), BrokerImage(1, {})]
+    services = SimpleNamespace(forwarding=object(), node_id=2)
+    context: Any = SimpleNamespace(services=services)
+    image = ClusterImage.of("c", controller_id=7)
+    by_id = sorted([*others, alive], key=lambda each: each.node_id)
+    assert controller_shown(context, image, by_id) == 2
+    assert controller_shown(context, image, [others[1], fenced, others[0]]) == 1
+    assert controller_shown(context, image, [fenced, others[0]]) == 3
+    assert controller_shown(context, image, [replace(others[1], is_fenced=True), fenced]) == 2
+    assert controller_shown(context, image, [replace(others[1], is_fenced=True)]) == 1
+    assert controller_shown(context, image, []) == NO_CONTROLLER
+    services.forwarding = None
+    assert controller_shown(context, image, by_id) == 7

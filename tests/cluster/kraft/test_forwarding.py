@@ -9,7 +9,6 @@ import asyncio
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,11 +22,10 @@ from kbroker.cluster.kraft import forwarding as forwarding_module
 from kbroker.cluster.kraft.forwarding import ForwardingChannel, address_bytes
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers import api_versions, dispatch
-from kbroker.handlers.endpoints import controller_shown
 from kbroker.handlers.forwarded import FORWARDED, throttle_time
 from kbroker.handlers.forwarded_errors import refusal
 from kbroker.metadata.features import KRAFT_FEATURES, Features
-from kbroker.metadata.image import NO_CONTROLLER, BrokerImage, ClusterImage, Endpoint
+from kbroker.metadata.image import Endpoint
 from kbroker.protocol.api import ApiKey, request_header_version
 from kbroker.protocol.frames import decode_request_header, decode_response, encode_request
 from kbroker.schemas import request_message, response_message, wire
@@ -485,21 +483,3 @@ def test_features_are_shown_as_by_kafkas_brokers() -> None:
         return supported, finalized, answer.finalized_features_epoch
 
     assert shown(ours) == shown(seen)
-
-
-def test_a_fenced_broker_names_another_one_as_the_controller() -> None:
-    """Clients know the controllers of a KRaft cluster by no address: they would wait for one that is nobody."""
-    fenced, alive = (BrokerImage(2, {}, is_fenced=is_fenced) for is_fenced in (True, False))
-    others = [BrokerImage(3, {}), BrokerImage(1, {})]
-    services = SimpleNamespace(forwarding=object(), node_id=2)
-    context: Any = SimpleNamespace(services=services)
-    image = ClusterImage.of("c", controller_id=7)
-    by_id = sorted([*others, alive], key=lambda each: each.node_id)
-    assert controller_shown(context, image, by_id) == 2
-    assert controller_shown(context, image, [others[1], fenced, others[0]]) == 1
-    assert controller_shown(context, image, [fenced, others[0]]) == 3
-    assert controller_shown(context, image, [replace(others[1], is_fenced=True), fenced]) == 2
-    assert controller_shown(context, image, [replace(others[1], is_fenced=True)]) == 1
-    assert controller_shown(context, image, []) == NO_CONTROLLER
-    services.forwarding = None
-    assert controller_shown(context, image, by_id) == 7
