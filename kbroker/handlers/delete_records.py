@@ -99,7 +99,7 @@ def _delete(services: Services, name: str, index: int, offset: int) -> int:
 async def _wait_for_replicas(
     services: Services, topics: list[wire.DeleteRecordsResponse.DeleteRecordsTopicResult], timeout_ms: int
 ) -> None:
-    """Waits until the in-sync replicas have deleted the records, too; rows still waiting when the time is up get
+    """Waits until all replicas that are alive have deleted the records, too; rows still waiting when the time is up get
     REQUEST_TIMED_OUT."""
     wait = CommitWait()
     for topic in topics:

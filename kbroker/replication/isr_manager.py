@@ -91,6 +91,11 @@ class IsrManager:
         """See `IsrChanges`."""
         return self._clock.monotonic()
 
+    def is_alive(self, node_id: int) -> bool:
+        """See `IsrChanges`."""
+        broker = self._cache.image.brokers.get(node_id)
+        return broker is not None and not broker.is_fenced
+
     def is_eligible(self, node_id: int) -> bool:
         """See `IsrChanges`."""
         broker = self._cache.image.brokers.get(node_id)

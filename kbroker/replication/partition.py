@@ -71,6 +71,9 @@ class IsrChanges(Protocol):
     def now(self) -> float:
         """Monotonic seconds."""
 
+    def is_alive(self, node_id: int) -> bool:
+        """Whether the broker is registered, and not fenced."""
+
     def is_eligible(self, node_id: int) -> bool:
         """Whether the broker is alive and may be in an ISR."""
 
@@ -382,12 +385,15 @@ class Partition(PartitionFields):
 
     @property
     def low_watermark(self) -> int:
-        """The least offset at which the log starts in an in-sync replica: DeleteRecords answers with it."""
-        followers = [self.followers.get(each, NO_FOLLOWER) for each in self.isr if each != self.node_id]
+        """The least offset at which the log starts in a replica whose broker is alive, in sync or not: one that has yet
+        to hear of a deletion may be in sync again, and lead, by the time that somebody reads."""
+        changes = self.isr_changes
+        others = self.isr if changes is None else [each for each in self.replicas if changes.is_alive(each)]
+        followers = [self.followers.get(each, NO_FOLLOWER) for each in others if each != self.node_id]
         return min([self.log.log_start_offset, *(max(0, each.log_start_offset) for each in followers)])
 
     def wait_for_deletion(self, offset: int, settled: Settled) -> None:
-        """Call `settled` once: with None when no in-sync replica has records below `offset`, or with
+        """Call `settled` once: with None when no replica that is alive has records below `offset`, or with
         NOT_LEADER_OR_FOLLOWER."""
         self._deletions.append((offset, settled))
         self._settle_deletions()

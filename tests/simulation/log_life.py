@@ -408,6 +408,7 @@ class ShortLog(LogLife):
         request = wire.DeleteRecordsRequest
         to = self.rng.randint(0, self.end)
         self.deleted_to = max(self.deleted_to, to)
+        sent = self.world.loop.time()
         row = request.DeleteRecordsPartition(partition_index=0, offset=to)
         topic = request.DeleteRecordsTopic(name=self.topic, partitions=[row])
         answer = await self.ask(request(topics=[topic], timeout_ms=20_000), DELETE_RECORDS)
@@ -419,6 +420,7 @@ class ShortLog(LogLife):
         if self.passes(got.error_code):
             if got.low_watermark < to:
                 self.fail(f"is deleted up to {got.low_watermark}, where {to} was asked for")
+            self.world.witness.is_deleted(self.name, self.partition, got.low_watermark, sent)
             self.start = max(self.start, to)
 
     async def read_back(self) -> None:

@@ -40,7 +40,8 @@ class Cluster(SimpleNamespace):
     def _broker(end: int, knows: bool) -> Any:
         replica = SimpleNamespace(log=SimpleNamespace(log_end_offset=end), leader_epoch=4)
         manager = SimpleNamespace(hosted=lambda _: replica, topics={"t": {0: replica}})
-        cache = SimpleNamespace(topic=lambda name: name if knows else None)
+        alive = dict.fromkeys((1, 2, 3), SimpleNamespace(is_fenced=False))
+        cache = SimpleNamespace(topic=lambda name: name if knows else None, image=SimpleNamespace(brokers=alive))
         services = SimpleNamespace(replica_manager=manager, metadata_cache=cache)
         return SimpleNamespace(services=services, replicas=manager)
 
@@ -98,3 +99,25 @@ def test_too_few_replicas_are_an_excuse_for_acks_all_alone() -> None:
         assert not ClusterWitness(Cluster(5, 5)).excuses(code, PARTITION, 1, 9.5, 1)  # type: ignore[arg-type]
         one = ClusterWitness(Cluster(5, 5, min_in_sync=1))  # type: ignore[arg-type]
         assert not one.excuses(code, PARTITION, 1, 9.5, -1)
+
+
+def test_what_is_deleted_is_gone_from_all_replicas_that_are_alive() -> None:
+    """DeleteRecords could be answered while a follower has the records, and leads next."""
+
+    def judged(cluster: Cluster, *starts: int) -> None:
+        for node, start in enumerate(starts, 1):
+            cluster.brokers[node].replicas.hosted(None).log.log_start_offset = start
+        witness = ClusterWitness(cluster)  # type: ignore[arg-type]
+        witness.look()
+        witness.is_deleted("d", PARTITION, 5, 8.0)
+
+    judged(Cluster(9, 9, 9), 5, 6, 5)
+    with pytest.raises(ViolationError, match="is deleted below 5, and begins at 4 on broker 3"):
+        judged(Cluster(9, 9, 9), 5, 5, 4)
+    crashed = Cluster(9, 9, 9)
+    crashed.crashed_at = {3: 2.0}
+    judged(crashed, 5, 5, 4)
+    gone = Cluster(9, 9, 9)
+    for each in gone.brokers.values():
+        each.services.metadata_cache.image.brokers[3] = None
+    judged(gone, 5, 5, 4)

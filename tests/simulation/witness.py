@@ -1,6 +1,7 @@
 """What answers may say of replication, by what can be seen inside the brokers when they come.
 
 acks=all       so many brokers have the record as the topic asks for
+deleted        what DeleteRecords has deleted is gone from all replicas that are alive
 acks=1         what a leader gives in one epoch of its goes up
 UNKNOWN_…      a broker that has learnt of a topic does not forget it, while nobody deletes it
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 NEVER = float("-inf")
+FORGETFUL_SECONDS = 10.0
 MIN_IN_SYNC = "min.insync.replicas"
 TOO_FEW = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -55,6 +57,9 @@ class Witness:
     def is_held(self, who: str, partition: Partition, last_offset: int, since: float) -> None:
         """acks=all was answered without an error: ViolationError where too few have the record."""
 
+    def is_deleted(self, who: str, partition: Partition, offset: int, since: float) -> None:
+        """DeleteRecords was answered without an error: ViolationError where a replica begins below the offset."""
+
     def excuses(self, code: int, partition: Partition, node: int, since: float, acks: int = 0) -> bool:
         """Whether a broker may have said this to a request that was sent then."""
         return True
@@ -68,15 +73,22 @@ class ClusterWitness(Witness):
         self._ends: dict[Term, int] = {}
         self._learnt: dict[tuple[int, int, str], float] = {}
         """When a process of a broker was first seen to know a topic."""
+        self._unknown_at: dict[tuple[int, int], float] = {}
+        """When a broker was last seen to take another one for gone."""
 
     def look(self) -> None:
-        """Note who knows which topics by now."""
+        """Note who knows which topics by now, and which brokers."""
         world, now = self._world, self._world.loop.time()
         for node, broker in world.brokers.items():
             cache, crashes = broker.services.metadata_cache, world.crashes.get(node, 0)
             for name in world.topics:
                 if (node, crashes, name) not in self._learnt and cache.topic(name) is not None:
                     self._learnt[node, crashes, name] = now
+            known = cache.image.brokers
+            for other in world.nodes:
+                found = known.get(other)
+                if found is None or found.is_fenced:
+                    self._unknown_at[node, other] = now
 
     def term(self, node: int, partition: Partition) -> Term | None:
         broker = self._world.brokers.get(node)
@@ -107,6 +119,22 @@ class ClusterWitness(Witness):
                 f"{who}: offset {last_offset} of {partition} is acknowledged, and of brokers {found} only, where "
                 f"{least} are to have it"
             )
+
+    def is_deleted(self, who: str, partition: Partition, offset: int, since: float) -> None:
+        world = self._world
+        leaders = [node for node in world.nodes if self.term(node, partition) is not None]
+        for node, broker in world.brokers.items():
+            replica = broker.services.replica_manager.hosted(TopicPartition(*partition))
+            # One that has crashed may have lost it, and has yet to say so; for one that is gone nobody has waited.
+            has_lost = world.crashed_at.get(node, NEVER) >= since - FORGETFUL_SECONDS or world.disks.take_part
+            was_gone = any(self._unknown_at.get((leader, node), NEVER) >= since for leader in leaders)
+            if replica is None or has_lost or was_gone or not leaders:
+                continue
+            if replica.log.log_start_offset < offset:
+                world.judge.fail(
+                    f"{who}: {partition} is deleted below {offset}, and begins at {replica.log.log_start_offset} on "
+                    f"broker {node}"
+                )
 
     def _limits(self, name: str) -> Iterable[int]:
         """What `min.insync.replicas` may be: of a topic without it its leader's, never more than it has replicas."""
