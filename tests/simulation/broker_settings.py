@@ -43,7 +43,7 @@ def drawn_settings(world: World, node: int, shared: Mapping[str, str]) -> dict[s
         "max.incremental.fetch.session.cache.slots": rng.choice(("1000", "1000", "3")),
         "queued.max.request.bytes": "200000" if world.is_large else rng.choice(("-1", "-1", "200000")),
         **shared,
-        **(security_settings(host_of(node), PORT) if world.is_secured else {}),
+        **(security_settings(host_of(node), PORT, world.reauth_ms) if world.is_secured else {}),
         **({"kbroker.max.producers": FEW_PRODUCERS} if forgets and world.later.random() < 0.5 else {}),
     }
     return values if world.encryption is None else values | tls_settings(values["listeners"], host_of(node))

@@ -13,6 +13,7 @@ from tests.simulation.fetchers import Fetcher
 from tests.simulation.flood import flood
 from tests.simulation.groups.committers import Committer
 from tests.simulation.groups.drawing import draw_members
+from tests.simulation.guests import Guest
 from tests.simulation.log_life import draw_lives
 from tests.simulation.movers import draw_movers
 from tests.simulation.producers import Producer
@@ -43,6 +44,8 @@ FLOODED = 0.5
 """The share of histories whose work is measured in which much comes, and is asked for, at the same moment."""
 STRANGE = 24
 """So many requests has a client without rights."""
+VISITS = 6
+"""So often a client logs in whose session ends, or whose right goes."""
 METADATA_VERSIONS = (0, 1, 4, 5, 8, 9, 10, 12, 13)
 
 
@@ -186,6 +189,7 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
         made.append(Doubter(world, "doubter", 12))
     if world.is_secured:
         made.append(Stranger(world, "stranger", STRANGE))
+        made.append(Guest(world, "guest", VISITS))
     made.extend(draw_lives(world))
     if world.is_measured or rng.random() < MUCH_AT_ONCE:
         made.append(Bulk(world, "bulk", BULKS if world.is_measured else BULKS // 2))

@@ -106,6 +106,7 @@ class ModelConnection:
         asked = Asked(request.api_key, version, correlation_id, request, allowed_seconds, then, late)
         self._unsent.append(data)
         self._judge.note("%s asks %s", self.name, asked)
+        self._judge.moved(self.client_id)
         if is_answered:
             if not self.outstanding:
                 self.oldest_since = self._loop.time()
@@ -212,6 +213,7 @@ class ModelConnection:
     def connection_lost(self, _error: Exception | None) -> None:
         self.gone = True
         self._judge.note("%s is gone, with %d requests under way", self.name, len(self.outstanding))
+        self._judge.moved(self.client_id)
         lost, self.outstanding = self.outstanding, deque()
         if lost and not self.may_be_closed:
             self._judge.fail(f"the broker ends {self.name}, which waits for {lost[0]}")
@@ -232,6 +234,7 @@ class ModelConnection:
         answer = self._decode(asked, frame)
         judge.answers += 1
         judge.note("%s has an answer to %s of %d bytes", self.name, asked, len(frame))
+        judge.moved(self.client_id)
         self._loop.note(self.name, asked.correlation_id, zlib.crc32(FOLDER.sub(b"", frame)))
         if asked.then is not None:
             asked.then(answer)

@@ -32,6 +32,8 @@ class Ledger:
 
     values: dict[int, bytes] = field(default_factory=dict)
     places: dict[bytes, int] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)
+    """The timestamps of records that were read."""
     sent: dict[bytes, str] = field(default_factory=dict)
     """Every value that was sent here, and by whom."""
     acknowledged: dict[bytes, int] = field(default_factory=dict)
@@ -56,6 +58,12 @@ class Judge:
         """Done when a producer is told next that something is stored."""
         self.high_is_exact = True
         """Whether an answer tells the high watermark up to which its records were read; Apache Kafka's may be older."""
+        self.moved_at: dict[str, float] = {}
+        """When each client has asked something last, or had an answer, or lost a connection."""
+
+    def moved(self, client: str) -> None:
+        """A client does something, or something has come for it."""
+        self.moved_at[client] = self._now()
 
     def note(self, text: str, *values: object) -> None:
         """Something that happened, for those who read a history that failed."""
@@ -150,6 +158,8 @@ class Judge:
                     self.fail(f"{who}: {partition} has {value!r} at {at}, which nobody sent there")
                 else:
                     self._lies_at(ledger, who, partition, at, value)
+                    if batch.timestamp >= 0:
+                        ledger.times[at] = batch.timestamp
             position = batch.last_offset + 1
         ledger.high_watermark = max(ledger.high_watermark, high)
         ledger.committed_end = max(ledger.committed_end, high)

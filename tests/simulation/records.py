@@ -34,6 +34,8 @@ class ReadBatch(NamedTuple):
     base_sequence: int
     values: Sequence[tuple[int, bytes | None]]
     magic: int = 2
+    timestamp: int = -1
+    """Of the first record, which model clients give to all."""
 
     @property
     def is_control(self) -> bool:
@@ -77,9 +79,8 @@ def read_batches(data: bytes | memoryview | None) -> Iterator[ReadBatch]:
         if len(view) - position < HEAD.size:
             return
         head = HEAD.unpack_from(view, position)
-        base, length, epoch, magic, crc, attributes, last_delta, _, _, producer_id, producer_epoch, sequence, count = (
-            head
-        )
+        base, length, epoch, magic, crc, attributes, last_delta, timestamp, _ = head[:9]
+        producer_id, producer_epoch, sequence, count = head[9:]
         end = position + 12 + length
         if magic != 2 or length < HEAD.size - 12:
             raise MalformedBatchError(f"at {position}: magic {magic}, length {length}")
@@ -92,7 +93,8 @@ def read_batches(data: bytes | memoryview | None) -> Iterator[ReadBatch]:
         if codec:
             payload = decompressed(payload, codec)
         values = tuple(_records(payload, base, count))
-        yield ReadBatch(base, base + last_delta, epoch, attributes, producer_id, producer_epoch, sequence, values)
+        producer = producer_id, producer_epoch, sequence
+        yield ReadBatch(base, base + last_delta, epoch, attributes, *producer, values, timestamp=timestamp)
         position = end
 
 

@@ -27,6 +27,7 @@ from kbroker.security.tls import listener, principal_mapping
 from tests.simulation.cluster import CLUSTER_SCALE, Cluster
 from tests.simulation.encrypted import contexts
 from tests.simulation.kraft.cluster import KRAFT_SCALE, KRaftCluster
+from tests.simulation.standstill import Watch
 from tests.simulation.turmoil import TURMOIL_SCALE, Turmoil
 from tests.simulation.workers import WORKERS_SCALE, Workers
 from tests.simulation.world import Outcome, Scale, ViolationError, World, play
@@ -43,6 +44,7 @@ LOADED = (
 """What each process would load for itself, as brokers load it when they need it."""
 LIMIT_SECONDS = 300.0
 """Of real time, for one history: many times what the slowest takes on a busy machine."""
+LOOK_SECONDS = 1.0
 CLUSTERS, TURMOILS, WORKERS = 0.3, 0.2, 0.12
 KINDS: dict[str, tuple[type[World], Scale]] = {"kraft": (KRaftCluster, KRAFT_SCALE)}
 """Those that no seed draws: the histories of a seed stay what they are."""
@@ -91,11 +93,13 @@ class _Child:
         self.seed = seed
         self.until = time.monotonic() + LIMIT_SECONDS
         self._data = bytearray()
+        self.watch = Watch()
         self.fd, writes = os.pipe()
         self.pid = _forked()
         if self.pid == 0:
             os.close(self.fd)
             gc.freeze()  # What all histories find is no garbage, and memory that they share until one touches it.
+            self.watch.begin()
             status = 1
             try:
                 with os.fdopen(writes, "wb") as pipe:
@@ -111,13 +115,20 @@ class _Child:
         self._data += data
         return not data
 
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+    def look(self) -> None:
+        """End it where it stands still, or has taken too long."""
+        now = time.monotonic()
+        if now > self.until:
+            os.kill(self.pid, signal.SIGKILL)
+        else:
+            self.watch.look(self.pid, now)
 
     def result(self) -> Result:
         """What it said, once it is gone."""
         os.close(self.fd)
         status = os.waitpid(self.pid, 0)[1]
+        if words := self.watch.last_words():
+            return Result(self.seed, None, f"seed {self.seed}: {words}")
         if status != 0:
             how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {os.WEXITSTATUS(status)}"
             return Result(self.seed, None, f"seed {self.seed}: its process ended with {how}")
@@ -128,8 +139,12 @@ class _Child:
 def play_apart(seed: int, scale: Scale, only: str | None = None) -> Result:
     """The result of one history, in a process of its own."""
     child = _Child(seed, scale, only)
-    while not child.take():
-        pass
+    while True:
+        if select.select([child.fd], [], [], LOOK_SECONDS)[0]:
+            if child.take():
+                break
+        else:
+            child.look()
     return child.result()
 
 
@@ -150,9 +165,8 @@ def play_each(seeds: Iterable[int], workers: int = 1, only: str | None = None) -
             running[child.fd] = child
         if not running:
             return
-        for fd in select.select(list(running), [], [], 1.0)[0]:
+        for fd in select.select(list(running), [], [], LOOK_SECONDS)[0]:
             if running[fd].take():
                 yield running.pop(fd).result()
         for child in running.values():
-            if time.monotonic() > child.until:
-                child.kill()
+            child.look()

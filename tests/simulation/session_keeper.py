@@ -45,15 +45,19 @@ class SessionKeeper:
             if not connection.gone:
                 connection.finish(world.later)
 
+    async def _sleep(self, seconds: float) -> None:
+        self._world.standstill.sleeps_until(self._world.loop.time() + seconds)
+        await asyncio.sleep(seconds)
+
     async def _look(self) -> None:
-        await asyncio.sleep(EVICTED_SECONDS)
+        await self._sleep(EVICTED_SECONDS)
         one = self._partitions[:1]
         first, second, third = [await self._open(one, is_kept=True) for _ in range(SLOTS)]
         await self._open(self._partitions[:2], is_kept=False)
-        await asyncio.sleep(EVICTED_SECONDS / 2)
+        await self._sleep(EVICTED_SECONDS / 2)
         await self._open(one, is_kept=False)
         await self._goes_on(first, 1, is_kept=True)
-        await asyncio.sleep(EVICTED_SECONDS / 2 + 1)
+        await self._sleep(EVICTED_SECONDS / 2 + 1)
         # The second is the longest unused, and there is no session of the two minutes but the first.
         fourth = await self._open(one, is_kept=True)
         await self._goes_on(second, 1, is_kept=False)

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from tests.simulation.topics import Topic
     from tests.simulation.world import World
 
-SECURED = 0.12
-"""The share of histories of one broker that have such a listener."""
+SECURED = 0.28
+"""The share of histories of one broker that have such a listener: a tenth of all."""
 PORT = 9093
-USER, PASSWORD = "stranger", "let me in"
+USER, OTHER_USER, PASSWORD = "stranger", "guest", "let me in"
 TOPIC, LITERAL, READ, ALLOW = 2, 3, 3, 3
 _SALT = 0x5EC0
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_LOGIN = f'{_MODULE} required user_{USER}="{PASSWORD}" user_{OTHER_USER}="{PASSWORD}";'
 
 
 def is_secured(seed: int, nodes: int) -> bool:
@@ -36,12 +37,13 @@ def is_secured(seed: int, nodes: int) -> bool:
     return nodes == 1 and random.Random(seed ^ _SALT).random() < SECURED
 
 
-def security_settings(host: str, port: int) -> Mapping[str, str]:
+def security_settings(host: str, port: int, reauth_ms: int) -> Mapping[str, str]:
     """A broker's settings for it; whoever comes by the other listener may do everything."""
     return {
         "listeners": f"PLAINTEXT://{host}:{port},SASL_PLAINTEXT://{host}:{PORT}",
         "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{_MODULE} required user_{USER}="{PASSWORD}";',
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": _LOGIN,
+        "connections.max.reauth.ms": str(reauth_ms),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }

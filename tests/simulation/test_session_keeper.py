@@ -33,6 +33,8 @@ class Kept:
             judge=Judge(lambda: self.now),
             later=random.Random(1),
             connect=self._connect,
+            loop=SimpleNamespace(time=lambda: self.now),
+            standstill=SimpleNamespace(sleeps_until=lambda _: None),
         )
 
     async def _connect(self, *_: object) -> Kept:

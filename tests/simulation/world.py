@@ -34,6 +34,7 @@ from tests.simulation.encrypted import OVER_TLS, Encryption, is_encrypted
 from tests.simulation.encrypted import PORT as TLS_PORT
 from tests.simulation.features import coordinator_settings, draw_features
 from tests.simulation.garbage import Garbage
+from tests.simulation.guests import drawn_reauth_ms
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.leftovers import dispose, leftovers
 from tests.simulation.log_life import LogLife
@@ -42,6 +43,7 @@ from tests.simulation.lost_store import lose_store
 from tests.simulation.reading_back import read_back
 from tests.simulation.scale import Outcome, Scale
 from tests.simulation.sockets import Network
+from tests.simulation.standstill import Standstill
 from tests.simulation.strangers import is_secured
 from tests.simulation.surroundings import surroundings
 from tests.simulation.topics import Topic, create_topics
@@ -99,6 +101,7 @@ class World:
         """Whether partitions of an answer come in the order of the request."""
         self.administration = Administration(self)
         self.transactions = TransactionLedger(self.judge, self.loop.time)
+        self.standstill = Standstill(self)
         self.at_end: list[Callable[[], Awaitable[None]]] = []
         """What is judged when all clients are through."""
         self.serves_new_groups = scale.nodes == 1
@@ -139,6 +142,7 @@ class World:
         self.is_measured = self.loop.budget is not None
         self.is_secured = is_secured(seed, scale.nodes)
         """Whether there is a listener that authenticates, too, and an authorizer."""
+        self.reauth_ms = drawn_reauth_ms(seed)
         has_tls = is_encrypted(seed, scale.nodes) and not self.is_measured
         self.encryption = Encryption(self) if has_tls else None
 
@@ -367,10 +371,11 @@ class World:
         made = draw_clients(self, scale.requests, rng.randint(*scale.clients))
         writers = [each for each in made if not each.is_reader]
         readers = [each for each in made if each.is_reader]
-        reading = [self.loop.create_task(each.run()) for each in readers]
-        failing = self.loop.create_task(self.fail_at_times())
+        watch, create_task = self.standstill.watch, self.loop.create_task
+        reading = [watch(each.name, create_task(each.run())) for each in readers]
+        failing = create_task(self.fail_at_times())
         failing.add_done_callback(self.judge.faults_have_ended)
-        await asyncio.gather(*(self.loop.create_task(each.run()) for each in writers))
+        await asyncio.gather(*(watch(each.name, create_task(each.run())) for each in writers))
         self.writers_done = True
         await failing
         for each in self.connections:
@@ -435,6 +440,7 @@ class World:
             process = self.processes.get(each.node)
             if process is None or process.backlog is None:
                 each.check(now)
+        self.standstill.look(now)
         self._check_soon()
 
 
@@ -455,6 +461,8 @@ def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Ou
             asyncio.set_event_loop(loop)
             try:
                 loop.run_until_complete(asyncio.wait_for(world.run(), LIMIT_SECONDS))
+            except TimeoutError:
+                judge.violations.append(f"the history is not over after {LIMIT_SECONDS:.0f} s")
             except (Exception, NothingToDoError) as error:
                 problem = error
             finally:
