@@ -20,6 +20,7 @@ from tests.simulation.producers import Producer
 from tests.simulation.rude import Rude
 from tests.simulation.session_keeper import draw_keeper
 from tests.simulation.strangers import Stranger
+from tests.simulation.transactions.time_seekers import draw_time_seekers
 from tests.simulation.transactions.transactors import Transactor
 from tests.simulation.unkeyed import draw_unkeyed
 
@@ -200,6 +201,7 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
         made.append(Rude(world, "rude", rng.choice((3, 8))))
     made.extend(draw_movers(world))
     made.extend(draw_unkeyed(world))
+    made.extend(draw_time_seekers(world, has_transactions=any(isinstance(each, Transactor) for each in made)))
     draw_keeper(world)
     made.extend(world.own_clients())
     only = world.scale.only

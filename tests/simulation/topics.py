@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-MESSAGE_FORMAT = "message.format.version"
+MESSAGE_FORMAT, SEGMENT_MS = "message.format.version", "segment.ms"
+SHORT_SEGMENTS = 0.3
+"""The share of topics whose segments last so short that what a client looks for lies in several."""
+SHORT_MS = ("20", "100", "500")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ async def create_topics(world: World) -> None:
     old = {name for name, _ in wanted if rng.random() < world.scale.old_formats}
     config = request.CreatableTopicConfig(name=MESSAGE_FORMAT, value=rng.choice(("0.9.0", "0.10.2")))
     replicas = {name: min(world.replicas, rng.choice((world.replicas, world.replicas, 2))) for name, _ in wanted}
+    short = {name: world.later.choice(SHORT_MS) for name, _ in wanted if world.later.random() < SHORT_SEGMENTS}
     least = {name: rng.choice((0, 0, 1, 2)) if world.replicas > 1 else 0 for name, _ in wanted}
     rows = [
         request.CreatableTopic(
@@ -44,6 +48,7 @@ async def create_topics(world: World) -> None:
             replication_factor=replicas[name],
             configs=[
                 *([config] if name in old else []),
+                *([request.CreatableTopicConfig(name=SEGMENT_MS, value=short[name])] if name in short else []),
                 *([request.CreatableTopicConfig(name=MIN_IN_SYNC, value=str(least[name]))] if least[name] else []),
             ],
         )

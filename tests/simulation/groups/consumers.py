@@ -12,6 +12,7 @@ from kbroker.schemas import wire
 from tests.simulation.client import Client
 from tests.simulation.coordination import MOVED, NOT_HERE, OF_GROUP, Coordinator
 from tests.simulation.features import SESSION_SECONDS
+from tests.simulation.groups.consumer_commits import ConsumerCommits
 from tests.simulation.groups.ownership import Ownership
 
 if TYPE_CHECKING:
@@ -38,17 +39,19 @@ class Consumer(Client):
         self.rebalance_ms = rng.choice((500, 2000, 10_000))
         names = list(world.topics)
         self.topics = rng.sample(names, rng.randint(1, len(names)))
-        self._coordinator = Coordinator(self, group.name, OF_GROUP)
-        self._member_id = ""
+        self.coordinator = Coordinator(self, group.name, OF_GROUP)
+        self.member_id = ""
         self._tells_all = True
         """Whether the coordinator may not know what was said last: the next heartbeat says it again."""
         self._has_lost = False
+        self._commits = ConsumerCommits(self)
 
     async def run(self) -> None:
         rng = self.rng
         while self.turns > 0:
             self.turns -= 1
             await self.heartbeat()
+            await self._commits.turn()
             await asyncio.sleep(rng.choice((0.01, 0.1, SESSION_SECONDS / 2)) * rng.random())
             if rng.random() < 0.05:
                 await self._end()
@@ -57,17 +60,21 @@ class Consumer(Client):
                 self.topics = rng.sample(names, rng.randint(1, len(names)))
                 self._tells_all = True
             if rng.random() < self.world.scale.aborts:
-                self._coordinator.lose()
+                self.coordinator.lose()
         await self._end()
-        self._coordinator.lose()
+        self.coordinator.lose()
 
     async def _end(self) -> None:
         """Leave, for good or for a while, or die."""
         if self.me.epoch > 0 and self.rng.random() < 0.6:
             await self.leave()
         else:
-            self._coordinator.lose()
+            self.coordinator.lose()
         self._begins_anew()
+
+    async def look(self) -> bool:
+        """Ask what is committed; False: the coordinator cannot say now."""
+        return await self._commits.look()
 
     async def leave(self) -> None:
         """Give all back, and say that it goes."""
@@ -76,7 +83,7 @@ class Consumer(Client):
         await self._ask(
             wire.ConsumerGroupHeartbeatRequest(
                 group_id=self.group.name,
-                member_id=self._member_id,
+                member_id=self.member_id,
                 instance_id=self.instance_id,
                 member_epoch=LEAVING_FOR_A_WHILE if is_back else LEAVING,
             )
@@ -84,16 +91,17 @@ class Consumer(Client):
 
     def _begins_anew(self) -> None:
         self.me.ends()
-        self._member_id = ""
+        self.member_id = ""
         self._tells_all, self._has_lost = True, False
+        self._commits.begins_anew()
 
     async def _ask(self, request: Any) -> Any:
         """The answer; None where it is lost, or the coordinator is away."""
-        answer = await self._coordinator.ask(request, self.version)
+        answer = await self.coordinator.ask(request, self.version)
         if answer is None or answer.error_code in NOT_HERE:
             self._tells_all = self._has_lost = True
             if answer is None or answer.error_code in MOVED:
-                self._coordinator.lose()
+                self.coordinator.lose()
             await self.try_later()
             return None
         return answer
@@ -101,10 +109,10 @@ class Consumer(Client):
     async def heartbeat(self) -> None:
         """Say what it owns, and take what it is given."""
         me, now = self.me, self.world.loop.time
-        if not self._member_id and self.version >= FIRST_WITH_OWN_ID:
-            self._member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
+        if not self.member_id and self.version >= FIRST_WITH_OWN_ID:
+            self.member_id = str(uuid.UUID(int=self.rng.getrandbits(128)))
         asked = wire.ConsumerGroupHeartbeatRequest(
-            group_id=self.group.name, member_id=self._member_id, member_epoch=me.epoch, instance_id=self.instance_id
+            group_id=self.group.name, member_id=self.member_id, member_epoch=me.epoch, instance_id=self.instance_id
         )
         if me.epoch == JOINING or self._tells_all:
             asked.rebalance_timeout_ms = self.rebalance_ms
@@ -121,21 +129,26 @@ class Consumer(Client):
             return
         self._tells_all = False
         me.certain_until = sent + min(SESSION_SECONDS, self.rebalance_ms / 1000)
-        if self._member_id and answer.member_id not in (None, self._member_id):
-            self.judge.fail(f"{self.name}: {self._member_id} is called {answer.member_id}")
-        self._member_id = answer.member_id or self._member_id
+        if self.member_id and answer.member_id not in (None, self.member_id):
+            self.judge.fail(f"{self.name}: {self.member_id} is called {answer.member_id}")
+        self.member_id = answer.member_id or self.member_id
         self.group.has_epoch(me, answer.member_epoch)
-        if answer.assignment is None:
-            return
+        if answer.assignment is not None:
+            self._take(answer.assignment, topics)
+        self._commits.beats()
+
+    def _take(self, assignment: Any, topics: list[str]) -> None:
+        """What it owns from now on."""
+        me = self.me
         ids = {self.world.topics[name].topic_id: name for name in self.world.topics}
         given = [
             (ids.get(bytes(topic.topic_id), "?"), number)
-            for topic in answer.assignment.topic_partitions
+            for topic in assignment.topic_partitions
             for number in topic.partitions
         ]
         subscribed = [(name, number) for name in topics for number in range(self.world.topics[name].partitions)]
         before = set(me.owned)
-        self.group.assigned(me, given, subscribed, now())
+        self.group.assigned(me, given, subscribed, self.world.loop.time())
         if me.owned != before:
             # What it has given back others wait for.
             self._tells_all = True
@@ -149,9 +162,13 @@ class Consumer(Client):
             row(topic_id=self.world.topics[name].topic_id, partitions=numbers) for name, numbers in by_topic.items()
         ]
 
-    def _refused(self, code: int) -> None:
+    def may_be_gone(self) -> bool:
+        """Whether the group may know it no more, or in another epoch."""
         is_certain = self.world.loop.time() < self.me.certain_until and self.me.epoch > 0
-        may_be_gone = self.world.fails or self._has_lost or not is_certain
+        return self.world.fails or self._has_lost or not is_certain
+
+    def _refused(self, code: int) -> None:
+        may_be_gone = self.may_be_gone()
         if code == ErrorCode.UNRELEASED_INSTANCE_ID and self.instance_id is not None:
             may_be_gone = True
         elif code not in GONE:
@@ -178,5 +195,8 @@ async def judge_ending(world: World, group: Ownership) -> None:
         await asyncio.sleep(SESSION_SECONDS / 10)
         if world.loop.time() > until:
             world.judge.fail(f"{group.name} is not stable: {[sorted(each.me.owned) for each in members]} of {wanted}")
+    while not await members[0].look():
+        if world.loop.time() > until:
+            world.judge.fail(f"{group.name} cannot be asked for its offsets")
     for each in members:
         await each.leave()

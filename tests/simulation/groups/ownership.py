@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.simulation.groups.register import OffsetRegister
+
 if TYPE_CHECKING:
     from tests.simulation.judge import Judge, Partition
 
@@ -32,6 +34,7 @@ class Ownership:
     def __init__(self, name: str, judge: Judge) -> None:
         self.name = name
         self.owners: list[Owner] = []
+        self.offsets = OffsetRegister(name, judge)
         self._judge = judge
 
     def enters(self, name: str) -> Owner:

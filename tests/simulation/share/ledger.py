@@ -35,6 +35,10 @@ class Held:
     is_certain: bool = True
     """Whether nothing was asked for, or has failed, that would end it sooner."""
 
+    def is_certain_until(self, until: float) -> bool:
+        """Whether nobody else can have it by then."""
+        return self.is_certain and self.is_linked() and until < self.until
+
 
 @dataclass(slots=True)
 class Record:
@@ -90,8 +94,7 @@ class ShareGroup:
             if record.settled_at is not None and record.settled_at <= sent:
                 self.judge.fail(f"{who}: {place} is settled, and is given again")
             held = record.held
-            is_held = held is not None and held.is_certain and held.is_linked() and held.member != who
-            if held is not None and is_held and now < held.until:
+            if held is not None and held.member != who and held.is_certain_until(now):
                 self.judge.fail(f"{who}: {place} is given, and {held.member} has it until {held.until:.3f}")
             if record.least_count_since <= sent and count < record.least_count:
                 self.judge.fail(f"{who}: {place} was released, and is delivered for the {count}th time again")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from tests.simulation.connection import PATIENCE_SECONDS
 from tests.simulation.coordination import MOVED, NOT_HERE, OF_GROUP, Coordinator
 from tests.simulation.features import SESSION_SECONDS
 from tests.simulation.records import MalformedBatchError, read_batches
-from tests.simulation.share.ledger import ACCEPT, REJECT, RELEASE, ShareGroup
+from tests.simulation.share.ledger import ACCEPT, REJECT, RELEASE, Held, ShareGroup
 
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
@@ -24,6 +25,8 @@ GROUP_RESOURCE = 32
 HEARTBEAT_VERSION = 1
 CONFIGURE_VERSION = 1
 EXACT = 1
+CLAIMING, CLAIM_SECONDS = 0.1, 0.5
+"""The chance that it says something of a record of another member, which has it for so long at least."""
 LEAVING = -1
 DRAINED_WITHIN_SECONDS = 90.0
 NO_SESSION = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
@@ -61,6 +64,7 @@ class ShareMember(Client):
         self._beat_at = 0.0
         self._named: dict[Partition, None] = {}
         """What its session reads."""
+        self.later = random.Random(world.later.getrandbits(64))
         self._to_say: list[tuple[Partition, int, int, int, float]] = []
         """Partition, first and last offset, kind, and when they were asked for."""
 
@@ -117,6 +121,8 @@ class ShareMember(Client):
             await self._heartbeat()
             if not self._here:
                 await asyncio.sleep(rng.uniform(0.05, 0.5))
+        elif self._session > 0 and self.later.random() < CLAIMING and (claim := self._claim()) is not None:
+            await self._say_of_anothers(*claim)
         elif self._to_say and rng.random() < 0.5:
             await self._acknowledge()
         else:
@@ -353,6 +359,41 @@ class ShareMember(Client):
                     self.judge.fail(f"{self.name}: {partition} {ranges} is held, and answers INVALID_RECORD_STATE")
             else:
                 self._check(code, frozenset(), f"what was said of {partition}")
+
+    def _claim(self) -> tuple[Partition, int, Held] | None:
+        """A record that another member holds."""
+        until = self.world.loop.time() + CLAIM_SECONDS
+        found = [
+            (partition, offset, record.held)
+            for partition in self._named
+            for offset, record in self.group.records.get(partition, {}).items()
+            if record.held is not None and record.held.member != self.name and record.held.is_certain_until(until)
+        ]
+        return self.later.choice(found) if found else None
+
+    async def _say_of_anothers(self, partition: Partition, offset: int, held: Held) -> None:
+        """Nothing that is said of a record counts but by its holder: that is refused, and whoever has it keeps it."""
+        request = wire.ShareAcknowledgeRequest
+        kind = self.later.choice((ACCEPT, RELEASE, REJECT))
+        batch = request.AcknowledgementBatch(first_offset=offset, last_offset=offset, acknowledge_types=[kind])
+        row = request.AcknowledgePartition(partition_index=partition[1], acknowledgement_batches=[batch])
+        topic = request.AcknowledgeTopic(topic_id=self.world.topics[self.group.topic].topic_id, partitions=[row])
+        asked = request(
+            group_id=self.group.name,
+            member_id=self._member_id,
+            share_session_epoch=self._session,
+            topics=[topic],
+        )
+        answer = await self._ask(asked, self.version)
+        self._check(answer.error_code, NO_SESSION, "ShareAcknowledge")
+        self._session += 1
+        code = answer.responses[0].partitions[0].error_code
+        now = self.world.loop.time()
+        is_held = self.group.record(partition, offset).held is held and held.is_certain_until(now)
+        if code == 0 and is_held:
+            self.judge.fail(f"{self.name}: says {kind} of {partition} {offset}, which {held.member} has, and is heard")
+        if code not in (0, ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST):
+            self._check(code, frozenset(), f"what was said of {partition} {offset}")
 
     async def drain(self) -> None:
         """Accept all that there is until nothing is missing."""

@@ -31,8 +31,8 @@ async def judge_transactions(world: World) -> None:
     reader = Client(world, "committed")
     visible: dict[Partition, set[bytes]] = {}
     logs: dict[Partition, list[ReadBatch]] = {}
-    for partition in sorted({partition for each in ledger.all for partition in each.values}):
-        values, logs[partition] = await _read(reader, partition)
+    for partition in sorted({partition for each in ledger.all for partition in (*each.values, *each.added)}):
+        values, logs[partition] = await _read_ended(reader, partition)
         visible[partition] = set(values.values())
     ledger.judge_whole(visible)
     groups = sorted({place[0] for each in ledger.all for place in each.offsets})
@@ -43,6 +43,17 @@ async def judge_transactions(world: World) -> None:
         logs[offsets] = (await _read(reader, offsets))[1]
     for partition, batches in logs.items():
         ledger.judge_markers(partition, batches, exact=not world.fails)
+
+
+async def _read_ended(reader: Client, partition: Partition) -> tuple[dict[int, bytes], list[ReadBatch]]:
+    """As `_read`, once the markers are there of transactions that were left open, and wrote nothing there."""
+    world = reader.world
+    until = world.loop.time() + SETTLED_WITHIN_SECONDS
+    while True:
+        found = await _read(reader, partition)
+        if world.fails or world.loop.time() > until or not world.transactions.lacks_markers(partition, found[1]):
+            return found
+        await asyncio.sleep(0.5)
 
 
 async def _read(reader: Client, partition: Partition) -> tuple[dict[int, bytes], list[ReadBatch]]:

@@ -8,7 +8,8 @@ Committed    transactions are seen whole, with the offsets of groups that belong
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ class Transaction:
     offsets: dict[GroupPartition, int] = field(default_factory=dict)
     firsts: dict[Partition, int] = field(default_factory=dict)
     """The offset of the first batch in each partition that was acknowledged."""
+    added: set[Partition] = field(default_factory=set)
+    """The partitions that are part of it, so that each is to have its marker."""
     fate: Fate = Fate.ABORTED
     is_open: bool = True
     """Whether nothing was asked for yet that would end it."""
@@ -91,6 +94,8 @@ class TransactionLedger:
         self.ids: dict[str, TransactionalId] = {}
         self._open: dict[Partition, list[Transaction]] = {}
         self._by_value: dict[bytes, Transaction] = {}
+        self._commits: dict[GroupPartition, list[tuple[Transaction, int]]] = {}
+        """Offsets in the order in which they were written, of transactions and plain ones."""
         self._offset = 0
 
     def __bool__(self) -> bool:
@@ -100,10 +105,17 @@ class TransactionLedger:
         """What is known of a transactional id."""
         return self.ids.setdefault(name, TransactionalId(name))
 
-    def next_offset(self) -> int:
-        """An offset to commit that is higher than all before."""
+    def sends_offset(self, transaction: Transaction, place: GroupPartition) -> int:
+        """An offset is about to be committed in a transaction; higher than all before."""
         self._offset += 1
+        transaction.offsets[place] = self._offset
+        self._commits.setdefault(place, []).append((transaction, self._offset))
         return self._offset
+
+    def sends_plain_offset(self, who: str, place: GroupPartition) -> tuple[Transaction, int]:
+        """The same without a transaction: as of one of its own, which is decided with the answer."""
+        alone = Transaction(who, fate=Fate.UNKNOWN)
+        return alone, self.sends_offset(alone, place)
 
     # What producers do
 
@@ -229,9 +241,9 @@ class TransactionLedger:
     def possible_offsets(self, place: GroupPartition) -> set[int]:
         """What may be committed, where no transaction is pending there."""
         found: set[int] = set()
-        for each in reversed(self.all):
-            offset = each.offsets.get(place)
-            if offset is None or each.fate is Fate.ABORTED:
+        # What was written last counts, not what is decided last.
+        for each, offset in reversed(self._commits.get(place, ())):
+            if each.fate is Fate.ABORTED:
                 continue
             found.add(offset)
             if each.fate is Fate.COMMITTED:
@@ -243,8 +255,8 @@ class TransactionLedger:
         if stable:
             possible = self.possible_offsets(place)
         else:
-            possible = {each.offsets.get(place, NOTHING) for each in self.all if each.fate is not Fate.ABORTED}
-            possible.add(NOTHING)
+            found = self._commits.get(place, ())
+            possible = {NOTHING, *(offset for each, offset in found if each.fate is not Fate.ABORTED)}
         if offset not in possible:
             self._judge.fail(f"{place} is committed at {offset}, where transactions have {sorted(possible)}")
 
@@ -263,13 +275,22 @@ class TransactionLedger:
             if epoch < epochs.get(batch.producer_id, -1):
                 self._judge.fail(f"{partition} has a marker of an older coordinator at {batch.base_offset}")
             epochs[batch.producer_id] = epoch
-        for each in self.ids.values():
-            found = sum(markers.get(producer_id, 0) for producer_id in each.producers)
-            expected = each.added.get(partition, 0)
+        for each, found, expected in self._counted(partition, markers):
             if exact and each.is_exact and found != expected:
                 self._judge.fail(
                     f"{partition} has {found} markers of {each.name}, which had {expected} transactions there"
                 )
+
+    def _counted(self, partition: Partition, markers: Mapping[int, int]) -> Iterator[tuple[TransactionalId, int, int]]:
+        """How many markers each transactional id has in a partition, and is to have; `markers`: by producer id."""
+        for each in self.ids.values():
+            found = sum(markers.get(producer_id, 0) for producer_id in each.producers)
+            yield each, found, each.added.get(partition, 0)
+
+    def lacks_markers(self, partition: Partition, batches: Sequence[ReadBatch]) -> bool:
+        """Whether markers have yet to come: one of a transaction that wrote nothing here holds nothing up."""
+        markers = Counter(batch.producer_id for batch in batches if batch.is_control)
+        return any(each.is_exact and found < expected for each, found, expected in self._counted(partition, markers))
 
 
 def delivered(batches: Sequence[ReadBatch], aborted_transactions: Sequence[Any]) -> dict[int, bytes]:

@@ -19,6 +19,8 @@ FETCH_VERSION = 7
 """The first that may ask for what is stable."""
 BUSY = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS})
 SETTLED_WITHIN_SECONDS = 60.0
+PLAIN, PLAIN_VERSION = 0.3, 7
+"""The chance that a plain commit comes before, or behind, that of a transaction."""
 
 
 def group_of(transactional_id: str) -> str:
@@ -42,15 +44,15 @@ class TransactionalOffsets:
         self._coordinator.lose()
 
     async def commit(self, transaction: Transaction) -> None:
-        """Commit offsets as part of a transaction."""
+        """Commit offsets as part of a transaction, and at times without one."""
         producer = self._producer
+        await self._commit_plainly()
         if not producer.is_new:
             await self._add(transaction)
         request = wire.TxnOffsetCommitRequest
         rows = []
         for number in producer.rng.sample(self._numbers, producer.rng.randint(1, len(self._numbers))):
-            offset = producer.world.transactions.next_offset()
-            transaction.offsets[self._group, self._topic, number] = offset
+            offset = producer.world.transactions.sends_offset(transaction, (self._group, self._topic, number))
             rows.append(
                 request.TxnOffsetCommitRequestPartition(
                     partition_index=number, committed_offset=offset, committed_metadata=""
@@ -74,6 +76,27 @@ class TransactionalOffsets:
         producer.succeeded(newest, f"committing offsets of {self._group}")
         if producer.is_new:
             self._is_added()
+        await self._commit_plainly()
+
+    async def _commit_plainly(self) -> None:
+        """Without a transaction, at times, where nobody else commits to the group."""
+        producer, request = self._producer, wire.OffsetCommitRequest
+        rng, ledger = producer.later, producer.world.transactions
+        if producer.id.users > 1 or rng.random() > PLAIN:
+            return
+        number = rng.choice(self._numbers)
+        alone, offset = ledger.sends_plain_offset(producer.id.name, (self._group, self._topic, number))
+        row = request.OffsetCommitRequestPartition(
+            partition_index=number, committed_offset=offset, committed_metadata=""
+        )
+        topics = [request.OffsetCommitRequestTopic(name=self._topic, partitions=[row])]
+        asked = request(group_id=self._group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+        _, code, _ = await producer.coordinate(
+            self._coordinator, asked, PLAIN_VERSION, lambda answer: int(answer.topics[0].partitions[0].error_code)
+        )
+        if code != 0:
+            producer.judge.fail(f"{producer.name}: a plain commit to {self._group} answers {ErrorCode(code).name}")
+        ledger.ended(alone, commits=True)
 
     async def _add(self, transaction: Transaction) -> None:
         producer = self._producer

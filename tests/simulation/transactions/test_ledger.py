@@ -27,7 +27,7 @@ class History:
         self.transaction = self.ledger.begins(self.id, 60.0)
         self.ledger.sends(self.transaction, PARTITION, [b"a"])
         self.ledger.acknowledged(self.transaction, PARTITION, 0)
-        self.transaction.offsets[PLACE] = 5
+        self.offset = self.ledger.sends_offset(self.transaction, PLACE)
 
     def end(self, *, commits: bool) -> None:
         self.ledger.ends(self.transaction, commits=commits)
@@ -50,7 +50,7 @@ def test_what_is_right_is_no_violation() -> None:
     history.end(commits=True)
     history.fetched(2)
     history.ledger.judge_whole({PARTITION: {b"a"}})
-    history.ledger.judge_offset(PLACE, 5, stable=True)
+    history.ledger.judge_offset(PLACE, 1, stable=True)
     history.id.added[PARTITION] = 1
     history.ledger.judge_markers(PARTITION, [marker(1)], exact=True)
 
@@ -98,17 +98,17 @@ def test_what_nobody_was_told_is_known_by_what_is_seen() -> None:
     """Offsets of a transaction could be judged by another outcome than its records."""
     history = History()
     history.ledger.ends(history.transaction, commits=True)
-    assert history.ledger.possible_offsets(PLACE) == {5, -1}
+    assert history.ledger.possible_offsets(PLACE) == {1, -1}
     history.ledger.judge_whole({PARTITION: {b"a"}})
     assert history.transaction.fate is Fate.COMMITTED
-    assert history.ledger.possible_offsets(PLACE) == {5}
+    assert history.ledger.possible_offsets(PLACE) == {1}
 
 
 def test_offsets_of_another_outcome_are_seen() -> None:
     """A group would read what was processed once more, or leave it out."""
     history = History()
-    with pytest.raises(ViolationError, match="is committed at 5"):
-        history.ledger.judge_offset(PLACE, 5, stable=False)
+    with pytest.raises(ViolationError, match="is committed at 1,"):
+        history.ledger.judge_offset(PLACE, 1, stable=False)
     history.end(commits=True)
     with pytest.raises(ViolationError, match="is committed at -1"):
         history.ledger.judge_offset(PLACE, -1, stable=True)
@@ -138,3 +138,27 @@ def test_who_has_a_successor_may_be_fenced_and_nobody_else() -> None:
     assert not history.id.may_be_fenced(history.who)
     history.ledger.initializes(history.id)
     assert history.id.may_be_fenced(history.who)
+
+
+def test_an_offset_that_was_committed_behind_that_of_a_transaction_counts() -> None:
+    """A transaction that ends would take a group back to what it has gone beyond."""
+    history = History()
+    plain, offset = history.ledger.sends_plain_offset("id", PLACE)
+    history.ledger.ended(plain, commits=True)
+    history.end(commits=True)
+    history.ledger.judge_offset(PLACE, offset, stable=True)
+    with pytest.raises(ViolationError, match="is committed at 1,"):
+        history.ledger.judge_offset(PLACE, history.offset, stable=True)
+    # In the next one, behind it.
+    later = history.ledger.begins(history.id, 60.0)
+    newest = history.ledger.sends_offset(later, PLACE)
+    history.ledger.ends(later, commits=True)
+    assert history.ledger.possible_offsets(PLACE) == {offset, newest}
+
+
+def test_a_marker_that_has_yet_to_come_is_waited_for() -> None:
+    """A transaction that wrote nothing in a partition would seem to have no marker there."""
+    history = History()
+    history.id.added[PARTITION] = 1
+    assert history.ledger.lacks_markers(PARTITION, [])
+    assert not history.ledger.lacks_markers(PARTITION, [marker(1)])

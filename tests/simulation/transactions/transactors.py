@@ -7,6 +7,7 @@ Some share an id and fence each other, some take longer than their timeout, some
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,10 @@ FIRST_WITH_EXPECTED_EPOCH = 3
 LONG_MS = 60_000
 MOST_ATTEMPTS = 8
 SHARING = 0.15
+PAUSING = 0.3
+"""The share of transactions that last a while."""
+ADDING_MORE = 0.35
+"""The share of transactions that add partitions once more in their midst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,8 @@ class Transactor(Client):
         self._offsets = TransactionalOffsets(self) if rng.random() < 0.4 else None
         self._is_dirty = True
         """Whether the next transaction needs another epoch: what was lost may be served at any time."""
+        self.later = random.Random(world.later.getrandbits(64))
+        """What came later draws of it."""
         self._sequences: dict[Partition, int] = {}
         self._to_leaders: dict[int, ModelConnection] = {}
 
@@ -227,12 +234,17 @@ class Transactor(Client):
         self.is_open = True
         topic = rng.choice(self.topics)
         numbers = rng.sample(range(topic.partitions), rng.randint(1, min(2, topic.partitions)))
-        if not self.is_new:
-            await self._add(transaction, topic.name, numbers)
+        partitions = [(topic.name, number) for number in numbers]
+        await self._add(transaction, partitions)
         for _ in range(rng.choice((1, 1, 2))):
-            await self._produce(transaction, [(topic.name, number) for number in numbers])
+            await self._produce(transaction, partitions)
             if self.timeout_ms < LONG_MS and rng.random() < 0.2:
                 await asyncio.sleep(self.timeout_ms / 1000 * rng.uniform(0.5, 2.0))
+        if self.later.random() < PAUSING:
+            # So that its end may lie in another segment than its beginning.
+            await asyncio.sleep(min(0.3, self.timeout_ms / 1000) * self.later.random())
+        if self.later.random() < ADDING_MORE:
+            await self._add_more(transaction, partitions)
         if self._offsets is not None and rng.random() < 0.7:
             await self._offsets.commit(transaction)
         if is_last and self.leaves_open:
@@ -243,28 +255,60 @@ class Transactor(Client):
         if self._offsets is not None and rng.random() < 0.5:
             await self._offsets.look()
 
-    async def _add(self, transaction: Transaction, topic: str, numbers: list[int]) -> None:
+    async def _add_more(self, transaction: Transaction, known: list[Partition]) -> None:
+        """In the midst of the transaction: some that it has and some that it does not, of several topics.  Something is
+        written to some of them; each is to get its marker."""
+        rng = self.later
+        others = [
+            (topic.name, number)
+            for topic in self.topics
+            for number in range(topic.partitions)
+            if (topic.name, number) not in known
+        ]
+        new = rng.sample(others, min(len(others), rng.randint(1, 3)))
+        again = rng.sample(known, rng.randint(0 if new else 1, len(known)))
+        chosen = rng.sample([*new, *again], len(new) + len(again))
+        await self._add(transaction, chosen)
+        written = rng.sample(chosen, rng.randint(1 if self.is_new else 0, len(chosen)))
+        if written:
+            await self._produce(transaction, written)
+
+    async def _add(self, transaction: Transaction, partitions: list[Partition]) -> None:
+        """Where brokers do not add them themselves."""
+        if self.is_new:
+            return
         request = wire.AddPartitionsToTxnRequest
+        by_topic: dict[str, list[int]] = {}
+        for topic, number in partitions:
+            by_topic.setdefault(topic, []).append(number)
         asked = request(
             v3_and_below_transactional_id=self.id.name,
             v3_and_below_producer_id=self.who.producer[0],
             v3_and_below_producer_epoch=self.who.producer[1],
-            v3_and_below_topics=[request.AddPartitionsToTxnTopic(name=topic, partitions=numbers)],
+            v3_and_below_topics=[
+                request.AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in by_topic.items()
+            ],
         )
 
         def code_of(answer: Any) -> int:
-            rows = [row for found in answer.results_by_topic_v3_and_below for row in found.results_by_partition]
-            if sorted(row.partition_index for row in rows) != sorted(numbers):
-                self.judge.fail(f"{self.name}: {numbers} are to be added, the answer has {rows}")
-            return int(max(row.partition_error_code for row in rows))
+            told = {
+                (found.name, row.partition_index): int(row.partition_error_code)
+                for found in answer.results_by_topic_v3_and_below
+                for row in found.results_by_partition
+            }
+            if sorted(told) != sorted(partitions):
+                self.judge.fail(f"{self.name}: {partitions} are to be added, the answer has {told}")
+            return max(told.values())
 
         newest = self.id.newest
         _, code, _ = await self.coordinate(self.coordinator, asked, self.versions.add, code_of)
         if code != 0:
-            self.refused(transaction, code, f"adding {topic} {numbers}")
-        self.succeeded(newest, f"adding {topic} {numbers}")
-        for number in numbers:
-            self.id.added[topic, number] = self.id.added.get((topic, number), 0) + 1
+            self.refused(transaction, code, f"adding {partitions}")
+        self.succeeded(newest, f"adding {partitions}")
+        for partition in partitions:
+            if partition not in transaction.added:
+                transaction.added.add(partition)
+                self.id.added[partition] = self.id.added.get(partition, 0) + 1
 
     async def _end(self, transaction: Transaction, *, commits: bool) -> None:
         ledger, version = self.world.transactions, self.versions.end
@@ -323,7 +367,8 @@ class Transactor(Client):
                 code = None if answer is None else answer.responses[0].partition_responses[0].error_code
                 if code == 0:
                     self.succeeded(newest, f"a batch in {partition}")
-                    if self.is_new and partition not in transaction.firsts:
+                    if self.is_new and partition not in transaction.added:
+                        transaction.added.add(partition)
                         self.id.added[partition] = self.id.added.get(partition, 0) + 1
                     base = answer.responses[0].partition_responses[0].base_offset
                     self.judge.acknowledged(self.name, partition, batch.values, base, 0, committed=False, certain=True)
