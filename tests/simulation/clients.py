@@ -9,11 +9,13 @@ from kbroker.schemas import wire
 from tests.simulation.bulk import Bulk
 from tests.simulation.client import Client
 from tests.simulation.doubters import Doubter
+from tests.simulation.false_followers import draw_false_followers
 from tests.simulation.fetchers import Fetcher
 from tests.simulation.flood import flood
 from tests.simulation.groups.committers import Committer
 from tests.simulation.groups.drawing import draw_members
 from tests.simulation.guests import Guest
+from tests.simulation.hurried_log import draw_hurried
 from tests.simulation.log_life import draw_lives
 from tests.simulation.movers import draw_movers
 from tests.simulation.producers import Producer
@@ -202,6 +204,8 @@ def draw_clients(world: World, requests: int, count: int) -> Sequence[Client]:
     made.extend(draw_movers(world))
     made.extend(draw_unkeyed(world))
     made.extend(draw_time_seekers(world, has_transactions=any(isinstance(each, Transactor) for each in made)))
+    made.extend(draw_false_followers(world))
+    made.extend(draw_hurried(world))
     draw_keeper(world)
     made.extend(world.own_clients())
     only = world.scale.only

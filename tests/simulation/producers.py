@@ -203,6 +203,11 @@ class Producer(Client):
         is_unknown = may_miss_one and (state is None or not state.is_known)
         return sent.at <= self.world.stopped_at or (is_unknown and others)
 
+    def _is_behind_another_leader(self, sent: Sent) -> bool:
+        """Whether the batch went to a broker that takes itself for the leader while another one is: it lacks what that
+        one has of the producer, and says so, as Apache Kafka's does."""
+        return self.world.may_lead_twice and sent.term is not None and not self.world.is_in_force(sent.term)
+
     def _begin_anew(self, connection: ModelConnection) -> None:
         self._forget()
         connection.abort()
@@ -309,6 +314,10 @@ class Producer(Client):
                 self._is_in_doubt = True
             elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._may_have_lost_its_place(sent):
                 self._begin_anew(connection)
+            elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._is_behind_another_leader(sent):
+                self._is_in_doubt = True
+                self.world.forget_leader(sent.partition)
+                connection.abort()
             elif not self.world.tolerates(code, sent.partition) or not self.world.witness.excuses(
                 code, sent.partition, connection.node, sent.since, self.acks
             ):

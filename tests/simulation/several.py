@@ -41,6 +41,10 @@ class Several(World):
     def __init__(self, seed: int, folder: Path, scale: Scale) -> None:
         super().__init__(seed, folder, scale)
         self._leaders: dict[Partition, int] = {}
+        self.names_epochs = True
+        """Whether followers name their epoch in a fetch (KIP-320): one of the epoch before would count in the next."""
+        self.lasting_topics: set[str] = set()
+        """Those of single clients that stay as long as the history."""
         self.states = States(self)
         self.copies = Copies(self)
         self.placing = random.Random(seed ^ PLACING)

@@ -3,7 +3,9 @@
 Looked at between turns of the loop, and before a broker goes:
 
 log start ≤ last stable offset ≤ high watermark ≤ log end; leader epochs ascend; no batch of a producer lies behind that
-the high watermark of a leader never falls in its epoch, and no replica of the ISR in force ends before it
+neither the high watermark of a leader nor the end of its log falls in its epoch
+no replica of the ISR in force ends before the high watermark of its leader
+no leader takes a follower in its epoch for further than that follower's log goes, nor its log for one that starts later
 no replica takes for committed what no leader has; what is committed is the same bytes on every replica
 """
 
@@ -38,6 +40,8 @@ class _Known:
     """The checksum of each committed batch, by its first offset."""
     leaders: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """The high watermark of the leader of an epoch, by broker, how often that has crashed, and epoch."""
+    ends: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    """The end of its log."""
 
 
 @dataclass(slots=True)
@@ -46,6 +50,17 @@ class _Compared:
 
     log: object
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Belief:
+    """What a leader takes for a follower's log; told in one life of each of them, and in one epoch."""
+
+    end: int
+    start: int
+    epoch: int
+    leader_crashes: int
+    crashes: int
 
 
 class States:
@@ -59,6 +74,7 @@ class States:
         """What was led at the last look, or is led by a broker that stops: the replica and the log it had."""
         self._epochs: dict[tuple[int, Name], int] = {}
         """The epoch of each broker's replica at the last look."""
+        self._beliefs: dict[tuple[int, Name, int], _Belief] = {}
 
     def look(self) -> None:
         """Hold all replicas against the rules.  ViolationError."""
@@ -71,6 +87,8 @@ class States:
             self._in_itself(node, partition)
             if partition.role is Role.LEADER:
                 self._leads(node, partition, name)
+                if self._world.names_epochs and self._stays(partition.topic):
+                    self._believes(node, partition, name)
             elif self._may_have_led(node, partition, name):
                 self._leader_had(name, partition.log.high_watermark)
         # A broker that stops serves, and commits, until it has stopped.
@@ -96,7 +114,7 @@ class States:
 
     def _stays(self, topic: str) -> bool:
         """Whether there is one topic of that name for all of the history, which may get its id later."""
-        return topic in self._world.topics or is_internal(topic)
+        return topic in self._world.topics or topic in self._world.lasting_topics or is_internal(topic)
 
     def _name(self, partition: Partition) -> Name:
         return partition.topic, partition.index, b"" if self._stays(partition.topic) else partition.topic_id
@@ -145,6 +163,11 @@ class States:
         if high < known.leaders.get(term, 0):
             self._fail(node, partition, f"the leader's high watermark falls from {known.leaders[term]} to {high}")
         known.leaders[term] = high
+        end = partition.log.log_end_offset
+        # Of a disk that fails, or fills up, what was written in part is taken back.
+        if end < known.ends.get(term, 0) and not self._world.disks.take_part:
+            self._fail(node, partition, f"the log of the leader is cut from {known.ends[term]} to {end}")
+        known.ends[term] = end
         self._leader_had(name, high)
         if not self._stays(partition.topic):
             return  # What is in force may be about another topic of that name.
@@ -161,6 +184,34 @@ class States:
                     node,
                     partition,
                     f"{high} is committed, of the ISR {isr} broker {each} ends at {replica.log.log_end_offset}",
+                )
+
+    def _believes(self, node: int, partition: Partition, name: Name) -> None:
+        """What a leader has been told of a follower in its epoch stays true: nobody cuts a log there but in a later
+        one.  A follower that has crashed may have lost something since, and tells so with its next fetch."""
+        crashes, brokers = self._world.crashes, self._world.brokers
+        for each, follower in partition.followers.items():
+            end, start = follower.log_end_offset, follower.log_start_offset
+            if end < 0:
+                continue
+            key = (node, name, each)
+            told = (end, start, partition.leader_epoch, crashes.get(node, 0))
+            before = self._beliefs.get(key)
+            if before is None or (before.end, before.start, before.epoch, before.leader_crashes) != told:
+                before = self._beliefs[key] = _Belief(*told, crashes.get(each, 0))
+            broker = brokers.get(each)
+            if broker is None or before.crashes != crashes.get(each, 0) or self._world.disks.take_part:
+                continue
+            replica = broker.services.replica_manager.hosted(partition.topic_partition)
+            if replica is None or replica.leader_epoch != partition.leader_epoch:
+                continue
+            log = replica.log
+            if log.log_end_offset < end or log.log_start_offset < start:
+                self._fail(
+                    node,
+                    partition,
+                    f"broker {each} is taken to have {start} to {end}, "
+                    f"and has {log.log_start_offset} to {log.log_end_offset}",
                 )
 
     def _is_committed(self, node: int, partition: Partition, name: Name) -> None:

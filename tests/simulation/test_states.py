@@ -24,6 +24,7 @@ class Replica(SimpleNamespace):
             node_id=node_id,
             topic="t",
             index=0,
+            followers={},
             topic_partition=TopicPartition("t", 0),
             log=SimpleNamespace(log_start_offset=0, producer_state=state, leader_epoch_cache=epochs, parent="d"),
         )
@@ -46,6 +47,9 @@ class Manager(list[Replica]):
         super().__init__(replicas)
         self.followed: dict[TopicPartition, Replica] = {}
 
+    def hosted(self, name: TopicPartition) -> Replica | None:
+        return next((each for each in self if each.topic_partition == name), None)
+
 
 class Cluster(SimpleNamespace):
     """Three brokers, of which the last leads at first; they were looked at once."""
@@ -55,8 +59,11 @@ class Cluster(SimpleNamespace):
         super().__init__(
             brokers={node: self._broker(each) for node, each in enumerate(self.replicas, 1)},
             crashes={},
+            disks=SimpleNamespace(take_part=False),
             judge=Judge(lambda: 9.0),
             topics={"t": None},
+            lasting_topics=set(),
+            names_epochs=True,
             in_force=lambda *_: InForce(0, 0, []),
         )
         self.states = States(self)  # type: ignore[arg-type]
@@ -128,3 +135,22 @@ def test_a_new_epoch_alone_makes_nothing_committed() -> None:
     between.replicas[1].becomes(Role.FOLLOWER, 3)
     between.states.look()
     assert between.states.committed(between.replicas[0]) == 4  # type: ignore[arg-type]
+
+
+def test_what_a_leader_believes_of_a_follower_is_there() -> None:
+    """A leader would commit what a follower does not have; one that has crashed has yet to say what it has lost."""
+    cluster = Cluster()
+    leader, follower = cluster.replicas[2], cluster.replicas[0]
+    leader.has(9)
+    follower.has(5)
+    leader.followers[1] = SimpleNamespace(log_end_offset=5, log_start_offset=0)
+    cluster.states.look()
+    follower.has(4)
+    follower.becomes(Role.FOLLOWER, 2)
+    cluster.states.look()  # In another epoch it may have been cut.
+    cluster.crashes[1] = 1
+    follower.becomes(Role.FOLLOWER, 1)
+    cluster.states.look()
+    leader.followers[1].log_end_offset = 6
+    with pytest.raises(ViolationError, match="broker 1 is taken to have 0 to 6, and has 0 to 4"):
+        cluster.states.look()

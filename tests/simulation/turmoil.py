@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
@@ -20,7 +21,9 @@ from kbroker.replication.partition import Role
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 from tests.simulation.cluster import Cluster
+from tests.simulation.held_cuts import HeldCuts
 from tests.simulation.loop import OUTSIDE, Process
+from tests.simulation.swinging import swing
 from tests.simulation.world import Scale
 
 TURMOIL_SCALE = Scale(
@@ -46,7 +49,10 @@ RELEASES = (
 ELECT_VERSION = 2
 FIRST_WITH_BATCHES = (0, 11)
 FIRST_WITH_TOPIC_IDS = (2, 8)
+FIRST_FETCH_WITH_EPOCH = 9
 STORMS = 8
+SWINGING = 0.4
+"""The share of histories in which a leader follows, and leads again, while another follower does not reach it."""
 LEARNT_SECONDS = 2.0
 
 
@@ -66,12 +72,15 @@ class Turmoil(Cluster):
         self.has_old_formats = any(each.release[:2] < FIRST_WITH_BATCHES for each in protocols)
         self.timeouts_ms = rng.choice(((20_000,), (20_000, 1_000, 100), (100,)))
         self.has_topic_ids = all(each.release >= FIRST_WITH_TOPIC_IDS for each in protocols)
+        self.names_epochs = all(each.fetch >= FIRST_FETCH_WITH_EPOCH for each in protocols)
         self._asks_for_epochs = all(each.offset_for_leader_epoch > 0 for each in protocols)
         faults: tuple[Callable[[], Awaitable[None]], ...] = (
             self._depose, self._depose, self._hold, self._kill, self._kill, self._cut, self._slow,
             self._prefer, self._leave,
         )  # fmt: skip
         self._faults = rng.sample(faults, rng.randint(2, len(faults)))
+        if self.later.random() < SWINGING:
+            self._faults.append(partial(swing, self))
         self._lag_ms = rng.choice(("500", "2000", "30000"))
         self._restarts: list[asyncio.Task[None]] = []
         self._elections: list[asyncio.Task[None]] = []
@@ -90,6 +99,10 @@ class Turmoil(Cluster):
 
     def cuts_by_epochs(self, topic: str) -> bool:
         return self._asks_for_epochs and super().cuts_by_epochs(topic)
+
+    async def run(self) -> None:
+        with HeldCuts(self).in_force():
+            await super().run()
 
     # When what happens
 
@@ -111,7 +124,7 @@ class Turmoil(Cluster):
         for node in self.nodes:
             process = self.processes.get(node)
             if process is not None and process not in self._held_starts:
-                self._release(node, process)
+                self.release(node, process)
             if node in self.sessions:
                 self.sessions[node].notice()
         await asyncio.gather(*self._restarts)
@@ -138,16 +151,16 @@ class Turmoil(Cluster):
 
     # What the cluster bears
 
-    def _may_lose(self, node: int) -> bool:
+    def may_lose(self, node: int) -> bool:
         """Whether the cluster bears that a broker is gone, and nothing that is acknowledged with it."""
         others = [each for each in self.nodes if each != node and self.is_there(each)]
         if not (self.is_there(node) and others):
             return False
         if any(len(isr) > 1 and self.torn.intersection(isr) for isr in self.isrs()):
             return False
-        return self._bears_another_leader()
+        return self.bears_another_leader()
 
-    def _bears_another_leader(self) -> bool:
+    def bears_another_leader(self) -> bool:
         """Whether leaders may change: no other change of them, also by an election, may be under way where a replica
         that is behind could lead (`_is_settled`)."""
         fragile = {topic for topic in self.topics if not self.cuts_by_epochs(topic)}
@@ -197,7 +210,7 @@ class Turmoil(Cluster):
     async def _depose(self) -> None:
         """ZooKeeper ends the session of a broker, which learns of it later."""
         node = self._target()
-        if not self._may_lose(node):
+        if not self.may_lose(node):
             return
         session = self.sessions[node]
         self.judge.note("the session of broker %d ends", node)
@@ -206,7 +219,7 @@ class Turmoil(Cluster):
 
     async def _hold(self) -> None:
         node = self._target()
-        if self._may_lose(node):
+        if self.may_lose(node):
             self._hold_up(node)
 
     def _hold_up(self, node: int) -> None:
@@ -219,14 +232,15 @@ class Turmoil(Cluster):
         self.loop.hold(process)
         if seconds > self.session_ms / 1000:
             self.loop.call_later(self.session_ms / 1000, self._lapse, process, session)
-        self.loop.call_later(seconds, self._release, node, process)
+        self.loop.call_later(seconds, self.release, node, process)
 
     @staticmethod
     def _lapse(process: Process, session: object) -> None:
         if process.alive and process.backlog is not None:
             session.lapse()  # type: ignore[attr-defined]
 
-    def _release(self, node: int, process: Process) -> None:
+    def release(self, node: int, process: Process) -> None:
+        """One that was held up goes on."""
         if not process.alive or process.backlog is None:
             return
         self.judge.note("broker %d goes on", node)
@@ -238,7 +252,7 @@ class Turmoil(Cluster):
 
     async def _kill(self) -> None:
         node = self._target()
-        if node in self.brokers and self._may_lose(node):
+        if node in self.brokers and self.may_lose(node):
             await self.crash(node)
             seconds = self.rng.choice((0.0, 0.1, 1.0, 4.0)) * self.rng.random()
             self._restarts.append(self.loop.create_task(self._restart(node, seconds)))
@@ -275,7 +289,7 @@ class Turmoil(Cluster):
         self._held_starts.add(process)
         self.judge.note("broker %d is held up at its start for %.3f s", node, seconds)
         self.loop.hold(process)
-        self.loop.call_later(seconds, self._release, node, process)
+        self.loop.call_later(seconds, self.release, node, process)
 
     async def _cut(self) -> None:
         one, other = self.rng.sample(self.nodes, 2)
@@ -292,10 +306,11 @@ class Turmoil(Cluster):
 
     async def _prefer(self) -> None:
         """Preferred leaders are to be elected."""
-        if self._bears_another_leader():
-            self._elections.append(self.loop.create_task(self._elect()))
+        if self.bears_another_leader():
+            self._elections.append(self.loop.create_task(self.elect()))
 
-    async def _elect(self) -> None:
+    async def elect(self) -> None:
+        """Have the controller elect preferred leaders."""
         data = self.ensemble.nodes.get(paths.CONTROLLER)
         if data is None or not data.data:
             return
@@ -309,7 +324,7 @@ class Turmoil(Cluster):
     async def _leave(self) -> None:
         """A broker does not reach ZooKeeper for a while."""
         node = self._target()
-        if not self._may_lose(node):
+        if not self.may_lose(node):
             return
         session = self.sessions[node]
         seconds = self.rng.choice((0.05, 0.5, self.session_ms / 1000 + 2.0)) * self.rng.random()
