@@ -21,10 +21,11 @@ from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from tests.simulation.bad_disks import BadDisks, Wrong
 from tests.simulation.disk import Disk
 from tests.simulation.loop import Process
+from tests.simulation.playing import play
 from tests.simulation.runner import kind_of, play_seed
 from tests.simulation.surroundings import surroundings
 from tests.simulation.workers import Workers
-from tests.simulation.world import Scale, ViolationError, World, play
+from tests.simulation.world import Scale, ViolationError, World
 from tests.storage.batches import append, batch, open_log
 
 FILE = "log"

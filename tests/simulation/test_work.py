@@ -12,11 +12,12 @@ from tests.extensions import work_meter
 from tests.simulation.bulk import KINDS, Bulk
 from tests.simulation.judge import Judge, ViolationError
 from tests.simulation.loop import Process, SimulatedLoop
+from tests.simulation.playing import play
 from tests.simulation.sockets import Network
 from tests.simulation.surroundings import surroundings
 from tests.simulation.work import BYTES, CALLS, is_measured, measured
 from tests.simulation.workers import Workers
-from tests.simulation.world import World, play
+from tests.simulation.world import World
 
 MEASURED = next(seed for seed in range(1, 1000) if is_measured(seed))
 STEPS = 2 * CALLS

@@ -7,8 +7,9 @@ from typing import Any
 
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
+from tests.simulation.playing import play
 from tests.simulation.workers import Workers
-from tests.simulation.world import Scale, play
+from tests.simulation.world import Scale
 
 CALM = Scale(nodes=3, crashes=0.0)
 NAME = TopicPartition("t", 0)

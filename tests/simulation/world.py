@@ -1,7 +1,5 @@
 """One history: a broker as it runs in production, on a simulated machine, and clients whose answers are judged.
 
-    outcome = play(seed)            # ViolationError: what went wrong, and the whole story
-
 A broker is `kbroker.broker.Broker` with nothing replaced: its loop, its threads and its network are the simulation's,
 its files are real ones, in memory where the system has that.
 """
@@ -10,25 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import logging
 import math
 import random
 import shutil
-import sys
-import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbroker.broker import Broker
 from kbroker.config import BrokerConfig
-from kbroker.records.codec_libraries import native_codecs_loaded
 from tests.simulation.administration.feature import Administration
 from tests.simulation.broker_settings import PORT, drawn_settings, host_of
 from tests.simulation.clients import draw_clients
 from tests.simulation.connection import ModelConnection
-from tests.simulation.defects import Defects
 from tests.simulation.disk_faults import DiskFaults
 from tests.simulation.encrypted import OVER_TLS, Encryption, is_encrypted
 from tests.simulation.encrypted import PORT as TLS_PORT
@@ -38,24 +30,22 @@ from tests.simulation.guests import drawn_reauth_ms
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.leftovers import dispose, leftovers
 from tests.simulation.log_life import LogLife
-from tests.simulation.loop import OUTSIDE, NothingToDoError, Process, SimulatedLoop
+from tests.simulation.loop import OUTSIDE, Process, SimulatedLoop
 from tests.simulation.lost_store import lose_store
 from tests.simulation.reading_back import read_back
 from tests.simulation.scale import Outcome, Scale
 from tests.simulation.sockets import Network
 from tests.simulation.standstill import Standstill
 from tests.simulation.strangers import is_secured
-from tests.simulation.surroundings import surroundings
 from tests.simulation.topics import Topic, create_topics
 from tests.simulation.transactions.ledger import TransactionLedger
 from tests.simulation.witness import Term, Witness
-from tests.simulation.work import measured
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client
 
-MEMORY, LATER = Path("/dev/shm"), 0x1A7E
-SETTLE_SECONDS, LIMIT_SECONDS, CHECK_SECONDS, MOMENT_SECONDS, FORGETS_SECONDS = 15.0, 600.0, 1.0, 0.5, 2.0
+LATER = 0x1A7E
+SETTLE_SECONDS, CHECK_SECONDS, MOMENT_SECONDS, FORGETS_SECONDS = 15.0, 1.0, 0.5, 2.0
 
 
 class World:
@@ -444,66 +434,4 @@ class World:
         self._check_soon()
 
 
-def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Outcome:
-    """Runs one history.  ViolationError with what happened in it."""
-    native_codecs_loaded()  # Not with the first compressed batch of the process, which would go another way.
-    folder = Path(tempfile.mkdtemp(prefix="kbroker-world-", dir=MEMORY if MEMORY.is_dir() else None))
-    before = logging.root.manager.disable
-    world = kind(seed, folder, scale or Scale())
-    loop, judge = world.loop, world.judge
-    # What brokers say of each fault is no news, but for what must not happen.
-    logging.disable(logging.WARNING)
-    defects = Defects(loop)
-    logging.getLogger().addHandler(defects)
-    problem: BaseException | None = None
-    try:
-        with surroundings(loop), measured(loop):
-            asyncio.set_event_loop(loop)
-            try:
-                loop.run_until_complete(asyncio.wait_for(world.run(), LIMIT_SECONDS))
-            except TimeoutError:
-                judge.violations.append(f"the history is not over after {LIMIT_SECONDS:.0f} s")
-            except (Exception, NothingToDoError) as error:
-                problem = error
-            finally:
-                outcome = Outcome(loop.trace.hexdigest(), judge.answers, loop.turns, loop.time() - 1000)
-                _drop(world)
-    finally:
-        logging.getLogger().removeHandler(defects)
-        logging.disable(before)
-        asyncio.set_event_loop(None)
-        shutil.rmtree(folder, ignore_errors=True)
-    failures = judge.violations + loop.failures
-    if failures or problem is not None:
-        first = failures[0] if failures else repr(problem)
-        raise ViolationError(f"seed {seed}: {first}\n{judge.story()}\n{failures}") from (loop.first_error or problem)
-    return outcome
-
-
-def _drop(world: World) -> None:
-    """Give back what the history holds, however it ended."""
-    loop = world.loop
-    for process in world.processes.values():
-        process.alive = False
-    OUTSIDE.alive = True
-    for broker in world.brokers.values():
-        dispose(broker)
-    for task in asyncio.all_tasks(loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-    for server in list(world.network.servers.values()):
-        server.close()
-    if world.network.local is not None:
-        world.network.local.close()
-    for end in list(world.network.ends):
-        if end.descriptor is not None:
-            end.descriptor.close()
-    loop._ready.clear()
-    loop._scheduled.clear()
-    loop.close()
-    # Coroutines that were left in their midst complain when they go.
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    gc.collect()
-    sys.unraisablehook = hook
-
-
-__all__ = ["Outcome", "Scale", "ViolationError", "World", "play"]
+__all__ = ["Outcome", "Scale", "ViolationError", "World"]
