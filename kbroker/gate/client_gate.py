@@ -51,7 +51,10 @@ class ClientGate(Gate):
         # An authorizer's rules may change with each generation of its gatekeeper.  Where all that is allowed is noted,
         # requests go through the handlers, which ask for each resource.
         generation = 0 if judge is None else judge.generation
-        view = None if authorizer is None else (session.principal, session.host, generation)
+        view: object = None if authorizer is None else (session.principal, session.host, generation)
+        if not session.is_authenticated:
+            # A client that has yet to authenticate is answered nothing from memory: its handlers move it on.
+            view = session.state
         self._notes_all = authorizer is not None and audit.notes_all()
         super().__init__(view, not self._notes_all, judge if authorizer is not None else None)
         self.session = session

@@ -21,6 +21,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
+from kbroker.handlers.authentication import versions_asked
 from kbroker.handlers.client_software import SOFTWARE_FROM
 from kbroker.handlers.forwarded import both_serve
 from kbroker.handlers.table import Handler
@@ -30,6 +31,7 @@ from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
+    from kbroker._fast.net.pending import Pending
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext, Services
     from kbroker.metadata.features import Features
@@ -44,19 +46,23 @@ _TELEMETRY = frozenset((ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETR
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle_api_versions(ctx: RequestContext, request: wire.ApiVersionsRequest) -> Struct:
+def handle_api_versions(ctx: RequestContext, request: wire.ApiVersionsRequest) -> Struct | Pending:
     """ApiVersions v0-v4: the table of served APIs; see the module's docstring."""
     if ctx.api_version >= SOFTWARE_FROM and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return wire.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    unexpected = versions_asked(ctx)
+    if unexpected is not None:
+        return unexpected
     services = ctx.services
     image = services.metadata_cache.image
     ranges = services.advertised_apis
     if not any(resource.kind == CLIENT_METRICS_RESOURCE for resource in image.configs):
         ranges = tuple(each for each in ranges if each.api_key not in _TELEMETRY)
     if services.forwarding is None:
-        ctx.cacheable = True
+        # What is answered from memory moves no session on.
+        ctx.cacheable = ctx.connection.session.is_authenticated
     else:
         # Not cacheable: the next controller may have other versions.
         ranges = both_serve(ranges, services.forwarding.versions)

@@ -16,6 +16,7 @@ from kbroker.errors import ErrorCode
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
+from kbroker.security.principal import AuthenticationState
 from kbroker.security.sasl.exchange import AUTHENTICATION_FAILED
 
 if TYPE_CHECKING:
@@ -98,6 +99,19 @@ def _take_token(ctx: RequestContext, exchange: Exchange, token: bytes) -> Struct
         session_lifetime_ms=step.lifetime_ms,
     )
     return _taken(ctx, exchange, step, answer)
+
+
+def versions_asked(ctx: RequestContext) -> Struct | Pending | None:
+    """A client asks for versions: None where it is answered, as all are that have authenticated.  A client that has yet
+    to do so may ask once, before it names a mechanism."""
+    session = ctx.connection.session
+    if session.is_authenticated:
+        return None
+    if session.exchange is None or session.state is AuthenticationState.HANDSHAKE:
+        ctx.connection.session = session.moved(AuthenticationState.MECHANISM)
+        return None
+    step = session.exchange.refuse(session, ApiKey.API_VERSIONS.name)
+    return _taken(ctx, session.exchange, step, wire.ApiVersionsResponse(error_code=step.error))
 
 
 def _taken(ctx: RequestContext, exchange: Exchange, step: Step, answer: Struct) -> Struct | Pending | None:

@@ -197,6 +197,9 @@ def unsupported(ctx: RequestContext) -> bytes | None:
     """The answer to an ApiVersions request of an unknown version; None for anything else."""
     if ctx.api_key != ApiKey.API_VERSIONS:
         return None
+    session = ctx.connection.session
+    if session is not None and not session.may_ask(ctx.api_key):
+        return None
     response = api_versions.unsupported_version_response(ctx.services)
     program = _program("ApiVersionsResponse", 0)
     frame = program.encode_response(response, ctx.correlation_id, False)

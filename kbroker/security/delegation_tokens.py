@@ -73,7 +73,7 @@ Outcome = tuple[ErrorCode, int]
 class TokenRenewal:
     """A token to be renewed by a principal; `token_id` None: there is none with the HMAC that was shown.
 
-    `period_ms`: from now on; below 0: as long as a renewal lasts.
+    `period_ms`: from now on; below 1: as long as a renewal lasts.
     """
 
     token_id: str | None
@@ -92,7 +92,7 @@ class TokenRenewal:
         if not _may_renew(token, self.principal):
             return SecurityDelta(), (ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, 0)
         longest = self.lives.renewal_ms
-        period_ms = longest if self.period_ms < 0 else min(self.period_ms, longest)
+        period_ms = longest if self.period_ms < 1 else min(self.period_ms, longest)
         return _prolonged(token, self.now_ms + period_ms)
 
 

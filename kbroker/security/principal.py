@@ -3,7 +3,8 @@
 A listener gives each connection its first session (`ListenerSecurity`), which is HANDSHAKE where clients have to
 authenticate, and AUTHENTICATED where they need not.  What may follow:
 
-    HANDSHAKE -> AUTHENTICATE    the client has named a mechanism that the listener has
+    HANDSHAKE -> MECHANISM       the client has asked for versions, which it may do once
+    HANDSHAKE, MECHANISM -> AUTHENTICATE    the client has named a mechanism that the listener has
     AUTHENTICATE -> AUTHENTICATED, FAILED
     AUTHENTICATED -> AUTHENTICATE    the client authenticates again (KIP-368)
     FAILED                       the connection is closed
@@ -40,6 +41,7 @@ class AuthenticationState(Enum):
     """How far a connection has come."""
 
     HANDSHAKE = "handshake"
+    MECHANISM = "mechanism"
     AUTHENTICATE = "authenticate"
     AUTHENTICATED = "authenticated"
     FAILED = "failed"
@@ -48,13 +50,24 @@ class AuthenticationState(Enum):
 _S = AuthenticationState
 TRANSITIONS: Mapping[AuthenticationState, frozenset[AuthenticationState]] = MappingProxyType(
     {
-        _S.HANDSHAKE: frozenset({_S.AUTHENTICATE, _S.FAILED}),
+        _S.HANDSHAKE: frozenset({_S.MECHANISM, _S.AUTHENTICATE, _S.FAILED}),
+        _S.MECHANISM: frozenset({_S.AUTHENTICATE, _S.FAILED}),
         _S.AUTHENTICATE: frozenset({_S.AUTHENTICATED, _S.FAILED}),
         _S.AUTHENTICATED: frozenset({_S.AUTHENTICATE}),
         _S.FAILED: frozenset(),
     }
 )
-_ALWAYS = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+_LOGIN = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+_SERVED: Mapping[AuthenticationState, frozenset[ApiKey]] = MappingProxyType(
+    {
+        _S.HANDSHAKE: _LOGIN | {ApiKey.API_VERSIONS},
+        _S.MECHANISM: _LOGIN,
+        # Where ApiVersions is answered that it is not expected.
+        _S.AUTHENTICATE: _LOGIN | {ApiKey.API_VERSIONS},
+        _S.FAILED: frozenset(),
+    }
+)
+"""What is served before a client has authenticated."""
 
 
 class Exchange(Protocol):
@@ -73,6 +86,9 @@ class Exchange(Protocol):
 
     def name_mechanism(self, session: Session, name: str, version: int) -> Step:
         """The client asks for a mechanism, by a version of SaslHandshake."""
+
+    def refuse(self, session: Session, api: str) -> Step:
+        """The client asks for something else than the next token."""
 
     def prepare(self, session: Session, token: bytes) -> Coroutine[object, None, None] | None:
         """What has to be awaited before `take_token`, so that that takes the loop no time; None: nothing."""
@@ -124,7 +140,7 @@ class Session:
 
     def may_ask(self, api_key: int) -> bool:
         """Whether a request of this API is served in the session's state."""
-        return self.is_authenticated or (self.state is not AuthenticationState.FAILED and api_key in _ALWAYS)
+        return self.is_authenticated or api_key in _SERVED[self.state]
 
     def moved(self, state: AuthenticationState, principal: Principal | None = None) -> Session:
         """The session in its next state.  ValueError for one that cannot follow."""

@@ -15,7 +15,7 @@ _MECHANISMS = frozenset(ScramMechanism)
 
 @dataclass(frozen=True, slots=True)
 class ScramUpsertion:
-    """A credential to be set; None where its mechanism is not known."""
+    """A credential to be set; None where its mechanism is not known, or its password was salted to nothing."""
 
     key: ScramKey
     iterations: int
@@ -25,7 +25,7 @@ class ScramUpsertion:
     def of(cls, key: ScramKey, iterations: int, salt: bytes, salted_password: bytes) -> ScramUpsertion:
         """Of a password that its client has salted, which is not kept."""
         credential = None
-        if key.mechanism in _MECHANISMS:
+        if key.mechanism in _MECHANISMS and salted_password:
             credential = credential_of_salted(ScramMechanism(key.mechanism), salted_password, salt, iterations)
         return cls(key, iterations, credential)
 
@@ -38,6 +38,9 @@ class ScramUpsertion:
             return KafkaError.of(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
         if self.iterations > MOST_ITERATIONS:
             return KafkaError.of(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+        if self.credential is None:
+            # Java makes no key of nothing, and Kafka has no word for that.
+            return KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR)
         return None
 
 

@@ -64,6 +64,25 @@ ALTERATIONS: dict[str, dict[str, Any]] = {
     "one goes another comes": {"deletions": [deletion("bob")], "upsertions": [upsertion("eva", 2)]},
     "other mechanism goes": {"deletions": [deletion("ann", 2)], "upsertions": [upsertion("ann", 1, 5000)]},
     "nothing": {"deletions": [], "upsertions": []},
+    "salted to nothing": {"deletions": [], "upsertions": [{**upsertion("nil"), "salted_password": b""}]},
+    "salted to nothing beside a good one": {
+        "deletions": [deletion("nobody")],
+        "upsertions": [upsertion("kim"), {**upsertion("nil"), "salted_password": b""}],
+    },
+    "salted to nothing without a mechanism": {
+        "deletions": [],
+        "upsertions": [{**upsertion("nil", 0), "salted_password": b""}],
+    },
+    "salted to nothing too few times": {
+        "deletions": [],
+        "upsertions": [{**upsertion("nil", 1, 1), "salted_password": b""}],
+    },
+    "salted to one byte": {"deletions": [], "upsertions": [{**upsertion("one"), "salted_password": b"x"}]},
+    "no salt": {"deletions": [], "upsertions": [{**upsertion("fresh"), "salt": b""}]},
+    "a name beyond ASCII": {"deletions": [], "upsertions": [upsertion("jos\u00e9")]},
+    "a name of a star": {"deletions": [], "upsertions": [upsertion("*")]},
+    "a name with a comma": {"deletions": [], "upsertions": [upsertion("a,b=c")]},
+    "a name of control characters": {"deletions": [], "upsertions": [upsertion("\x01\n\x7f")]},
 }
 DESCRIPTIONS: dict[str, Any] = {
     "all": None,
@@ -102,7 +121,10 @@ async def scenario(dial: Dial, dial_plain: Dial) -> dict[str, Any]:
     found: dict[str, Any] = {}
     await _users(dial, found)
     await _logins(dial, found)
+    await _first_messages(dial, found)
+    await _orders(dial, found)
     await _tokens(dial, dial_plain, found)
+    await _periods(dial, found)
     return found
 
 
@@ -196,6 +218,130 @@ async def _logins(dial: Dial, found: dict[str, Any]) -> None:
     answer = await client.ask("SaslHandshake", 1, mechanism="PLAIN")
     found["a handshake afterwards"] = [answer.error_code, answer.mechanisms]
     found["and still there"] = bool((await client.ask("Metadata", 1, topics=None)).brokers)
+
+
+FIRST_MESSAGES = {
+    "plain": b"n,,n=sam,r=nonce",
+    "a name beyond ASCII": "n,,n=jos\u00e9,r=nonce".encode(),
+    "bytes that are no text": b"n,,n=jos\xe9,r=nonce",
+    "a name of a star": b"n,,n=*,r=nonce",
+    "a name with escapes": b"n,,n=a=2Cb=3Dc,r=nonce",
+    "a name with another escape": b"n,,n=a=2Db,r=nonce",
+    "a name with a comma": b"n,,n=a,b,r=nonce",
+    "no name": b"n,,n=,r=nonce",
+    "a name of control characters": b"n,,n=\x01\n\x7f,r=nonce",
+    "a zero byte in the name": b"n,,n=a\0b,r=nonce",
+    "an authorization beyond ASCII": "n,a=jos\u00e9,n=sam,r=nonce".encode(),
+    "the same authorization": b"n,a=sam,n=sam,r=nonce",
+    "a reserved part": b"n,,m=x,n=sam,r=nonce",
+    "a reserved part beyond ASCII": "n,,m=\u00e9,n=sam,r=nonce".encode(),
+    "an extension": b"n,,n=sam,r=nonce,ext=value",
+    "an extension beyond ASCII": "n,,n=sam,r=nonce,ext=\u00e9".encode(),
+    "an extension of nothing": b"n,,n=sam,r=nonce,ext=",
+    "a nonce beyond ASCII": "n,,n=sam,r=nonc\u00e9".encode(),
+    "a nonce with a space": b"n,,n=sam,r=no nce",
+    "a line's end": b"n,,n=sam,r=nonce\n",
+    "channel binding offered": b"y,,n=sam,r=nonce",
+    "channel binding": b"p=tls-unique,,n=sam,r=nonce",
+}
+
+
+async def _first_messages(dial: Dial, found: dict[str, Any]) -> None:
+    """SCRAM's first message, of users that there are; its answer begins with the client's nonce."""
+    for name, token in FIRST_MESSAGES.items():
+        client = await dial()
+        await client.handshake("SCRAM-SHA-256")
+        answer = await client.authenticate(token)
+        goes_on = bytes(answer.auth_bytes).startswith(b"r=nonce")
+        found[f"first message: {name}"] = [answer.error_code, answer.error_message, goes_on]
+
+
+async def _orders(dial: Dial, found: dict[str, Any]) -> None:
+    """What may follow what before a client has authenticated: the code of each answer, None at a connection's end."""
+    for words in (
+        ("versions", "versions"),
+        ("versions", "versions", "handshake"),
+        ("versions", "handshake", "token"),
+        ("versions", "handshake", "versions"),
+        ("handshake", "versions"),
+        ("handshake", "versions", "token"),
+        ("handshake", "handshake"),
+        ("versions of the future", "versions", "handshake", "token"),
+        ("versions of the future", "versions of the future", "versions"),
+        ("versions", "versions of the future"),
+        ("no software", "versions", "handshake", "token"),
+        ("versions", "no software"),
+        ("versions", "metadata"),
+        ("versions", "token"),
+        ("versions", "handshake", "token", "versions", "versions", "metadata"),
+    ):
+        client = await dial()
+        said: list[Any] = []
+        for word in words:
+            said.append(await _order(client, word))
+            if said[-1] is None:
+                break
+        found[f"order: {', '.join(words)}"] = said
+
+
+async def _order(client: RawClient, word: str) -> Any:
+    if word == "versions of the future":
+        frame = client.frame("ApiVersions", 3, client_software_name="test", client_software_version="1")
+        client.writer.write(frame[:6] + (99).to_bytes(2, "big") + frame[8:])
+        answer = await client.answer("ApiVersions", 0)
+    elif word == "versions":
+        answer = await client.ask("ApiVersions", 3, client_software_name="test", client_software_version="1")
+    elif word == "no software":
+        answer = await client.ask("ApiVersions", 3, client_software_name="", client_software_version="1")
+    elif word == "handshake":
+        answer = await client.ask("SaslHandshake", 1, mechanism="PLAIN")
+    elif word == "token":
+        answer = await client.authenticate(b"\0alice\0alice-pw")
+    else:
+        answer = await client.ask("Metadata", 1, topics=None)
+        return None if answer is None else 0
+    return None if answer is None else answer.error_code
+
+
+LEAST, MOST = -(1 << 63), (1 << 63) - 1
+PERIODS = (LEAST, -2, -1, 0, 1, 60_000, DAY - 1, DAY, DAY + 1, 7 * DAY, 30 * DAY, 3_000_000 * DAY, MOST)
+
+
+PERIOD_FIELDS = {"Renew": "renew_period_ms", "Expire": "expiry_time_period_ms"}
+
+
+async def _periods(dial: Dial, found: dict[str, Any]) -> None:
+    """Lifetimes of new tokens, and periods by which they are renewed or made to end: times from then on in minutes."""
+    admin = await _logged_in(dial)
+
+    async def new(lifetime_ms: int) -> Any:
+        values = {**NO_OWNER, "renewers": [], "max_lifetime_ms": lifetime_ms}
+        made = await _ask(admin, "CreateDelegationToken", 3, values)
+        while made.token_id not in await ids():
+            """Kafka's controller hears of it a little later."""
+        return made
+
+    async def ids() -> set[str]:
+        answer = await _ask(admin, "DescribeDelegationToken", 3, {"owners": None})
+        return {row.token_id for row in answer.tokens}
+
+    async def end(made: Any) -> None:
+        await _ask(admin, "ExpireDelegationToken", 2, {"hmac": made.hmac, "expiry_time_period_ms": -1})
+
+    for period in PERIODS:
+        made = await new(period)
+        lives = [made.expiry_timestamp_ms, made.max_timestamp_ms]
+        minutes = [round((until - made.issue_timestamp_ms) / 60_000) for until in lives]
+        found[f"a token's life of {period}"] = [made.error_code, *minutes]
+        await end(made)
+        for api, field in PERIOD_FIELDS.items():
+            for kind, lifetime_ms in {"an hour": 3_600_000, "a week": -1}.items():
+                made = await new(lifetime_ms)
+                answer = await _ask(admin, f"{api}DelegationToken", 2, {"hmac": made.hmac, field: period})
+                until = answer.expiry_timestamp_ms
+                later = "before 1970" if until < 0 else round((until - made.issue_timestamp_ms) / 60_000)
+                found[f"{api} a token of {kind} by {period}"] = [answer.error_code, later]
+                await end(made)
 
 
 async def _tokens(dial: Dial, dial_plain: Dial, found: dict[str, Any]) -> None:

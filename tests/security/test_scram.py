@@ -21,7 +21,7 @@ CREDENTIALS = {
     ("alice", SHA_256): credential_of_password(SHA_256, "pencil"),
     ("alice", SHA_512): credential_of_password(SHA_512, "pencil", 5000),
     ("a=b,c", SHA_256): credential_of_password(SHA_256, "pencil"),
-    ("j\u00f6rg", SHA_256): credential_of_password(SHA_256, "\u20ac"),
+    ("jorg", SHA_256): credential_of_password(SHA_256, "\u20ac"),
     ("weak", SHA_256): credential_of_password(SHA_256, "pencil", 4095),
 }
 TOKEN = credential_of_password(SHA_256, "hmac")
@@ -55,7 +55,7 @@ def exchange(client: ScramClient, mechanism: ScramMechanism = SHA_256) -> Outcom
         (SHA_256, "alice", "pencil"),
         (SHA_512, "alice", "pencil"),
         (SHA_256, "a=b,c", "pencil"),
-        (SHA_256, "j\u00f6rg", "\u20ac"),
+        (SHA_256, "jorg", "\u20ac"),
     ],
 )
 def test_a_client_with_the_password_is_the_user(mechanism: ScramMechanism, name: str, password: str) -> None:
@@ -227,7 +227,10 @@ def test_a_client_finds_out_a_server_without_the_credential() -> None:
 def test_names_are_escaped_and_back(name: str) -> None:
     """A user whose name has a comma or an equals sign would be another one."""
     assert unescaped(escaped(name)) == name
-    if name.isprintable():
+    if not name.isascii():
+        with pytest.raises(SaslError):
+            read_client_first(f"n,,n={escaped(name)},r=a".encode())
+    else:
         assert read_client_first(f"n,,n={escaped(name)},r=a".encode()).name == name
 
 

@@ -116,6 +116,9 @@ class SaslExchange(Exchange):
         self.takes_tokens = version == 0
         return Step(session.moved(AuthenticationState.AUTHENTICATE))
 
+    def refuse(self, session: Session, api: str) -> Step:
+        return self._fail(session, ErrorCode.ILLEGAL_SASL_STATE, _unexpected(api))
+
     def _may_begin_again(self, session: Session) -> bool:
         """A client whose session never ends need not, and is not let.  Notes the time."""
         now = self._server.clock.monotonic()
@@ -131,7 +134,7 @@ class SaslExchange(Exchange):
         return self._machine.prepare(token)
 
     def take_token(self, session: Session, token: bytes) -> Step:
-        if session.state is AuthenticationState.HANDSHAKE:
+        if session.state in (AuthenticationState.HANDSHAKE, AuthenticationState.MECHANISM):
             failed = self._fail(session, ErrorCode.ILLEGAL_SASL_STATE, "a token before a mechanism")
             return replace(failed, is_silent=True)
         if session.is_authenticated:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from kbroker.security.sasl.mechanism import SaslError
 
-_NAME = r"(?:[^\x00=,]|=2C|=3D)+"
-_VALUE = r"[^\x00,]+"
+# ASCII alone, as in Kafka.
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _MORE = rf"(?P<more>(?:,[A-Za-z]+={_VALUE})*)"
