@@ -31,6 +31,8 @@ _READ_HEADERS = frozenset(
         b"x-kbroker-console",
     )
 )
+_ONCE = frozenset((b"authorization", b"host", b"content-type", b"origin", b"x-kbroker-client", b"x-kbroker-console"))
+"""What says who asks, or where: a proxy in front may have judged another one than the last of several."""
 
 
 class RefusedError(Exception):
@@ -99,6 +101,8 @@ class RequestReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         """One of its headers."""
         lowered = name.lower()
+        if lowered in _ONCE and lowered in self._headers:
+            raise RefusedError(400)
         if lowered in _READ_HEADERS:
             self._headers[lowered] = value.decode("latin-1").strip()
         elif lowered == b"content-length" and value.strip() != b"0":

@@ -265,3 +265,16 @@ def test_the_client_library_is_not_imported_before_a_scrape() -> None:
     """Every start of the broker would pay for a library that most never use."""
     code = "import sys, kbroker.metrics; sys.exit(any('prometheus' in name for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("header", ["Authorization: Basic YTpi", "Host: y", "X-Kbroker-Client: ::1"])
+def test_a_header_that_says_who_asks_comes_once(header: str) -> None:
+    """A proxy in front may have judged the first one, where the broker would go by the last."""
+
+    async def scenario(server: MetricsServer) -> None:
+        name = header.partition(":")[0]
+        other = f"{name.upper()}: other"
+        status, _, _ = await get(server, "/healthz", header, other)
+        assert status == 400
+
+    serve(scenario)
