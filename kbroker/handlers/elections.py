@@ -41,6 +41,10 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
     pace = ctx.services.slices.pace()
     wanted = None if request.topic_partitions is None else await _named(request, pace)
     try:
+        require_cluster(ctx, Operation.ALTER)
+    except KafkaError as error:
+        return await _refused(ctx, error, wanted, pace)
+    try:
         election = ElectionType(request.election_type if ctx.api_version >= TYPES_FROM else ElectionType.PREFERRED)
     except ValueError:
         error = KafkaError.of(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
@@ -49,18 +53,13 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
         code = ErrorCode.NONE if is_empty else error.code
         return response(error_code=code, replica_election_results=await _results(refused, pace))
     try:
-        require_cluster(ctx, Operation.ALTER)
         if request.timeout_ms <= 0:
             # A timeout of 0 or less expires before anything is done, as in Kafka's controller.
             raise RequestTimedOutError()
         await ctx.services.controller.ready(request.timeout_ms)
         outcomes = await ctx.services.controller.elect_leaders(election, wanted)
     except KafkaError as error:
-        refusal = bare(error)
-        refused = (PartitionOutcome(name, error=refusal) for name in wanted or ())
-        # v0 has no error of the whole.
-        code = error.code if ctx.api_version >= TYPES_FROM else ErrorCode.NONE
-        return response(error_code=code, replica_election_results=await _results(refused, pace))
+        return await _refused(ctx, error, wanted, pace)
     results = await _results(outcomes, pace)
     if wanted is None:
         shown = {row.topic for row in results}
@@ -69,6 +68,14 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
             if name not in shown:
                 results.append(response.ReplicaElectionResult(topic=name))
     return response(replica_election_results=results)
+
+
+async def _refused(ctx: RequestContext, error: KafkaError, wanted: list[TopicPartition] | None, pace: Pace) -> Struct:
+    refusal = bare(error)
+    refused = (PartitionOutcome(name, error=refusal) for name in wanted or ())
+    # v0 has no error of the whole.
+    code = error.code if ctx.api_version >= TYPES_FROM else ErrorCode.NONE
+    return wire.ElectLeadersResponse(error_code=code, replica_election_results=await _results(refused, pace))
 
 
 async def _named(request: wire.ElectLeadersRequest, pace: Pace) -> list[TopicPartition]:

@@ -67,7 +67,8 @@ class QuotaRules:
         return key in self._keys
 
     def limit(self, key: str, user: str, client_id: str) -> Limit | None:
-        """The limit for a client; None where there is none."""
+        """The limit for a client; None where there is none.  Quotas of client ids, the default ones as well, are for
+        clients that name one, as in Kafka."""
         if key not in self._keys:
             return None
         for entity, share in (
@@ -80,6 +81,8 @@ class QuotaRules:
             (((CLIENT_ID, client_id),), Share("", client_id)),
             (((CLIENT_ID, None),), Share("", client_id)),
         ):
+            if not client_id and entity[0][0] == CLIENT_ID:
+                continue
             value = self.quotas.get(entity, {}).get(key)
             if value is not None:
                 return Limit(value, share)

@@ -129,3 +129,14 @@ def test_connections_above_the_rate_of_listener_or_broker_are_spread_over_time()
     other = Rates(CreationRates(2**31 - 1, {"OUT": 1}))
     assert [each.delay_ms for each in other.admit(12, listener="OUT")] == [0] * 10 + [1000, 2000]
     assert {each.verdict for each in other.admit(100)} == {Verdict.SERVED}
+
+
+def test_quotas_of_client_ids_are_for_clients_that_name_one() -> None:
+    """As in Kafka: a client without an id would be throttled by the default of all ids."""
+    every_id: QuotaEntity = ((CLIENT_ID, None),)
+    rules = QuotaRules(
+        {every_id: {PRODUCER_BYTE_RATE: 1.0}, ((CLIENT_ID, None), (USER, "u")): {PRODUCER_BYTE_RATE: 2.0}}
+    )
+    assert rules.limit(PRODUCER_BYTE_RATE, "u", "") is None
+    assert rules.limit(PRODUCER_BYTE_RATE, "v", "c") == Limit(1.0, Share("", "c"))
+    assert rules.limit(PRODUCER_BYTE_RATE, "u", "c") == Limit(2.0, Share("u", "c"))
