@@ -47,10 +47,10 @@ async def handle_elect_leaders(ctx: RequestContext, request: wire.ElectLeadersRe
     try:
         election = ElectionType(request.election_type if ctx.api_version >= TYPES_FROM else ElectionType.PREFERRED)
     except ValueError:
-        error = KafkaError.of(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
-        refused = (PartitionOutcome(name, error=error) for name in wanted or ())
+        unknown = KafkaError.of(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+        refused = (PartitionOutcome(name, error=unknown) for name in wanted or ())
         is_empty = wanted is not None and not wanted
-        code = ErrorCode.NONE if is_empty else error.code
+        code = ErrorCode.NONE if is_empty else unknown.code
         return response(error_code=code, replica_election_results=await _results(refused, pace))
     try:
         if request.timeout_ms <= 0:
