@@ -35,7 +35,7 @@ from kbroker.cluster.workers.messages import (
 )
 from kbroker.cluster.workers.portions import Portions, send
 from kbroker.cluster.workers.quota import ForwardedQuota
-from kbroker.errors import KafkaError, NotControllerError
+from kbroker.errors import KafkaError, NotControllerError, bare
 from kbroker.metadata.difference import difference
 from kbroker.types import TopicPartition
 from kbroker.waiting import set_within
@@ -104,7 +104,8 @@ class ControllerLink:
         while not self._stopping.is_set():
             try:
                 return await self._connect()
-            except (OSError, asyncio.IncompleteReadError):
+            except (OSError, asyncio.IncompleteReadError) as error:
+                bare(error)  # The reader keeps the one that ended its connection.
                 self._hang_up()
                 await asyncio.sleep(RETRY_SECONDS)
         raise StartInterruptedError
@@ -149,7 +150,8 @@ class ControllerLink:
         while True:
             try:
                 await self._read()
-            except (OSError, asyncio.IncompleteReadError):
+            except (OSError, asyncio.IncompleteReadError) as error:
+                bare(error)
                 self._became(LinkState.AWAY)
                 self._hang_up()
                 if not self._stopping.is_set():

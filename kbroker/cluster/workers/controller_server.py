@@ -175,15 +175,14 @@ class ControllerServer:
                     task = self._loop.create_task(self._answer_later(call, writer))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
-        except (asyncio.IncompleteReadError, OSError):
-            pass
+        except (asyncio.IncompleteReadError, OSError) as error:
+            bare(error)  # The reader keeps the one that ended its connection.
         except MessageError as error:
             self._refusals.error(("worker", node_id), "a connection of worker %d ends: %s", node_id, error)
         finally:
             self._writers.pop(writer, None)
             self._connected.pop(writer, None)
             writer.close()
-            del reader  # It keeps the error that it raised, and the error this frame.
         if entered is not None:
             if self._entered.get(node_id) is writer:
                 del self._entered[node_id]
