@@ -29,6 +29,9 @@ MEMORY, LIMIT_SECONDS = Path("/dev/shm"), 600.0
 def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Outcome:
     """Runs one history.  ViolationError with what happened in it."""
     native_codecs_loaded()  # Not with the first compressed batch of the process, which would go another way.
+    # What was there before is no garbage of this history, whenever it goes.
+    gc.collect()
+    gc.freeze()
     folder = Path(tempfile.mkdtemp(prefix="kbroker-world-", dir=MEMORY if MEMORY.is_dir() else None))
     before = logging.root.manager.disable
     world = kind(seed, folder, scale or Scale())
@@ -55,6 +58,7 @@ def play(seed: int, scale: Scale | None = None, kind: type[World] = World) -> Ou
         logging.disable(before)
         asyncio.set_event_loop(None)
         shutil.rmtree(folder, ignore_errors=True)
+        gc.unfreeze()
     failures = judge.violations + loop.failures
     if failures or problem is not None:
         first = failures[0] if failures else repr(problem)
