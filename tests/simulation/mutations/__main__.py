@@ -1,6 +1,7 @@
 """`python -m tests.simulation.mutations [NAME …]`: each fault is put into a copy of the tree, and has to be found.
 
-A mutation counts as found where a history fails that does not fail without it.  Those in `UNFOUND` run by name alone.
+A mutation counts as found where a history fails that does not fail without it, or the test that its patch names.
+`--tests` looks for a test that finds it.  Those in `UNFOUND` run by name alone.
 """
 
 from __future__ import annotations
@@ -10,9 +11,19 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.simulation.mutations.mutant import ALL, ROOT, Finding, Which, copied, first_failure, mutant
+from tests.simulation.mutations.mutant import (
+    ALL,
+    ROOT,
+    Finding,
+    Which,
+    copied,
+    first_failing_test,
+    first_failure,
+    mutant,
+)
 from tests.simulation.mutations.patches import Mutation, mutations
 from tests.simulation.mutations.unfound import UNFOUND
 from tests.simulation.one_hash import with_one_hash
@@ -32,6 +43,7 @@ def main() -> int:
     parser.add_argument("--clusters", action="store_true", help="play no histories of one broker, but count them")
     parser.add_argument("--crashes", action="store_true", help="play none without crashes, but count them")
     parser.add_argument("--kraft", action="store_true", help="play histories of KRaft clusters")
+    parser.add_argument("--tests", nargs="+", metavar="PATH", help="run these tests and play no histories")
     given = parser.parse_args()
     # The copy of the tree and the processes that play there go with this one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -43,7 +55,7 @@ def main() -> int:
         for each in known.values():
             print(f"{each.name}: {each.fault}{' NOT FOUND: ' + UNFOUND[each.name] if each.name in UNFOUND else ''}")
         return 0
-    print("| mutation | histories | seed | violation |\n|---|---|---|---|", flush=True)
+    print("| mutation | histories | seed | violation |\n|---|---|---|---|", flush=True)  # A test's row has its name.
     with copied(ROOT) as tree:
         missed = [each.name for each in chosen if not _report(each, tree, given)]
     if missed:
@@ -54,6 +66,12 @@ def main() -> int:
 def _report(each: Mutation, tree: Path, given: argparse.Namespace) -> bool:
     """Tell what is found of a mutation; whether that is enough."""
     began = time.monotonic()
+    tests = given.tests or ([each.found_by] if each.found_by else [])
+    if tests:
+        test = find_by_test(each, tree, tests)
+        print(f"| {each.name} | {test or 'NOT FOUND'} |", flush=True)
+        print(f"{each.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+        return test is not None
     found = find(each, tree, given.seed, given.simulations, given.workers, _which(given, each))
     violation = found.violation[:VIOLATION_LETTERS].replace("|", "/") or "NOT FOUND"
     print(f"| {each.name} | {found.histories} | {found.seed or '-'} | {violation} |", flush=True)
@@ -76,6 +94,16 @@ def find(mutation: Mutation, tree: Path, first: int, most: int, workers: int, wh
                 return Finding(played, found.seed, found.violation)
             print(f"{mutation.name}: seed {found.seed} fails without it as well", file=sys.stderr)
     return Finding(played)
+
+
+def find_by_test(mutation: Mutation, tree: Path, tests: Sequence[str]) -> str | None:
+    """The first of these tests that fails with the mutation of a tree, and passes without it."""
+    with mutant(mutation, tree) as folder:
+        found = first_failing_test(folder, tests)
+    if found is not None and first_failing_test(tree, [found]) is not None:
+        print(f"{mutation.name}: {found} fails without it as well", file=sys.stderr)
+        return None
+    return found
 
 
 if __name__ == "__main__":

@@ -1,14 +1,16 @@
-"""A copy of the tree with a fault in it, and the first history there that fails.  The tree itself stays as it is."""
+"""A copy of the tree with a fault in it, and the first history or test there that fails.  The tree itself stays as it
+is."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +19,15 @@ from typing import NamedTuple
 from tests.simulation.mutations.patches import Mutation, mutated
 
 ROOT = Path(__file__).parents[3]
-COPIED = ("kbroker", "tests", "build/cython-release", "setup.py", "pyproject.toml")
+COPIED = ("kbroker", "tests", "docs", "build/cython-release", "setup.py", "pyproject.toml", "Makefile")
+PYTEST = ("-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider")
+PASSED, FAILED = 0, 1
 PLAY = "import sys; from tests.simulation.mutations.first_failure import main; main(*map(int, sys.argv[1:]))"
+_FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class MutantError(Exception):
-    """The mutant cannot be built, or its histories cannot be played."""
+    """The mutant cannot be built, or its histories cannot be played, or its tests cannot be run."""
 
 
 class Which(NamedTuple):
@@ -114,3 +119,15 @@ def first_failure(folder: Path, most: int, workers: int, first_seed: int = 1, wh
         raise MutantError(f"its histories cannot be played:\n{played.stdout}{played.stderr}")
     histories, seed, violation = json.loads(played.stdout.splitlines()[-1])
     return Finding(histories, seed, violation)
+
+
+def first_failing_test(folder: Path, tests: Sequence[str]) -> str | None:
+    """Run tests of a copy of the tree, given as pytest takes them; the one that fails first."""
+    command = [sys.executable, *PYTEST, *tests]
+    ran = subprocess.run(command, cwd=folder, env=_environment(folder), capture_output=True, text=True, check=False)
+    if ran.returncode == PASSED:
+        return None
+    failed = _FAILED_TEST.search(ran.stdout)
+    if ran.returncode != FAILED or failed is None:
+        raise MutantError(f"its tests cannot be run:\n{ran.stdout}{ran.stderr}")
+    return failed[1]

@@ -1,11 +1,13 @@
 """Faults with a name: what a broker could get wrong, each as a few lines of a unified diff against `kbroker/`.
 
     # A sentence that says what the fault is.
+    # Found by tests/…/test_….py::test_…
     --- a/kbroker/…
     +++ b/kbroker/…
     @@ …
 
-A patch has to fit exactly: the lines that it names stand once in the file, wherever that is by now.
+A patch has to fit exactly: the lines that it names stand once in the file, wherever that is by now.  The second line is
+there where a test finds the fault: that test is run in place of histories.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
+FOUND_BY = "# Found by "
 OF_KRAFT = frozenset({"kbroker/metadata/record_deltas.py"})
 """Besides `cluster/kraft`."""
 
@@ -33,11 +36,12 @@ class Hunk:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A fault."""
+    """A fault.  `found_by`: the test that finds it, as pytest names it; empty where histories have to."""
 
     name: str
     fault: str
     hunks: tuple[Hunk, ...]
+    found_by: str = ""
 
     @property
     def paths(self) -> list[str]:
@@ -59,7 +63,7 @@ def read_mutation(path: Path) -> Mutation:
     """Raises UnfitPatchError for what is no patch."""
     fault: list[str] = []
     hunks: list[Hunk] = []
-    target = ""
+    target = found_by = ""
     lines: list[str] = []
 
     def end_hunk() -> None:
@@ -69,7 +73,9 @@ def read_mutation(path: Path) -> Mutation:
             lines.clear()
 
     for line in path.read_text().splitlines():
-        if line.startswith("# ") and not target:
+        if line.startswith(FOUND_BY) and not target:
+            found_by = line.removeprefix(FOUND_BY)
+        elif line.startswith("# ") and not target:
             fault.append(line[2:])
         elif line.startswith("--- "):
             end_hunk()
@@ -88,7 +94,7 @@ def read_mutation(path: Path) -> Mutation:
     end_hunk()
     if not fault or not hunks:
         raise UnfitPatchError(f"{path.name} says nothing, or changes nothing")
-    return Mutation(path.stem, " ".join(fault), tuple(hunks))
+    return Mutation(path.stem, " ".join(fault), tuple(hunks), found_by)
 
 
 def mutated(mutation: Mutation, tree: Path) -> dict[str, str]:
