@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.cluster.placement import check_assignment, first_place, new_partition, place, rack_alternated
+from kbroker.cluster.placement import (
+    check_assignment,
+    first_place,
+    new_partition,
+    place,
+    rack_alternated,
+    to_balance,
+)
 from kbroker.errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
 from kbroker.metadata.image import NO_LEADER, BrokerImage
 
@@ -105,3 +112,17 @@ def test_a_dead_preferred_leader_does_not_lead() -> None:
     partition = new_partition(0, (1, 2), frozenset({2}))
     assert (partition.leader, partition.isr, partition.replicas) == (2, (2,), (1, 2))
     assert new_partition(0, (1,), frozenset()).leader == NO_LEADER
+
+
+def test_a_broker_is_balanced_above_its_percentage_alone() -> None:
+    """Leaders would be moved at each look for a broker that is just at what the settings allow."""
+    at_ten = [(1, number == 0) for number in range(10)]
+    above_ten = [(2, number < 2) for number in range(10)]
+    assert to_balance([*at_ten, *above_ten], 10) == {2}
+    assert to_balance([(1, False), (2, True)], 0) == {2}
+
+
+def test_a_broker_that_is_named_twice_is_refused_with_others_in_between() -> None:
+    """A partition would count one copy as two."""
+    with pytest.raises(InvalidReplicaAssignmentError, match="broker 1 more than once"):
+        check_assignment((1, 2, 1), frozenset({1, 2}), None)

@@ -84,3 +84,22 @@ def test_a_topic_gets_its_id_in_the_epoch_that_is_in_force() -> None:
     fetchers.follow.assert_called_once_with(known)
     assert told(IDS["a"]) == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert told(IDS["b"]) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+
+
+def test_a_topic_that_was_made_again_is_another_one() -> None:
+    """A broker that was away would go on with partitions and settings of the topic that was deleted."""
+    before = without_ids()
+    before = before.apply(updated(before, IDS))
+    delta = updated(before, {"a": b"c" * 16})
+    assert [topic.topic_id for topic in delta.deleted] == [IDS["a"]]
+    assert [topic.topic_id for topic in delta.created] == [b"c" * 16]
+    assert not delta.changed
+
+
+def test_a_broker_keeps_its_epoch_when_a_controller_names_it_again() -> None:
+    """UpdateMetadata has no epochs of brokers: who asks for them would see -1 from then on."""
+    registered = {1: BrokerImage(1, {}, epoch=17)}
+    before = ClusterImage.of("c", controller_id=1, brokers=tuple(registered.values()))
+    update = MetadataUpdate(1, (BrokerImage(1, {}, rack="r"), BrokerImage(2, {})), {})
+    after = before.apply(metadata_delta(before, update, lambda _: {}))
+    assert {each.node_id: (each.epoch, each.rack) for each in after.brokers.values()} == {1: (17, "r"), 2: (-1, None)}

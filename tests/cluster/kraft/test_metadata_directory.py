@@ -290,3 +290,18 @@ def test_quorum_state_of_kafka(data: bytes, state: QuorumState) -> None:
     for end in range(len(data)):
         with pytest.raises(ValueError, match=r"\w"):
             decode_quorum_state(data[:end])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"leaderId":1,"leaderEpoch":-1,"data_version":1}',
+        b'{"leaderId":1,"leaderEpoch":"7","data_version":1}',
+        b'{"leaderId":1,"leaderEpoch":7,"data_version":2}',
+        b'{"leaderId":1,"data_version":1}',
+    ],
+)
+def test_a_quorum_state_without_an_epoch_is_refused(data: bytes) -> None:
+    """A broker would fetch in an epoch that no quorum has had."""
+    with pytest.raises(ValueError, match="quorum-state|epoch"):
+        decode_quorum_state(data)

@@ -296,6 +296,21 @@ def test_a_controller_goes_on_in_its_epoch_when_its_session_outlives_a_lost_conn
     with_candidates(2, body)
 
 
+def test_a_controller_whose_session_has_ended_stands_for_election_again() -> None:
+    """It would go on in an epoch whose znode is gone, beside the one that is elected after it."""
+
+    async def body(ensemble: FakeEnsemble, candidates: list[Candidate]) -> None:
+        (only,) = candidates
+        only.session.suspend()
+        only.session.drop()
+        only.session.resume()
+        await settled()
+        assert [fence.epoch for fence in only.terms] == [1, 2]
+        await only.write()
+
+    with_candidates(1, body)
+
+
 def test_a_controller_node_that_makes_no_sense_is_waited_out() -> None:
     """A broker would stop for a znode that a person has edited."""
 

@@ -8,7 +8,14 @@ import pytest
 
 from kbroker.cluster.partitions import PartitionContext
 from kbroker.cluster.requests import ElectionType, Reassignment
-from kbroker.cluster.zookeeper.transitions import completed, elected, is_completable, reassigned, settled
+from kbroker.cluster.zookeeper.transitions import (
+    announced,
+    completed,
+    elected,
+    is_completable,
+    reassigned,
+    settled,
+)
 from kbroker.errors import InvalidReplicaAssignmentError, PreferredLeaderNotAvailableError
 from kbroker.metadata.image import NO_LEADER, PartitionImage
 from kbroker.types import TopicPartition
@@ -92,3 +99,12 @@ def test_neither_a_preferred_election_nor_a_reassignment_is_unclean() -> None:
     with pytest.raises(PreferredLeaderNotAvailableError):
         elected(leaderless, ElectionType.PREFERRED, allowed)
     assert moved(leaderless, (1, 2, 3), allowed).leader == NO_LEADER
+
+
+def test_a_change_that_is_announced_has_a_leader_epoch_and_a_version_of_its_own() -> None:
+    """A leader would take an ISR that it has proposed before the change for the one after it."""
+    before = partition(1, 2, isr=(1, 2))
+    after = announced(before, replace(before, isr=(1,)))
+    assert (after.leader_epoch, after.partition_epoch) == (before.leader_epoch + 1, before.partition_epoch + 1)
+    assert announced(before, before) is before
+    assert announced(before, after) is after
