@@ -303,5 +303,5 @@ def test_quorum_state_of_kafka(data: bytes, state: QuorumState) -> None:
 )
 def test_a_quorum_state_without_an_epoch_is_refused(data: bytes) -> None:
     """A broker would fetch in an epoch that no quorum has had."""
-    with pytest.raises(ValueError, match="quorum-state|epoch"):
+    with pytest.raises(ValueError, match=r"quorum-state|epoch"):
         decode_quorum_state(data)

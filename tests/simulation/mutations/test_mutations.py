@@ -31,8 +31,7 @@ def test_every_test_that_finds_a_mutation_is_there() -> None:
     """A fault whose test has another name by now would be found no more, and nothing would say so before a long run."""
     for each in mutations():
         if each.found_by:
-            path, _, test = each.found_by.partition("::")
-            name = test.rpartition("::")[2].partition("[")[0]
+            path, _, name = each.found_by.partition("[")[0].rpartition("::")
             assert (ROOT / path).is_file(), each.name
             assert f"def {name}(" in (ROOT / path).read_text(), (each.name, each.found_by)
 
