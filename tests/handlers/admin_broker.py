@@ -23,6 +23,7 @@ from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.protocol.schema import Field, parse_versions
 from kbroker.schemas import message
+from kbroker.security.principal import AuthenticationState, Session
 from kbroker.telemetry.clients import TelemetryClients
 from tests.unbroken import UNBROKEN, finished
 
@@ -57,6 +58,7 @@ class Connection:
     peer_host: str = "127.0.0.1"
     peer_port: int = 50_000
     introduction: tuple[int, bytes] | None = None
+    session: Session = field(default_factory=lambda: Session(state=AuthenticationState.AUTHENTICATED))
 
     def close(self, reason: str) -> None:
         raise AssertionError(f"no admin API hangs up, but: {reason}")

@@ -147,6 +147,11 @@ class EncryptedSide:
         """Whether nothing is to be sent behind that."""
         self._received = bytearray(1 << 16)
 
+    @property
+    def peer(self) -> End:
+        """The broker's end."""
+        return self._end.peer
+
     # What the loop calls
 
     def connection_made(self, end: End) -> None:

@@ -66,7 +66,8 @@ class Job(Future[Any]):
     def finish(self) -> None:
         if self.done() or self._outcome is None:
             return
-        self._loop._ready.extend(self.tells)
+        tells, self.tells = self.tells, []  # They name this job.
+        self._loop._ready.extend(tells)
         self._context.run(self._tell, *self._outcome)
 
     def _tell(self, result: Any, error: BaseException | None) -> None:

@@ -29,6 +29,7 @@ from kbroker.metadata.image import Endpoint
 from kbroker.protocol.api import ApiKey, request_header_version
 from kbroker.protocol.frames import decode_request_header, decode_response, encode_request
 from kbroker.schemas import request_message, response_message, wire
+from kbroker.security.principal import AuthenticationState, Session
 from tests.cluster.kraft.frames import captured, read, whole
 from tests.cluster.kraft.stand_in import (
     ALICE,
@@ -474,7 +475,8 @@ def test_features_are_shown_as_by_kafkas_brokers() -> None:
     cache = SimpleNamespace(image=SimpleNamespace(features=features, configs={}))
     services = SimpleNamespace(forwarding=SimpleNamespace(versions={}), advertised_apis=(), metadata_cache=cache)
     request = wire.ApiVersionsRequest(client_software_name="a", client_software_version="b")
-    context: Any = SimpleNamespace(api_version=4, services=services)
+    connection = SimpleNamespace(session=Session(state=AuthenticationState.AUTHENTICATED))
+    context: Any = SimpleNamespace(api_version=4, services=services, connection=connection)
     ours: Any = api_versions.handle_api_versions(context, request)
 
     def shown(answer: Any) -> tuple[set[str], set[str], int]:

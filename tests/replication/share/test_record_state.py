@@ -22,5 +22,6 @@ def test_a_record_becomes_what_its_acknowledgement_says(said: AcknowledgeType, s
 
 
 def test_a_record_that_was_delivered_often_enough_is_not_delivered_again() -> None:
+    """A record that no consumer can read would come back for good, and those behind it late."""
     assert state_after(AcknowledgeType.RELEASE, 5, 5) is RecordState.ARCHIVED
     assert state_after(AcknowledgeType.RELEASE, 4, 5) is RecordState.AVAILABLE

@@ -215,6 +215,10 @@ class RealWorld:
         """The name of a topic."""
         return self._names.get(bytes(topic_id), "?")
 
+    def own_clients(self) -> list[Any]:
+        """None besides those that every kind of history has."""
+        return []
+
     def tolerates(self, code: int, _partition: Partition | None = None) -> bool:
         """Whether an answer may have this error here."""
         return len(self.ports) > 1 and (code in NOT_NOW or code in IN_DOUBT)

@@ -37,6 +37,7 @@ def test_every_test_that_finds_a_mutation_is_there() -> None:
 
 
 def test_a_mutation_that_a_test_finds_is_not_among_those_that_are_not_found() -> None:
+    """A fault would be called open that a test finds, and nobody would look."""
     assert not {each.name for each in mutations() if each.found_by} & UNFOUND.keys()
 
 
@@ -61,6 +62,7 @@ def test_a_patch_whose_lines_are_not_there_once_is_refused(tmp_path: Path) -> No
 
 
 def test_a_patch_names_the_test_that_finds_it(tmp_path: Path) -> None:
+    """Histories would be played for a fault that none of them can find."""
     patch = tmp_path / "fault.patch"
     patch.write_text(PATCH.replace("# A fault.\n", "# A fault.\n# Found by tests/test_a.py::test_b[c d]\n"))
     mutation = read_mutation(patch)
