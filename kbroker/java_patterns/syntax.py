@@ -35,7 +35,7 @@ class Cursor:
 
     @property
     def is_quoted(self) -> bool:
-        """Whether the next character means itself, whatever it is."""
+        """Whether the next character is quoted, so that it means itself."""
         return self.at in self.quoted
 
     def take(self) -> str:

@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.waiting import wait_for
@@ -31,7 +31,7 @@ def commit(workers: Workers, group: str) -> bool:
     consumer = Consumer({**QUIET, "bootstrap.servers": workers.bootstrap, "group.id": group, "socket.timeout.ms": 2000})
     try:
         consumer.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
-    except Exception:
+    except KafkaException:
         return False
     finally:
         consumer.close()
