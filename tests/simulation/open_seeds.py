@@ -11,9 +11,7 @@ _MOVE = "a move between directories that was called off leaves its error and a j
 OPEN: dict[int, str] = {
     577: _MOVE,
     591: "the broker ends a fetcher of old formats with two requests under way; not looked into",
-    624: "a batch of a transaction is OUT_OF_ORDER_SEQUENCE_NUMBER since transactions add partitions in their midst",
     728: "a log whose fsync failed keeps the error in `LocalLog._flushing`, and the error the log",
-    741: "as 624",
     837: _MOVE,
     981: _MOVE,
 }

@@ -7,6 +7,7 @@ Some share an id and fence each other, some take longer than their timeout, some
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -111,6 +112,9 @@ class Transactor(Client):
         self.later = random.Random(world.later.getrandbits(64))
         """What came later draws of it."""
         self._sequences: dict[Partition, int] = {}
+        self._markers_alone: set[Partition] = set()
+        """Where a marker came behind its last batch: a broker that has forgotten the producer knows it from then on by the
+        marker, and takes its first sequence alone, as Apache Kafka's does (tests/compat/test_places_of_producers.py)."""
         self._to_leaders: dict[int, ModelConnection] = {}
 
     async def run(self) -> None:
@@ -227,6 +231,7 @@ class Transactor(Client):
             await self.try_later()
         self.is_open = self._is_dirty = False
         self._sequences.clear()
+        self._markers_alone.clear()
 
     async def _transact(self, *, is_last: bool) -> None:
         rng, world = self.rng, self.world
@@ -250,6 +255,7 @@ class Transactor(Client):
         if is_last and self.leaves_open:
             self.is_open = False
             return
+        self._markers_alone |= transaction.added - transaction.firsts.keys()
         await self._end(transaction, commits=rng.random() < 0.7)
         self.is_open = False
         if self._offsets is not None and rng.random() < 0.5:
@@ -367,6 +373,7 @@ class Transactor(Client):
                 code = None if answer is None else answer.responses[0].partition_responses[0].error_code
                 if code == 0:
                     self.succeeded(newest, f"a batch in {partition}")
+                    self._markers_alone.discard(partition)
                     if self.is_new and partition not in transaction.added:
                         transaction.added.add(partition)
                         self.id.added[partition] = self.id.added.get(partition, 0) + 1
@@ -376,6 +383,8 @@ class Transactor(Client):
                 elif code is None or self._may_repeat(transaction, code, is_behind_another=bool(again)):
                     self._loses()
                     again.append(batch)
+                elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._may_be_forgotten(partition):
+                    raise UnresolvedError
                 else:
                     self.refused(transaction, code, f"a batch in {partition}")
             left = again if connection is not None else left
@@ -397,6 +406,10 @@ class Transactor(Client):
             has_expired = self.world.loop.time() >= transaction.expires
             return self.world.fails or has_expired or self.id.may_be_fenced(self.who)
         return code in IN_DOUBT and self.world.fails
+
+    def _may_be_forgotten(self, partition: Partition) -> bool:
+        """Whether brokers may know the producer by a marker alone."""
+        return self.world.forgets_after < math.inf and partition in self._markers_alone
 
     async def _to_leader(self, partition: Partition) -> ModelConnection | None:
         node = await self.world.leader(partition)
