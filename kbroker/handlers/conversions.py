@@ -81,23 +81,26 @@ class ConvertedRecords:
             # One batch that is larger than what was set apart.
             self._move_to_file()
         if self._fd < 0:
-            self._open()
+            self._fd = self._open()
         self._files.pwrite(self._fd, data, self.size)
         self.size += len(data)
 
-    def _open(self) -> None:
-        if self.in_memory:
-            self._fd = os.memfd_create("converted records", os.MFD_CLOEXEC)
-        else:
-            self._fd = self._files.open(self._directory, os.O_TMPFILE | os.O_RDWR, 0o600)
+    def _open(self) -> int:
+        return os.memfd_create("converted records", os.MFD_CLOEXEC) if self.in_memory else self._open_file()
+
+    def _open_file(self) -> int:
+        return self._files.open(self._directory, os.O_TMPFILE | os.O_RDWR, 0o600)
 
     def _move_to_file(self) -> None:
-        before = self._fd
+        """The descriptor's number stays: the regions of partitions before this one name it."""
+        if self._fd >= 0:
+            moved = self._open_file()
+            try:
+                self._files.pwrite(moved, self._files.pread(self._fd, self.size, 0), 0)
+                os.dup2(moved, self._fd, inheritable=False)
+            finally:
+                self._files.close(moved)
         self.in_memory = False
-        self._open()
-        if before >= 0:
-            self._files.pwrite(self._fd, self._files.pread(before, self.size, 0), 0)
-            self._files.close(before)
 
     def settle(self) -> None:
         """Nothing is added any more: what was set apart and not needed is free again.  On the loop."""

@@ -129,7 +129,7 @@ class _Transactor:
 
     def _is_coordinated(self, name: str) -> bool:
         found = self.session.quietly("FindCoordinator", 4, key_type=1, coordinator_keys=[name])
-        return found.coordinators[0].error_code == 0
+        return bool(found.coordinators[0].error_code == 0)
 
     def _answer(self, api: str, version: int, values: dict[str, Any]) -> Any:
         answer = self.session.quietly(api, version, **values)
@@ -138,7 +138,7 @@ class _Transactor:
     def _is_added(self, values: dict[str, Any]) -> bool:
         answer = self.session.quietly("AddPartitionsToTxn", 3, **values)
         (topic,) = answer.results_by_topic_v3_and_below
-        return topic.results_by_partition[0].partition_error_code == 0
+        return bool(topic.results_by_partition[0].partition_error_code == 0)
 
 
 def test_a_marker_makes_known_a_producer_that_was_forgotten_and_its_next_batch_is_out_of_order(
@@ -174,4 +174,3 @@ def test_a_producer_that_was_forgotten_goes_on_where_it_was(forgetful: BrokerPro
     transactor.add("idle")
     assert transactor.send("idle", 1) == 0
     session.close()
-

@@ -10,7 +10,6 @@ _MOVE = "a move between directories that was called off leaves its error and a j
 
 OPEN: dict[int, str] = {
     577: _MOVE,
-    591: "the broker ends a fetcher of old formats with two requests under way; not looked into",
     728: "a log whose fsync failed keeps the error in `LocalLog._flushing`, and the error the log",
     837: _MOVE,
     981: _MOVE,

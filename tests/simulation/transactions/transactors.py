@@ -113,8 +113,8 @@ class Transactor(Client):
         """What came later draws of it."""
         self._sequences: dict[Partition, int] = {}
         self._markers_alone: set[Partition] = set()
-        """Where a marker came behind its last batch: a broker that has forgotten the producer knows it from then on by the
-        marker, and takes its first sequence alone, as Apache Kafka's does (tests/compat/test_places_of_producers.py)."""
+        """Where a marker came behind its last batch: a broker that has forgotten the producer knows it by the marker
+        from then on, and takes its first sequence alone, like Apache Kafka's (compat/test_places_of_producers.py)."""
         self._to_leaders: dict[int, ModelConnection] = {}
 
     async def run(self) -> None:
