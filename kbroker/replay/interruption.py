@@ -2,7 +2,8 @@
 
 PySpark has a handler of its own, which asks the JVM for something from within a call to the JVM that it has
 interrupted: that fails, and py4j logs both.  Here Ctrl-C is Python's KeyboardInterrupt, as before there was a
-session, and the session's end cancels its jobs.
+session, and the session's end cancels its jobs.  What PySpark asks the JVM for on the way out, which may have ended by
+then, hides it no more.
 """
 
 from __future__ import annotations
@@ -44,3 +45,20 @@ def py4j_silent() -> Iterator[None]:
     finally:
         root.removeFilter(is_others)
         own.setLevel(level)
+
+
+@contextmanager
+def interruption_kept() -> Iterator[None]:
+    """A Ctrl-C within the block is KeyboardInterrupt behind it, whatever failed because of it."""
+    try:
+        yield
+    except Exception as error:
+        if _was_interrupted(error):
+            raise KeyboardInterrupt from None
+        raise
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None

@@ -60,7 +60,7 @@ def spark_session(
     from pyspark.sql import SparkSession
 
     from kbroker.replay import register
-    from kbroker.replay.interruption import keeping_the_handler, py4j_silent
+    from kbroker.replay.interruption import interruption_kept, keeping_the_handler, py4j_silent
     from kbroker.replay.java import check_java
     from kbroker.replay.load.errors import explain as of_load
     from kbroker.replay.spark_log import SparkLog
@@ -86,7 +86,7 @@ def spark_session(
         builder = builder.config(key, value)
     log, is_named = SparkLog(), False
     try:
-        with py4j_silent():
+        with interruption_kept(), py4j_silent():
             if "spark.log.level" in given:
                 # A user who turns Spark's log on wants to see it.
                 session = keeping_the_handler(builder.getOrCreate)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.replay.interruption import keeping_the_handler, py4j_silent
+from kbroker.replay.interruption import interruption_kept, keeping_the_handler, py4j_silent
 from tests.cli.terminal import CTRL_C, Terminal
 
 ROWS = 300_000
@@ -44,6 +44,24 @@ def test_py4j_logs_nothing_of_what_it_raises(caplog: pytest.LogCaptureFixture) -
     assert caplog.messages == ["of others"]
 
 
+def test_what_fails_on_the_way_out_of_an_interrupted_call_does_not_hide_the_interruption() -> None:
+    """Ctrl-C would end in the words of a lost JVM and a status that says that the trace is bad."""
+    with pytest.raises(KeyboardInterrupt), interruption_kept():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            try:
+                raise ConnectionError
+            except ConnectionError as error:
+                raise RuntimeError("Answer from Java side is empty") from error
+
+
+def test_an_error_without_an_interruption_stays_what_it_is() -> None:
+    """Its user would not be told what is wrong."""
+    with pytest.raises(RuntimeError, match=r"^bad$"), interruption_kept():
+        raise RuntimeError("bad")
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_long_read_shows_how_far_it_is_and_ends_with_ctrl_c_without_a_word(tmp_path: Path) -> None:
@@ -55,6 +73,6 @@ def test_a_long_read_shows_how_far_it_is_and_ends_with_ctrl_c_without_a_word(tmp
     with Terminal(80, *words, "--master", "local[2]") as terminal:
         terminal.wait_for(r"reading: \d+ of [1-9]\d* parts")
         terminal.type(CTRL_C)
-        assert terminal.end() == 130
+        assert terminal.end() == 130, terminal.text
         shown = terminal.text.rpartition("^C")[2]
     assert not [word for word in ("Traceback", "ERROR", "Exception", "py4j") if word in shown], shown
