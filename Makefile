@@ -55,7 +55,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test wheels fresh-machine fresh-machine-today spark test test-quick test-slow test-kafka test-integrations test-integrations-today test-spark test-image test-tools soak faults check-answers histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test wheels fresh-machine fresh-machine-today spark test test-quick test-slow test-kafka test-integrations test-integrations-today test-spark test-image test-tools soak faults check-answers check-rights histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -226,6 +226,10 @@ soak: install $(MADE)/test
 ROUNDS ?= 20
 faults: install $(MADE)/test
 	$(BIN)/python -m tests.scenarios.faults.run --rounds $(ROUNDS) --kind $(or $(KIND),kbroker) $(if $(SEED),--seed $(SEED))
+
+# Requests of all APIs by a client with drawn rights, to Apache Kafka and kbroker: make check-rights SECONDS=600 SEED=7
+check-rights: install $(MADE)/test
+	$(BIN)/python -m tests.differential.rights --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # Raw pipelined connections whose every answer is judged: make check-answers KIND=cluster SECONDS=600 SEED=7
 check-answers: install $(MADE)/test

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 ZERO_UUID = bytes(16)
 METADATA_TOPIC_UUID = bytes(15) + b"\x01"
@@ -34,6 +34,14 @@ MAX_STRING_BYTES = 0x7FFF
 JsonObject = dict[str, Any]
 # The options of a command by name, as the command line's parser gives them.
 Options = dict[str, Any]
+
+
+class Link(Protocol):
+    """A client's connection, as what goes with it sees it."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is gone."""
 
 
 class TopicPartition(NamedTuple):

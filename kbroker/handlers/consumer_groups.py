@@ -171,11 +171,11 @@ async def handle_consumer_group_describe(
     groups: list[Described] = []
     for group_id in request.group_ids:
         await pace
-        if not group_id:
-            groups.append(described(group_id="", error_code=ErrorCode.INVALID_GROUP_ID))
-            continue
         if not may_group(ctx, Operation.DESCRIBE, group_id):
             groups.append(described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+            continue
+        if not group_id:
+            groups.append(described(group_id="", error_code=ErrorCode.INVALID_GROUP_ID))
             continue
         try:
             group, assignor = ctx.services.consumer_groups.describe(group_id)

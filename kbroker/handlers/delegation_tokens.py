@@ -77,10 +77,10 @@ async def handle_create_delegation_token(ctx: RequestContext, request: wire.Crea
         answer.error_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     elif owner != requester and not may(ctx, Operation.CREATE_TOKENS, ResourceKind.USER, str(owner)):
         answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-    elif secret is None:
-        answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     elif any(each.principal_type != _USER for each in request.renewers):
         answer.error_code = ErrorCode.INVALID_PRINCIPAL_TYPE
+    elif secret is None:
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     else:
         renewers = tuple(f"{each.principal_type}:{each.principal_name}" for each in request.renewers)
         token = new_token(

@@ -220,10 +220,10 @@ def _join_response(version: int, result: JoinResult) -> Struct:
 
 def handle_sync_group(ctx: RequestContext, request: wire.SyncGroupRequest) -> Struct | Pending:
     """SyncGroup v0-v5."""
-    if not may_group(ctx, Operation.READ, request.group_id):
-        return _sync_response(SyncResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     if ctx.api_version >= _SYNC_PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
         return _sync_response(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    if not may_group(ctx, Operation.READ, request.group_id):
+        return _sync_response(SyncResult(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     reply = StateAnswer(ctx.services, in_next_turn=True)
     ctx.services.group_coordinator.sync(
         SyncRequest(

@@ -49,6 +49,8 @@ async def handle_share_acknowledge(ctx: RequestContext, request: wire.ShareAckno
     group_id = request.group_id or ""
     try:
         check_share_groups(ctx)
+        if request.group_id is None:
+            raise InvalidRequestError()
         require_read(ctx, group_id)
         check_member(request.group_id, request.member_id)
         session = partitions.sessions.for_acknowledgement(

@@ -43,12 +43,12 @@ async def handle_share_group_heartbeat(ctx: RequestContext, request: wire.ShareG
     names = request.subscribed_topic_names
     try:
         check_share_groups(ctx)
-        if len(request.member_id) > LONGEST_MEMBER_ID:
-            raise InvalidRequestError(f"MemberId can't be longer than {LONGEST_MEMBER_ID} characters.")
         check_count([names or ()], MOST_NAMES, "topics")
         refusal = refused_heartbeat(ctx, request.group_id, names)
         if refusal:
             return response(error_code=refusal)
+        if len(request.member_id) > LONGEST_MEMBER_ID:
+            raise InvalidRequestError(f"MemberId can't be longer than {LONGEST_MEMBER_ID} characters.")
         await ensure_group_topic(ctx)
         answer = await ctx.services.share_groups.heartbeat(
             HeartbeatRequest(

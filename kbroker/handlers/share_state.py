@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kbroker.errors import KafkaError
-from kbroker.gate.access import require_cluster
+from kbroker.gate.access import may_cluster, require_cluster
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from kbroker.protocol.api import ApiKey
@@ -64,8 +64,8 @@ async def _each(
     """Do `operation(key, asked, answer)` for each partition; the answers of each topic."""
     pace = ctx.services.slices.pace()
     results = []
-    # Kafka answers nothing where no group is named.
-    for topic in topics if group_id else ():
+    # Kafka answers nothing where no group is named, of a client that may ask.
+    for topic in topics if group_id or not may_cluster(ctx, Operation.CLUSTER_ACTION) else ():
         await pace
         partitions = []
         for asked in topic.partitions:

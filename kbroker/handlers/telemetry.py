@@ -45,7 +45,7 @@ def handle_get_telemetry_subscriptions(ctx: RequestContext, request: wire.GetTel
     services = ctx.services
     try:
         instance_id, subscription = services.telemetry.subscribe(
-            bytes(request.client_instance_id), partial(_identity, ctx)
+            bytes(request.client_instance_id), partial(_identity, ctx), ctx.connection
         )
     except KafkaError as error:
         return response(error_code=error.code)
@@ -69,6 +69,7 @@ async def handle_push_telemetry(ctx: RequestContext, request: wire.PushTelemetry
         client = services.telemetry.admit(
             bytes(request.client_instance_id),
             partial(_identity, ctx),
+            ctx.connection,
             request.subscription_id,
             is_terminating=request.terminating,
             compression_type=request.compression_type,

@@ -292,8 +292,7 @@ async def _sort_out(
         code = ErrorCode.INVALID_REQUEST
         if count > 1:
             refused.append(_deleted(name, ZERO_UUID, code, "Duplicate topic name."))
-        elif not may_all and not may_topic(ctx, Operation.DESCRIBE if topic is None else Operation.DELETE, name):
-            # Only clients with DESCRIBE may learn whether the topic exists.
+        elif not (may_all or _may_delete_by_name(ctx, name, exists=topic is not None)):
             refused.append(_deleted(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED, NOT_ALLOWED))
         elif topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -305,6 +304,11 @@ async def _sort_out(
         else:
             accepted[topic.topic_id] = None
     return refused, list(accepted)
+
+
+def _may_delete_by_name(ctx: RequestContext, name: str, *, exists: bool) -> bool:
+    """Only clients with DESCRIBE may learn whether the topic exists, and so name one that does."""
+    return may_topic(ctx, Operation.DESCRIBE, name) and (not exists or may_topic(ctx, Operation.DELETE, name))
 
 
 HANDLERS: tuple[Handler, ...] = (

@@ -27,7 +27,7 @@ from kbroker.errors import (
 from kbroker.metrics.sources import ClientSample
 from kbroker.telemetry.otlp import Point
 from kbroker.telemetry.subscription import ClientIdentity, Subscription, readable, subscription_for
-from kbroker.types import RESERVED_UUIDS, ZERO_UUID, random_uuid, uuid_to_text
+from kbroker.types import RESERVED_UUIDS, ZERO_UUID, Link, random_uuid, uuid_to_text
 
 if TYPE_CHECKING:
     from kbroker.config import ClientMetricsConfig
@@ -56,6 +56,7 @@ class Client:
     identity: ClientIdentity
     subscription: Subscription
     overrides: Overrides
+    link: Link
     asked_ms: float = -1
     pushed_ms: float = -1
     seen_ms: float = 0
@@ -77,16 +78,19 @@ class TelemetryClients:
         self._known_overrides: Overrides = {}
         self._configs: list[ClientMetricsConfig] = []
 
-    def subscribe(self, instance_id: bytes, identity: Callable[[str], ClientIdentity]) -> tuple[bytes, Subscription]:
+    def subscribe(
+        self, instance_id: bytes, identity: Callable[[str], ClientIdentity], link: Link
+    ) -> tuple[bytes, Subscription]:
         """The id that a client has from now on, and what it is asked to push.
 
-        `identity(instance_id)` describes it.  ThrottlingQuotaExceededError when it asks before its interval is over.
+        `identity(instance_id)` describes it, `link` is its connection.  ThrottlingQuotaExceededError when it asks
+        before its interval is over.
         """
         if instance_id == ZERO_UUID:
             instance_id = random_uuid()
         elif instance_id in RESERVED_UUIDS:
             raise InvalidRequestError("The client instance id is reserved.")
-        client = self._client(instance_id, identity)
+        client = self._client(instance_id, identity, link)
         now = self._now_ms()
         since = max(client.asked_ms, client.pushed_ms)
         is_early = since >= 0 and now - since < client.subscription.interval_ms
@@ -101,6 +105,7 @@ class TelemetryClients:
         self,
         instance_id: bytes,
         identity: Callable[[str], ClientIdentity],
+        link: Link,
         subscription_id: int,
         *,
         is_terminating: bool,
@@ -111,7 +116,7 @@ class TelemetryClients:
         """The client whose push may be read; else Kafka's error.  Raises InvalidRequestError."""
         if instance_id in RESERVED_UUIDS:
             raise InvalidRequestError("The client instance id is reserved.")
-        client = self._client(instance_id, identity)
+        client = self._client(instance_id, identity, link)
         try:
             self._check(client, instance_id, identity, subscription_id, is_terminating)
             if compression_type and compression_type not in COMPRESSION_TYPES:
@@ -182,18 +187,21 @@ class TelemetryClients:
     def _now_ms(self) -> float:
         return self._monotonic() * 1000
 
-    def _client(self, instance_id: bytes, identity: Callable[[str], ClientIdentity]) -> Client:
-        """The client with what it is asked to push now; a new subscription begins a new interval."""
+    def _client(self, instance_id: bytes, identity: Callable[[str], ClientIdentity], link: Link) -> Client:
+        """The client with what it is asked to push now; a new subscription begins a new interval, and so does a client
+        whose connection was lost, as Kafka forgets it then.  Its values stay."""
         overrides = self._follow()
         client = self._clients.pop(instance_id, None)
+        if client is not None and client.link.closed:
+            client = Client(client.identity, client.subscription, client.overrides, link, values=client.values)
         if client is None or client.overrides is not overrides:
             described = identity(uuid_to_text(instance_id))
             subscription = subscription_for(described, self._configs)
             if client is None:
-                client = Client(described, subscription, overrides)
+                client = Client(described, subscription, overrides, link)
             elif client.subscription != subscription:
                 values = client.values
-                client = Client(described, subscription, overrides, values=values)
+                client = Client(described, subscription, overrides, link, values=values)
             client.overrides = overrides
         client.seen_ms = self._now_ms()
         self._clients[instance_id] = client

@@ -50,6 +50,12 @@ ALLOWED: tuple[Allowed, ...] = (
     Allowed((ANY,), r"(=twice|=\[\]).*: \.", COLLECTIONS),
     Allowed(
         ("Produce",),
+        r"error_code: Kafka (2|53), kbroker 29$",
+        "A batch that no parser passes, or a transactional one without a transactional id, is refused in its own "
+        "partition, behind the client's right to write there; Kafka refuses the whole request before",
+    ),
+    Allowed(
+        ("Produce",),
         r"#(55|56)(, .*)?: \.",
         "An uncompressed batch whose records are not numbered 0, 1, 2, … is refused",
     ),
@@ -106,6 +112,18 @@ ALLOWED: tuple[Allowed, ...] = (
         ("ReadShareGroupStateSummary",),
         r"(delivery_complete_count|start_offset): Kafka 0, kbroker -1",
         "What no leader of a share-partition has written yet is -1, for unknown",
+    ),
+    Allowed(
+        ("AlterShareGroupOffsets",),
+        r"topic_id: Kafka 'topic-id(-1)?', kbroker 'zero'$",
+        "AlterShareGroupOffsets keeps the id of a topic that the client may not read to itself",
+    ),
+    Allowed(
+        ("GetTelemetrySubscriptions",),
+        r"\.(error_code: Kafka 89, kbroker 0|client_instance_id: Kafka 'zero'|accepted_compression_types: Kafka \[\]"
+        r"|(push_interval_ms|telemetry_max_bytes): Kafka 0|delta_temporality: Kafka False)",
+        "A client instance may ask anew when its connection is gone; of several of one connection Kafka forgets the "
+        "last one alone",
     ),
     Allowed(
         ("PushTelemetry",),

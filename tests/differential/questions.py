@@ -19,6 +19,8 @@ from tests.scenarios.normal import Normaliser
 from tests.scenarios.session import Session
 from tests.scenarios.wire import CLIENT_ID, Closed, build
 
+# Their answers have the end of a partition, to which transactions that have timed out write at any time.
+SHOWS_ENDS = frozenset({"Fetch", "ListOffsets", "OffsetForLeaderEpoch", "ShareFetch", "DescribeLogDirs"})
 TOPICS = ("shared-a", "shared-b")
 # How long an answer is waited for, and those of preparations.
 SECONDS, PATIENCE = 3.0, 40.0
@@ -82,6 +84,24 @@ class Questions:
         finally:
             session.close()
 
+    def ask_one(self, api: str, version: int, number: int, name: str, asker: Session) -> tuple[str, Any]:
+        """A case's name and its answer, asked by somebody else at a place of this name that is made ready here."""
+        session = Session(self.port, PATIENCE)
+        case = cases(api, version)[number]
+        topic, topic_id = TOPICS[0], self._ids[TOPICS[0]]
+        if api in CHANGES_PARTITIONS or api in SHOWS_ENDS:
+            topic = f"changes-{name}"
+            topic_id = session.create(topic, 1)
+            session.fill(topic, RECORDS)
+        session.normal = Normaliser(self.port)
+        session.normal.name("topic-id", topic_id)
+        place = Place(session, f"{name}-", topic, topic_id, TOPICS[1])
+        answer = _Question(place, api, version, case, asker).ask()
+        for made in (*place.made, *((topic,) if topic not in TOPICS else ())):
+            session.quietly("DeleteTopics", 5, topic_names=[made], timeout_ms=5000)
+        session.close()
+        return case.name, answer
+
     def _ask_all(self, session: Session, api: str, version: int, every: int) -> list[tuple[str, Any]]:
         listed = cases(api, version)
         topic, partitions = TOPICS[0], 0
@@ -108,9 +128,12 @@ class Questions:
 
 
 class _Question:
-    def __init__(self, place: Place, api: str, version: int, case: Case) -> None:
+    """`asker`: whose connection has the request; the place's own makes the place ready and looks afterwards."""
+
+    def __init__(self, place: Place, api: str, version: int, case: Case, asker: Session | None = None) -> None:
         self._place = place
         self._session = place.session
+        self._asker = asker or place.session
         self._api = api
         self._version = version
         self._case = case
@@ -152,7 +175,7 @@ class _Question:
         return bytes(encode_request(self._request.api_key, self._version, 1, CLIENT_ID, body))
 
     def _answer(self, frame: bytes, expects: bool) -> Any:
-        session = self._session
+        session = self._asker
         try:
             session.wire.patience(SECONDS)
             session.wire.send_raw(frame)
@@ -165,7 +188,7 @@ class _Question:
         session.wire.patience(PATIENCE)
         response = message(f"{self._api}Response")
         _, body = decode_response(response, self._version, payload)
-        return self._tidy(session.normal.answer(response, self._version, body))
+        return self._tidy(self._session.normal.answer(response, self._version, body))
 
     def _tidy(self, value: Any) -> Any:
         """An answer without what belongs to other requests, and with names that both brokers have."""

@@ -6,6 +6,7 @@ Also of `kbroker.config.client_metrics`, `kbroker.handlers.telemetry`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -37,13 +38,14 @@ class World:
     def __init__(self, overrides: Mapping[str, Mapping[str, str]]) -> None:
         self.overrides = overrides
         self.seconds = 100.0
+        self.link = SimpleNamespace(closed=False)
         self.clients = TelemetryClients(lambda: self.overrides, lambda: self.seconds)
 
     def identity(self, instance_id: str) -> ClientIdentity:
         return ClientIdentity(instance_id, "app-1", address="10.0.0.1", port=5000)
 
     def ask(self, instance_id: bytes = ID) -> int:
-        return self.clients.subscribe(instance_id, self.identity)[1].subscription_id
+        return self.clients.subscribe(instance_id, self.identity, self.link)[1].subscription_id
 
     def push(
         self, subscription_id: int, *points: Point, last: bool = False, codec: int = 0, size_bytes: int = 10
@@ -51,6 +53,7 @@ class World:
         client = self.clients.admit(
             ID,
             self.identity,
+            self.link,
             subscription_id,
             is_terminating=last,
             compression_type=codec,
@@ -146,8 +149,8 @@ def test_what_cannot_be_read_is_refused() -> None:
     with pytest.raises(TelemetryTooLargeError):
         world.push(number, size_bytes=1001)
     with pytest.raises(InvalidRequestError):
-        world.clients.subscribe(METADATA_TOPIC_UUID, world.identity)
-    made, _ = world.clients.subscribe(ZERO_UUID, world.identity)
+        world.clients.subscribe(METADATA_TOPIC_UUID, world.identity, world.link)
+    made, _ = world.clients.subscribe(ZERO_UUID, world.identity, world.link)
     assert made != ZERO_UUID
     with pytest.raises(InvalidRecordError):
         read_points(b"\xff\xff\xff", 10)
@@ -173,6 +176,17 @@ def test_silent_clients_are_forgotten() -> None:
     assert world.shown() == {} and len(world.clients) == 0
 
 
+def test_a_client_that_dials_anew_begins_anew_and_its_values_stay() -> None:
+    """It would be refused for an interval each time that it lost its connection, or its last values not be shown."""
+    world = World(ALL)
+    world.push(world.ask(), Point("a", (), 1.0, False, False), last=True)
+    with pytest.raises(ThrottlingQuotaExceededError):
+        world.ask()
+    world.link.closed, world.link = True, SimpleNamespace(closed=False)
+    world.push(world.ask())
+    assert world.shown() == {"a": 1.0}
+
+
 def test_clients_and_their_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anybody who can connect could use up the broker's memory."""
     monkeypatch.setattr(limits, "MAX_CLIENTS", 3)
@@ -185,6 +199,7 @@ def test_clients_and_their_values_are_bounded(monkeypatch: pytest.MonkeyPatch) -
         client = world.clients.admit(
             instance_id,
             world.identity,
+            world.link,
             world.ask(instance_id),
             is_terminating=False,
             compression_type=0,

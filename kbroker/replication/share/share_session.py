@@ -10,9 +10,10 @@ A session ends with its connection, too: its member is gone, or begins again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
+from kbroker.types import Link
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -24,14 +25,6 @@ class TopicIdPartition(NamedTuple):
 
     topic_id: bytes
     partition: int
-
-
-class Link(Protocol):
-    """The connection of a session."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is gone."""
 
 
 class ShareSession:
