@@ -18,6 +18,7 @@ from kbroker.config.images.logins import BitnamiUsers, ImageError, User, login_f
 from kbroker.config.images.meaningless import REPORTERS, line_about, why_meaningless, without_confluents
 from kbroker.config.images.names import Image, asks_for_protection, image_of, is_of_an_image, setting_of
 from kbroker.config.images.stores import is_of_a_store, take_bitnamis_stores, take_stores
+from kbroker.config.images.values import written
 from kbroker.config.judgement import Verdict, judge
 from kbroker.config.properties import PropertiesError, decode_properties, parse_properties
 
@@ -65,6 +66,8 @@ _AT_FIRST_START = frozenset(
     {"KAFKA_CLUSTER_ID", "KAFKA_CREATE_TOPICS", "KAFKA_CREATE_TOPICS_SEPARATOR", "KAFKA_KRAFT_CLUSTER_ID"}
 )
 _AT_ZOOKEEPER = frozenset({"KAFKA_ZOOKEEPER_PASSWORD", "KAFKA_ZOOKEEPER_PROTOCOL", "KAFKA_ZOOKEEPER_USER"})
+_NOT_WRITTEN = _USERS | _OF_CONTROLLERS | _AT_FIRST_START | _AT_ZOOKEEPER | {_OPTIONS}
+"""What is no setting's value: it is the images' scripts' own."""
 _UNPREFIXED = ("JMX_PORT", "LOG4J_", "CONFLUENT_", "BITNAMI_", "EXTRA_ARGS", "JAVA_TOOL_OPTIONS", "CUB_")
 
 
@@ -100,9 +103,7 @@ def image_settings(
     found.file = next((path for each in MOUNTED_SETTINGS if (path := root / each.relative_to("/")).is_file()), None)
     names = [name for name, value in environ.items() if is_of_an_image(name, value)]
     meaningless = [name for name in (*names, *_without_prefix(environ)) if why_meaningless(name)]
-    taken = {
-        name: Given(environ[name].rstrip("\r\n"), f"environment {name}") for name in names if name not in meaningless
-    }
+    taken = {name: _given(found, name, environ[name]) for name in sorted(names) if name not in meaningless}
     _take_plain(found, taken)
     below = {} if found.file is None else _below(found.file)
     if found.file is None:
@@ -131,17 +132,51 @@ def _without_prefix(environ: Mapping[str, str]) -> Iterable[str]:
     return (name for name in environ if name.startswith(_UNPREFIXED))
 
 
+def _given(found: ImageSettings, name: str, value: str) -> Given:
+    """A variable's value, which what becomes a setting has from the image's file.  ImageError.
+
+    Lines of their own in that file are settings where their names are, and are named by their numbers otherwise: they
+    may be parts of a password."""
+    origin = f"environment {name}"
+    if name in _NOT_WRITTEN:
+        return Given(value.rstrip("\r\n"), origin)
+    try:
+        made = written(value)
+    except PropertiesError as error:
+        raise ImageError(f"{origin}: {error}") from None
+    unknown: list[str] = []
+    for line, key, text in made.lines:
+        if judge(key, text).verdict is Verdict.UNKNOWN:
+            unknown.append(str(line))
+        else:
+            _take(found, key, Given(text, f"{origin} line {line}"))
+    if unknown:
+        found.warnings.append(
+            f"{origin} line {', '.join(unknown)}: no part of the value, but a line of its own in the server.properties "
+            f"that the image writes, and no setting there; where a value goes on in the next line, a backslash ends "
+            "the line"
+        )
+    if made.takes_next:
+        found.warnings.append(
+            f"{origin} ends in a backslash, which would take the next line of the server.properties that the image "
+            "writes into the value; here it takes nothing"
+        )
+    return Given(made.text, origin)
+
+
+def _take(found: ImageSettings, key: str, given: Given) -> None:
+    """ImageError where something else is said of a setting already."""
+    other = found.settings.get(key)
+    if other is not None and other.text != given.text:
+        raise ImageError(f"{other.origin} and {given.origin} say different things of {key}")
+    found.settings[key] = given
+
+
 def _take_plain(found: ImageSettings, taken: Mapping[str, Given]) -> None:
     """The variables that are settings by their names.  ImageError where two say different things of one."""
-    special = _USERS | _OF_CONTROLLERS | _AT_FIRST_START | _AT_ZOOKEEPER | {_OPTIONS}
-    for name in sorted(taken):
-        if name in special or is_of_a_store(name) or name.startswith("KAFKA_ZOOKEEPER_TLS_"):
-            continue
-        key, given = setting_of(name), taken[name]
-        other = found.settings.get(key)
-        if other is not None and other.text != given.text:
-            raise ImageError(f"{other.origin} and {given.origin} say different things of {key}")
-        found.settings[key] = given
+    for name, given in taken.items():
+        if name not in _NOT_WRITTEN and not is_of_a_store(name) and not name.startswith("KAFKA_ZOOKEEPER_TLS_"):
+            _take(found, setting_of(name), given)
     roles = found.settings.get("process.roles")
     if roles is not None and not roles.text.strip():
         del found.settings["process.roles"]

@@ -14,6 +14,8 @@ from types import MappingProxyType
 from kbroker.config.images.directories import BITNAMI_CERTIFICATES, SECRETS
 from kbroker.config.images.listeners import Given, Settings, client_listeners
 from kbroker.config.images.logins import ImageError
+from kbroker.config.images.values import written
+from kbroker.config.properties import PropertiesError
 
 FILES: Mapping[str, str] = MappingProxyType(
     {"KAFKA_SSL_KEYSTORE_FILENAME": "ssl.keystore.location", "KAFKA_SSL_TRUSTSTORE_FILENAME": "ssl.truststore.location"}
@@ -54,7 +56,10 @@ def take_stores(settings: Settings, taken: Mapping[str, Given], root: Path) -> N
     for name, key in PASSWORDS.items():
         if name in taken:
             text = _read(SECRETS / taken[name].text.strip(), f"environment {name}", root)
-            settings[key] = Given(text.rstrip("\r\n"), taken[name].origin)
+            try:
+                settings[key] = Given(written(text).text, taken[name].origin)
+            except PropertiesError as error:
+                raise ImageError(f"{taken[name].origin}: {error}") from None
 
 
 def take_bitnamis_stores(settings: Settings, taken: Mapping[str, Given], root: Path) -> None:
