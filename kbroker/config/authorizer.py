@@ -7,8 +7,6 @@ from __future__ import annotations
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OF_ZOOKEEPER = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
-CLASSES = (STANDARD, *OF_ZOOKEEPER)
-"""What stands for kbroker's own authorizer, which decides as they do."""
 
 
 def principals_of(text: str) -> list[str]:

@@ -9,7 +9,8 @@
     nonempty       a text that is not empty            replicas      `*` or a list of partition:broker pairs
     metrics listener   `none`, http://host:port or https://host:port     address counts  a list of address:number
     workers            `auto` or 1 to 256
-    authorizer class   one that kbroker has, or none   principals    principalType:principalName between semicolons
+    authorizer class   a known one, or none   known class   one of kbroker.config.classes
+    principals    principalType:principalName between semicolons
     urls               a list of http:// or https:// URLs without user and password
     schema files       a list of topic/key=file or topic/value=file
     message format     a Kafka release: 0.9.0, 0.10.2-IV0, 2.8.1, 3.0-IV1
@@ -23,7 +24,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kbroker.config.authorizer import CLASSES, principals_of
+from kbroker.config.authorizer import principals_of
+from kbroker.config.classes import assignor_name, known_names
 from kbroker.config.value import InvalidValueError, UnacceptableListError
 
 _REPLICAS = r"([0-9]+:[0-9]+)?"
@@ -39,10 +41,6 @@ _METRICS_LISTENER = r"none|https?://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}
 _WHOLE: Mapping[str, tuple[str, str]] = {
     "metrics listener": (_METRICS_LISTENER, "Value must be none, http://host:port or https://host:port"),
     "workers": (_WORKERS, "Value must be auto or a number from 1 to 256"),
-    "authorizer class": (
-        "|".join(["", *map(re.escape, CLASSES)]),
-        f"kbroker runs no Java; its own authorizer is known by {', '.join(CLASSES)}",
-    ),
 }
 
 
@@ -93,6 +91,8 @@ def _check_shape(key: str, check: str, value: Any) -> None:
             principals_of(value)
         except ValueError as error:
             raise InvalidValueError(key, value, str(error)) from error
+    elif check in ("authorizer class", "known class"):
+        _check_class(key, check, value)
     elif check == "nonempty":
         if not value:
             raise InvalidValueError(key, value, "String must be non-empty")
@@ -116,6 +116,14 @@ def _check_shape(key: str, check: str, value: Any) -> None:
         _check_list(key, check, value)
 
 
+def _check_class(key: str, check: str, value: str) -> None:
+    known = known_names(key)
+    may_be_empty = check == "authorizer class"
+    if value not in known and (value or not may_be_empty):
+        ours = "its own authorizer is known by" if may_be_empty else "it knows"
+        raise InvalidValueError(key, value, f"kbroker runs no Java; {ours} {', '.join(known)}")
+
+
 _ITEMS: Mapping[str, tuple[str, str]] = {
     "urls": (_URL, "Value must be http:// or https:// URLs without user and password"),
     "schema files": (_SCHEMA_FILE, "Value must be topic/key=file or topic/value=file, of .avsc, .proto or .json files"),
@@ -133,11 +141,11 @@ def _check_list(key: str, check: str, value: list[str]) -> None:
     for item in value:
         if not item:
             raise UnacceptableListError(f"Configuration '{key}' values must not be empty.")
-        if options is not None and item not in options:
+        if options is not None and assignor_name(item) not in options:
             raise InvalidValueError(key, item, f"String must be one of: {check[8:]}")
     if check == "filled" or check.startswith("each of "):
         return
-    if len(set(value)) != len(value):
+    if len(set(map(assignor_name, value))) != len(value):
         raise UnacceptableListError(f"Configuration '{key}' values must not be duplicated.")
     if check != "distinct" and not value:
         raise UnacceptableListError(
@@ -164,7 +172,8 @@ def describe_check(check: str) -> str:
         "workers": "auto, 1 to 256",
         "urls": "http:// or https:// URLs",
         "schema files": "topic/key=file or topic/value=file",
-        "authorizer class": f"nothing, {', '.join(CLASSES)}",
+        "authorizer class": f"nothing, {', '.join(known_names('authorizer.class.name'))}",
+        "known class": "a class that docs/security.md has",
         "principals": "principalType:principalName;…",
     }
     if check in described:

@@ -31,8 +31,7 @@ auto.leader.rebalance.enable|BOOLEAN|true|||+|preferred-leader balancer on
 leader.imbalance.check.interval.seconds|LONG|300||>=1|+|balancer period
 unclean.leader.election.interval.ms|LONG|300000||>=1|-i quorum|unclean election scan period
 inter.broker.listener.name|STRING|null|||+|listener between brokers
-replica.selector.class|STRING|null||
-    one of org.apache.kafka.common.replica.RackAwareReplicaSelector, org.apache.kafka.common.replica.LeaderSelector|+|
+replica.selector.class|STRING|null||known class|+|
     sends consumers to a replica in their rack; unset: to the leader
 replication.quota.window.num|INT|11||>=1|+|samples kept for replication quotas
 replication.quota.window.size.seconds|INT|1||>=1|+|sample width
@@ -54,7 +53,7 @@ zookeeper.connection.timeout.ms|INT|null|||+i|
 zookeeper.max.in.flight.requests|INT|10||>=1|-i in flight|requests to ZooKeeper that are under way at a time
 zookeeper.set.acl|BOOLEAN|false|||+i|write nodes that others may only read
 zookeeper.metadata.migration.enable|BOOLEAN|false|||-i quorum|move metadata from ZooKeeper to a KRaft quorum
-zookeeper.clientCnxnSocket|STRING|null|||xi java|class of connections to ZooKeeper
+zookeeper.clientCnxnSocket|STRING|null|||xi class|class of connections to ZooKeeper
 zookeeper.ssl.client.enable|BOOLEAN|false|||+i|TLS to ZooKeeper
 zookeeper.ssl.keystore.location|STRING|null|||+i|key store path
 zookeeper.ssl.keystore.password|PASSWORD|null|||+i|key store password

@@ -80,7 +80,8 @@ group.share.max.partition.max.record.locks|INT|4000||2000..10000|+|most that a g
 group.share.min.partition.max.record.locks|INT|100||100..2000|+|least that a group may set for it
 share.fetch.purgatory.purge.interval.requests|INT|1000|||- purgatory|purge trigger
 group.share.max.share.sessions|INT|2000||>=1|+|members of share groups whose fetch sessions are remembered
-group.share.persister.class.name|STRING|DefaultStatePersister|||xi java|share state store plugin
+group.share.persister.class.name|STRING|org.apache.kafka.server.share.persister.DefaultStatePersister|||
+    xi class|share state store plugin
 share.coordinator.state.topic.num.partitions|INT|50||>=1|+|
     partitions of __share_group_state; never changed once it is there
 share.coordinator.state.topic.replication.factor|SHORT|3||>=1|+|

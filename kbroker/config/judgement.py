@@ -10,6 +10,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from kbroker.config.classes import OF_MECHANISMS as CLASSES_OF_MECHANISMS
+from kbroker.config.classes import names_classes
 from kbroker.config.row import ConfigRow
 from kbroker.config.table import BROKER_TABLE, DEPRECATED, REMOVED, TOPIC_TABLE
 from kbroker.config.value import InvalidValueError, UnacceptableListError
@@ -34,7 +36,7 @@ OF_MECHANISMS = frozenset(
         "sasl.oauthbearer.jwks.endpoint.url",
         "sasl.oauthbearer.scope.claim.name",
         "sasl.oauthbearer.sub.claim.name",
-        "sasl.server.callback.handler.class",
+        *CLASSES_OF_MECHANISMS,
     }
 )
 OF_LISTENERS = OF_MECHANISMS | {
@@ -106,9 +108,10 @@ def judge(key: str, text: str, others: Mapping[str, str] = MappingProxyType({}))
         value = row.parse(text)
     except (InvalidValueError, UnacceptableListError) as error:
         return Judgement(Verdict.INVALID, str(error), row, None, listener, mechanism)
-    if row.security and value != row.default:
+    if row.security and row.asks(value):
+        which = f": {row.why_not(value)}" if names_classes(row.name) else ""
         why = (
-            f"{key} asks for protection that kbroker does not have; "
+            f"{key} asks for protection that kbroker does not have{which}; "
             "it refuses to start unprotected, remove the setting to go on without"
         )
         return Judgement(Verdict.REFUSED, why, row, value, listener, mechanism)
@@ -117,7 +120,7 @@ def judge(key: str, text: str, others: Mapping[str, str] = MappingProxyType({}))
         return Judgement(Verdict.NO_EFFECT, f"has no effect: {switch} does not switch it on", row, value, listener)
     if row.refused and row.asks(value):
         why = (
-            f"{key} asks for what kbroker cannot do: {row.reason}; it refuses to start rather than ignore it, "
+            f"{key} asks for what kbroker cannot do: {row.why_not(value)}; it refuses to start rather than ignore it, "
             "remove the setting to go on without"
         )
         return Judgement(Verdict.REFUSED, why, row, value, listener, mechanism)

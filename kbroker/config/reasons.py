@@ -10,6 +10,7 @@ REASONS: Mapping[str, str] = {
     SECURITY: "kbroker has no such protection; docs/security.md says what it has",
     "authorizer": "kbroker's authorizer has all ACLs before any listener is opened",
     "buffers": "kbroker gives the memory of a write back when it is done and keeps none for the next",
+    "class": "kbroker runs no Java; Kafka's own classes are known, docs/security.md has them",
     "connect": "kbroker gives up connecting to another broker after 10 seconds, and tries again soon",
     "control": "kbroker takes a controller's requests on the listener between brokers",
     "kerberos": "tickets and keys are the business of the Kerberos library and its krb5.conf",

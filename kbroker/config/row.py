@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from kbroker.config.check import check_value
+from kbroker.config.classes import names_classes, reason_against
 from kbroker.config.reasons import REASONS, SECURITY
 from kbroker.config.value import ConfigType, parse_value
 
@@ -59,7 +60,13 @@ class ConfigRow(NamedTuple):
 
     def asks(self, value: object) -> bool:
         """Whether `value` asks for anything beyond what is there without the setting."""
-        return bool(value != self.default and not (value in ("", []) and self.status == REFUSED))
+        if value == self.default or (value in ("", []) and self.status == REFUSED):
+            return False
+        return not names_classes(self.name) or bool(reason_against(self.name, value))
+
+    def why_not(self, value: object) -> str:
+        """Why the broker cannot do what `value` asks for, as half a sentence."""
+        return reason_against(self.name, value) if names_classes(self.name) else self.reason
 
     @property
     def sensitive(self) -> bool:

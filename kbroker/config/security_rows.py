@@ -11,7 +11,7 @@ connections.max.reauth.ms|LONG|0|||+|force SASL re-authentication
 sasl.server.max.receive.size|INT|524288|||+|pre-auth frame cap
 security.providers|STRING|null|||- openssl|JCA providers
 principal.builder.class|CLASS|org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder|broker||
-    x java|principal builder plugin
+    x class|principal builder plugin
 ssl.client.auth|STRING|none|broker|one of required, requested, none|+|none, requested, required (mTLS)
 ssl.principal.mapping.rules|STRING|DEFAULT|||+|DN to short principal rules
 ssl.allow.dn.changes|BOOLEAN|false|||+|permit DN change on cert reload
@@ -32,7 +32,7 @@ ssl.endpoint.identification.algorithm|STRING|https|broker||+|hostname check on o
 ssl.cipher.suites|LIST||broker|distinct|+|cipher list (empty = default)
 sasl.mechanism.inter.broker.protocol|STRING|GSSAPI|broker||+|mechanism by which brokers log in at each other
 sasl.enabled.mechanisms|LIST|GSSAPI|broker|distinct|+|mechanisms offered
-sasl.server.callback.handler.class|CLASS|null|||+|server credential plugin
+sasl.server.callback.handler.class|CLASS|null|||! class|server credential plugin
 sasl.jaas.config|PASSWORD|null|broker||+|mechanism credentials (per listener+mechanism)
 sasl.oauthbearer.scope.claim.name|STRING|scope|||+|JWT scope claim
 sasl.oauthbearer.sub.claim.name|STRING|sub|||+|JWT subject claim
@@ -45,15 +45,15 @@ delegation.token.secret.key|PASSWORD|null|||+|HMAC secret; enables tokens
 delegation.token.max.lifetime.ms|LONG|604800000||>=1|+|hard token life
 delegation.token.expiry.time.ms|LONG|86400000||>=1|+|renewal period
 delegation.token.expiry.check.interval.ms|LONG|3600000||>=1|+|expiry scan
-sasl.client.callback.handler.class|CLASS|null|||!|client credential plugin
+sasl.client.callback.handler.class|CLASS|null|||! class|client credential plugin
 sasl.kerberos.kinit.cmd|STRING|/usr/bin/kinit|broker||- kerberos|path of kinit
 sasl.kerberos.min.time.before.relogin|LONG|60000|broker||- kerberos|pause between ticket renewals
 sasl.kerberos.principal.to.local.rules|LIST|DEFAULT|broker||+|Kerberos principal to short name rules
 sasl.kerberos.service.name|STRING|null|broker||- kerberos|Kerberos service name of the broker
 sasl.kerberos.ticket.renew.jitter|DOUBLE|0.05|broker||- kerberos|random part of the renewal time
 sasl.kerberos.ticket.renew.window.factor|DOUBLE|0.8|broker||- kerberos|share of a ticket's life before renewal
-sasl.login.callback.handler.class|CLASS|null|||!|login plugin
-sasl.login.class|CLASS|null|||!|login class
+sasl.login.callback.handler.class|CLASS|null|||! class|login plugin
+sasl.login.class|CLASS|null|||! class|login class
 sasl.login.connect.timeout.ms|INT|null|||!|connect timeout of the login provider
 sasl.login.read.timeout.ms|INT|null|||!|read timeout of the login provider
 sasl.login.refresh.buffer.seconds|SHORT|300|broker|0..3600|!|time kept free before a credential expires
@@ -77,13 +77,13 @@ sasl.oauthbearer.client.credentials.client.id|STRING|null|||+|client id for the 
 sasl.oauthbearer.client.credentials.client.secret|PASSWORD|null|||+|client secret for the token endpoint
 sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms|LONG|10000|||+|longest pause between JWKS reads
 sasl.oauthbearer.jwks.endpoint.retry.backoff.ms|LONG|100|||+|first pause between JWKS reads
-sasl.oauthbearer.jwt.retriever.class|CLASS|org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever|||!|
+sasl.oauthbearer.jwt.retriever.class|CLASS|org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever|||! class|
     token source plugin
-sasl.oauthbearer.jwt.validator.class|CLASS|org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator|||!|
+sasl.oauthbearer.jwt.validator.class|CLASS|org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator|||! class|
     token check plugin
 sasl.oauthbearer.scope|STRING|null|||+|scope asked of the token endpoint
 sasl.oauthbearer.token.endpoint.url|STRING|null|||+|token endpoint
-ssl.engine.factory.class|CLASS|null|broker||x java|TLS engine plugin
+ssl.engine.factory.class|CLASS|null|broker||x class|TLS engine plugin
 ssl.keymanager.algorithm|STRING|SunX509|broker||- openssl|key manager algorithm
 ssl.provider|STRING|null|broker||- openssl|JCA provider of TLS
 ssl.secure.random.implementation|STRING|null|broker||- openssl|random number source of TLS

@@ -159,7 +159,7 @@ replica.alter.log.dirs.io.max.bytes.per.second|LONG|9223372036854775807|cluster|
     most bytes a second that moves between directories copy
 metrics.num.samples|INT|2||>=1|- metrics|samples per metric
 metrics.sample.window.ms|LONG|30000||>=1|- metrics|sample window
-metric.reporters|LIST|org.apache.kafka.common.metrics.JmxReporter|cluster|distinct|x java|reporter plugins
+metric.reporters|LIST|org.apache.kafka.common.metrics.JmxReporter|cluster|distinct|x class|reporter plugins
 metrics.recording.level|STRING|INFO|||- metrics|INFO/DEBUG/TRACE
 telemetry.max.bytes|INT|1048576||>=1|+|largest push of client metrics
 kafka.metrics.polling.interval.secs|INT|10||>=1|- metrics|period of the legacy metrics reporters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker.config.classes import assignor_name
 from kbroker.coordinator.modern.group import LEAVE_EPOCH
 from kbroker.coordinator.share.assignor import Assignment
 from kbroker.coordinator.share.group import ShareGroup
@@ -109,7 +110,7 @@ async def handle_share_group_describe(ctx: RequestContext, request: wire.ShareGr
             )
             continue
         operations = group_operations(ctx, group_id) if with_operations else NOT_REQUESTED
-        assignor = ctx.services.config.get("group.share.assignors")[0]
+        assignor = assignor_name(ctx.services.config.get("group.share.assignors")[0])
         line = _described(ctx.services.metadata_cache, group, operations, assignor)
         if ctx.gate is not None and not _may_see(ctx, line):
             line = response.DescribedGroup(

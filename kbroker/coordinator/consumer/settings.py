@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from kbroker.config.classes import assignor_name
 from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
 from kbroker.coordinator.modern.kind_settings import KindSettings
 
@@ -56,7 +57,7 @@ class ConsumerSettings:
     @staticmethod
     def of(config: BrokerConfig) -> ConsumerSettings:
         """The broker's settings.  ValueError for an assignor that there is not."""
-        assignors = tuple(config.get("group.consumer.assignors"))
+        assignors = tuple(map(assignor_name, config.get("group.consumer.assignors")))
         unknown = [name for name in assignors if name not in ASSIGNORS]
         if unknown:
             raise ValueError(f"group.consumer.assignors: unknown assignor {unknown[0]!r}")

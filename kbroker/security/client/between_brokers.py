@@ -6,11 +6,12 @@ import ssl
 import threading
 from typing import TYPE_CHECKING
 
+from kbroker.config.classes import LOGIN_HANDLER, UNSECURED_LOGIN
+from kbroker.security.client.client_security import ClientSecurity, ClientSecurityError
 from kbroker.security.client.java_settings import security_of
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
-    from kbroker.security.client.client_security import ClientSecurity
 
 
 def between_brokers(config: BrokerConfig, listener: str) -> ClientSecurity:
@@ -32,6 +33,11 @@ def to_controllers(config: BrokerConfig) -> ClientSecurity:
 
 
 def _client_of(config: BrokerConfig, listener: str, protocol: str, mechanism: str) -> ClientSecurity:
+    if config.for_mechanism(listener, mechanism, LOGIN_HANDLER) == UNSECURED_LOGIN and mechanism == "OAUTHBEARER":
+        raise ClientSecurityError(
+            f"{LOGIN_HANDLER} of listener {listener}: it makes tokens without a signature, and kbroker takes none"
+        )
+
     def get(name: str) -> str | None:
         value = config.for_mechanism(listener, mechanism, name)
         if value is None:

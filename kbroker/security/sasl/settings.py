@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
+from kbroker.config.classes import OF_MECHANISMS, is_of_mechanism
 from kbroker.config.jaas import JaasError, LoginModule, single_module
 from kbroker.security.sasl.jwks import JwksPlan
 from kbroker.security.sasl.kerberos_names import KerberosNames, KerberosRuleError
@@ -37,7 +38,6 @@ MODULES: Mapping[str, str] = {
     GSSAPI: "Krb5LoginModule",
 }
 """The login module of each mechanism, without its package."""
-_VALIDATOR = "OAuthBearerValidatorCallbackHandler"
 _SCHEMES = ("http", "https", "file")
 
 
@@ -97,7 +97,7 @@ def _mechanism(config: BrokerConfig, listener: str, name: str) -> MechanismSetti
         )
     get: Callable[[str], object] = lambda key: config.for_mechanism(listener, name, key)  # noqa: E731
     key = f"listener.name.{listener.lower()}.{name.lower()}"
-    _check_handler(f"{key}.sasl.server.callback.handler.class", name, get("sasl.server.callback.handler.class"))
+    _check_classes(config, listener, name)
     module = _login_module(f"{key}.{JAAS}", name, config.own_of_listener(listener, f"{name.lower()}.{JAAS}"))
     if name == GSSAPI and importlib.util.find_spec("gssapi") is None:
         raise SaslSettingsError(
@@ -133,10 +133,15 @@ def _login_module(key: str, mechanism: str, text: object) -> LoginModule | None:
     return module
 
 
-def _check_handler(key: str, mechanism: str, handler: object) -> None:
-    if handler is None or (mechanism == OAUTHBEARER and str(handler).rpartition(".")[2] == _VALIDATOR):
-        return
-    raise SaslSettingsError(f"{key} names a Java class, and kbroker runs none")
+def _check_classes(config: BrokerConfig, listener: str, mechanism: str) -> None:
+    """SaslSettingsError for one of Kafka's classes that is another mechanism's.
+
+    What is not set for the mechanism alone is for no mechanism in particular, and Kafka reads it for none."""
+    for setting in OF_MECHANISMS:
+        name = config.own_of_listener(listener, f"{mechanism.lower()}.{setting}")
+        if name is not None and not is_of_mechanism(setting, name, mechanism):
+            key = f"listener.name.{listener.lower()}.{mechanism.lower()}.{setting}"
+            raise SaslSettingsError(f"{key} names a class that is none of {mechanism}'s")
 
 
 def _key_plan(listener: str, get: Callable[[str], object]) -> JwksPlan:
