@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kbroker.security.acl.audit import rule_text
-from kbroker.security.acl.index import AclIndex
+from kbroker.security.acl.index import EVERYBODY, AclIndex
 from kbroker.security.acl.settings import AuthorizerSettings, authorizer_settings
 from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.security.principal import Principal
@@ -26,6 +26,10 @@ class StandardAuthorizer:
 
     The classes for ZooKeeper differ from the one of Kafka 4 in `is_authorized_for_any`, where everyone is allowed what
     no rule is about: there it takes a denial for all resources to be refused.
+
+    A user who is called `*` bears the name by which rules are for everyone.  The class of Kafka 4 fails at every
+    question about such a user that is no super user, so that none gets anything; those for ZooKeeper give what
+    everyone has.
     """
 
     __slots__ = ("_changed", "_index", "_settings")
@@ -39,6 +43,9 @@ class StandardAuthorizer:
         """Whether the principal may do everything."""
         return str(principal) in self._settings.super_users
 
+    def _gets_nothing(self, principal: str) -> bool:
+        return principal == EVERYBODY and not self._settings.allows_unless_denied
+
     def is_authorized(
         self, principal: Principal, host: str, operation: Operation, kind: ResourceKind, name: str
     ) -> bool:
@@ -46,6 +53,8 @@ class StandardAuthorizer:
         text = str(principal)
         if text in self._settings.super_users:
             return True
+        if self._gets_nothing(text):
+            return False
         finding = self._index.find(text, java_address(host), operation, kind, name)
         return finding.is_allowed or (not finding.concerned and self._settings.allow_everyone)
 
@@ -54,6 +63,8 @@ class StandardAuthorizer:
         text, address = str(principal), java_address(host)
         if text in self._settings.super_users:
             return True
+        if self._gets_nothing(text):
+            return False
         if self._settings.allow_everyone and self._settings.allows_unless_denied:
             return not self._index.denies_all(text, address, operation, kind)
         return self.is_authorized(principal, host, operation, kind, _SOME_NAME) or self._index.allows_any(
@@ -65,6 +76,8 @@ class StandardAuthorizer:
         text = str(principal)
         if text in self._settings.super_users:
             return "SuperUser"
+        if self._gets_nothing(text):
+            return "DefaultDeny"
         finding = self._index.find(text, java_address(host), operation, kind, name)
         if finding.rule is not None:
             return f"MatchingAcl(acl={rule_text(finding.rule)})"

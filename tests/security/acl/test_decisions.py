@@ -6,9 +6,16 @@ Also of `kbroker.security.acl.index`, `kbroker.security.acl.standard_authorizer`
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from kbroker.metadata.security_image import Acl
+from kbroker.security.acl.kinds import PatternType, Permission
+from kbroker.security.acl.settings import AuthorizerSettings
+from kbroker.security.acl.standard_authorizer import StandardAuthorizer
+from kbroker.security.authorizer import Operation, ResourceKind
+from kbroker.security.principal import Principal
 from tests.security.acl.decisions import FILE, answers_of_kafka, answers_of_kbroker, java, random_case
 
 RECORDED: list[str] = json.loads(FILE.read_text())
@@ -35,6 +42,23 @@ def test_the_cases_have_denials_and_permissions_of_every_kind() -> None:
         lambda case: any(acl.pattern_type == 4 and acl.permission_type == 2 for acl in case.acls),
     ]
     assert all(sum(1 for case in cases if kind(case)) > 100 for kind in kinds)
+
+
+@pytest.mark.parametrize("of_zookeeper", [False, True], ids=["Kafka 4", "ZooKeeper"])
+def test_a_user_who_bears_the_name_for_everyone_gets_what_kafka_gives(of_zookeeper: bool) -> None:
+    """A user could choose the one name that every rule for everyone is about, and use what Kafka keeps from it."""
+    rule = Acl(ResourceKind.TOPIC, "t", PatternType.LITERAL, "User:*", "*", Operation.WRITE, Permission.ALLOW)
+    named, other = Principal("User", "*"), Principal("User", "x*")
+    for settings, rules in ((AuthorizerSettings(), [rule]), (AuthorizerSettings(allow_everyone=True), [])):
+        authorizer = StandardAuthorizer(replace(settings, allows_unless_denied=of_zookeeper), rules)
+        for principal, allowed in ((named, of_zookeeper), (other, True)):
+            question = (principal, "10.0.0.1", Operation.WRITE, ResourceKind.TOPIC)
+            assert authorizer.is_authorized(*question, "t") is allowed
+            assert authorizer.is_authorized_for_any(*question) is allowed
+            assert (authorizer.explain(*question, "t") == "DefaultDeny") is not allowed
+    trusted = StandardAuthorizer(AuthorizerSettings(super_users=frozenset({"User:*"})))
+    assert trusted.is_authorized(named, "10.0.0.1", Operation.WRITE, ResourceKind.TOPIC, "t")
+    assert not trusted.is_authorized(other, "10.0.0.1", Operation.WRITE, ResourceKind.TOPIC, "t")
 
 
 @pytest.mark.kafka
