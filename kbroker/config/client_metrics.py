@@ -68,11 +68,12 @@ def _patterns(texts: list[str]) -> dict[str, JavaPattern]:
     """The compiled patterns by what they are held against."""
     found = {}
     for text in texts:
-        name, equals, pattern = text.partition("=")
+        # Java's split leaves out what is empty at the end: `client_id=` is no pattern, and `client_id=a=` is one.
+        name, *patterns = text.rstrip("=").split("=")
         try:
-            if not equals or "=" in pattern or name.strip() not in MATCHED:
+            if len(patterns) != 1 or name.strip() not in MATCHED:
                 raise ValueError(text)
-            found[name.strip()] = compile_java_pattern(pattern.strip())
+            found[name.strip()] = compile_java_pattern(patterns[0].strip())
         except ValueError:
             raise InvalidConfigError(f"Illegal client matching pattern: {text}") from None
     return found

@@ -40,13 +40,16 @@ class UnacceptableListError(ValueError):
 
 
 INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+# What String.trim takes off, and what is blank in Java's regular expressions.
+_TRIMMED = "".join(map(chr, range(ord(" ") + 1)))
+_BLANKS = " \t\n\v\f\r"
 # Compiled when first needed: a start without doubles in its file need not pay for it.
 _DOUBLE = r"([+-]?)(NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
 
 
 def parse_value(key: str, kind: ConfigType, text: str) -> object:
     """The value that `text` stands for.  Raises `InvalidValueError`."""
-    trimmed = text.strip()
+    trimmed = text.strip(_TRIMMED)
     if kind in INTEGER_BITS:
         return _parse_integer(key, kind, text, trimmed)
     if kind is ConfigType.BOOLEAN:
@@ -60,7 +63,7 @@ def parse_value(key: str, kind: ConfigType, text: str) -> object:
             raise InvalidValueError(key, text, "Not a number of type DOUBLE")
         return float(match[1] + match[2])
     if kind is ConfigType.LIST:
-        return [item.strip() for item in trimmed.split(",")] if trimmed else []
+        return [item.strip(_BLANKS) for item in trimmed.split(",")] if trimmed else []
     return trimmed
 
 

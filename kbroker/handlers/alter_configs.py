@@ -69,7 +69,8 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.In
         edits = []
         for config in configs:
             await pace
-            edits.append(ConfigEdit(config.name, operation_of(config.config_operation), config.value or ""))
+            operation = operation_of(resource.resource_type, config.config_operation)
+            edits.append(ConfigEdit(config.name, operation, config.value or ""))
         if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             if not may_cluster(ctx, Operation.ALTER_CONFIGS):
                 # Kafka has no words for this one.
@@ -183,12 +184,15 @@ def check_values(configs: Sequence[SettingT], with_value: Sequence[SettingT]) ->
         raise InvalidRequestError(f"Null value not supported for : {', '.join(missing)}")
 
 
-def operation_of(number: int) -> EditOperation:
-    """What a request does with a setting.  InvalidRequestError where Kafka has no such operation."""
+def operation_of(resource_type: int, number: int) -> EditOperation:
+    """What a request does with a setting.  Where Kafka has no such operation, its error, for which it has words at
+    brokers alone."""
     try:
         return EditOperation(number)
     except ValueError:
-        raise InvalidRequestError(f"Unknown operation type {number}") from None
+        if resource_type == ConfigResourceType.BROKER:
+            raise InvalidRequestError(f"Unknown operations type {number}") from None
+        raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR) from None
 
 
 def _resource(ctx: RequestContext, resource: Resource) -> ConfigResource:

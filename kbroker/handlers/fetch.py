@@ -65,8 +65,6 @@ def handle_fetch(
     if ctx.api_version < FIRST_VERSION_OF_BATCHES:
         return handle_old_fetch(ctx, request)
     by_id = ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _refuse(request, by_id, ErrorCode.UNKNOWN_SERVER_ERROR)
     if _takes_long(ctx, request, by_id):
         return _fetch_many(ctx, request, by_id)
     targets = [_target(topic, partition, by_id) for topic in request.topics for partition in topic.partitions]
@@ -77,7 +75,28 @@ def handle_fetch(
         refuse = _refusal(ctx, request, by_id)
         for target in plan.targets:
             target.refusal = refuse(target)
+    if not _has_level(request) and any(_is_read(ctx, target, by_id) for target in plan.targets):
+        return _refuse_level(ctx, request, plan, by_id)
     return _read(ctx, request, plan).start()
+
+
+def _has_level(request: wire.FetchRequest) -> bool:
+    return request.isolation_level in (READ_UNCOMMITTED, READ_COMMITTED)
+
+
+def _is_read(ctx: RequestContext, target: FetchTarget, by_id: bool) -> bool:
+    """Whether the answer has more of a partition than an error: the client may read it, and the cluster has it."""
+    cache = ctx.services.metadata_cache
+    topic = cache.topic_by_id(target.topic_id) if by_id else cache.topic(target.topic or "")
+    return not target.refusal and topic is not None and 0 <= target.index < len(topic.partitions)
+
+
+def _refuse_level(ctx: RequestContext, request: wire.FetchRequest, plan: FetchPlan, by_id: bool) -> Struct:
+    """The answer to an isolation level that is none.  As in Kafka the level counts where something is read; a session
+    that is known stays, a new one is not made."""
+    if plan.session is not None and not plan.incremental:
+        ctx.services.fetch_sessions.drop_new(plan.session.session_id)
+    return _refuse(request, by_id, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _takes_long(ctx: RequestContext, request: wire.FetchRequest, by_id: bool) -> bool:
@@ -201,11 +220,9 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
     plan = _plan(ctx, request, list(named.values()), by_id, forgotten)
     if not isinstance(plan, FetchPlan):
         return plan
-    if ctx.gate is not None:
-        refuse = _refusal(ctx, request, by_id)
-        for target in plan.targets:
-            await pace
-            target.refusal = refuse(target)
+    refused_whole = await _judge_many(ctx, request, plan, by_id, pace)
+    if refused_whole is not None:
+        return refused_whole
     read = _read(ctx, request, plan)
 
     async def attempt(force: bool) -> bool:
@@ -231,6 +248,23 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
     answer = Pending()
     answer.answer_frame(frame)
     return answer
+
+
+async def _judge_many(
+    ctx: RequestContext, request: wire.FetchRequest, plan: FetchPlan, by_id: bool, pace: Pace
+) -> Struct | None:
+    """Give each target its refusal, in slices; the answer where the request is refused as a whole."""
+    refuse = None if ctx.gate is None else _refusal(ctx, request, by_id)
+    has_level = _has_level(request)
+    if refuse is None and has_level:
+        return None
+    for target in plan.targets:
+        await pace
+        if refuse is not None:
+            target.refusal = refuse(target)
+        if not has_level and _is_read(ctx, target, by_id):
+            return _refuse_level(ctx, request, plan, by_id)
+    return None
 
 
 async def _sources(ctx: RequestContext, plan: FetchPlan, by_id: bool, pace: Pace) -> dict[RecordSource, FetchTarget]:

@@ -66,7 +66,7 @@ async def _is_done(ctx: RequestContext, request: Request, resource: Resource, pa
     edits = []
     for name, operation, value in settings:
         await pace
-        edits.append(ConfigEdit(name, operation_of(operation), value or ""))
+        edits.append(ConfigEdit(name, operation_of(kind, operation), value or ""))
     if kind == ConfigResourceType.BROKER:
         name = own_broker(ctx.services, resource.resource_name) if resource.resource_name else ""
         _check_broker(ctx.services, ConfigAlteration(ConfigResource(kind, name), edits, replace=not is_incremental))

@@ -16,7 +16,7 @@ from kbroker.errors import (
     KafkaError,
     UnsupportedVersionError,
 )
-from kbroker.gate.access import may_cluster, require_topic
+from kbroker.gate.access import may_cluster, may_topic, require_topic
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
@@ -31,6 +31,7 @@ from kbroker.storage.log.log_values import (
 )
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.replication.partition import Partition
@@ -101,6 +102,8 @@ async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequ
             await pace
             key = (topic.name, partition.partition_index)
             (repeated if key in seen else seen).add(key)
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED) and await _describes_any(ctx, request, pace):
+        return await _refuse_all(request, pace)
     topics = []
     waiting: list[Waiting] = []
     for topic in request.topics:
@@ -126,6 +129,30 @@ async def handle_list_offsets(ctx: RequestContext, request: wire.ListOffsetsRequ
         topics.append(wire.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     if waiting:
         await _search_all(waiting)
+    return wire.ListOffsetsResponse(topics=topics)
+
+
+async def _describes_any(ctx: RequestContext, request: wire.ListOffsetsRequest, pace: Pace) -> bool:
+    for topic in request.topics:
+        await pace
+        if may_topic(ctx, Operation.DESCRIBE, topic.name, quietly=True):
+            return True
+    return False
+
+
+async def _refuse_all(request: wire.ListOffsetsRequest, pace: Pace) -> Struct:
+    """The answer to an isolation level that is none, which counts, as in Kafka, where the client may see a topic."""
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            await pace
+            answers.append(
+                wire.ListOffsetsResponse.ListOffsetsPartitionResponse(
+                    partition_index=asked.partition_index, error_code=ErrorCode.UNKNOWN_SERVER_ERROR
+                )
+            )
+        topics.append(wire.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return wire.ListOffsetsResponse(topics=topics)
 
 
@@ -204,8 +231,6 @@ def _find_offset(
     waiting: list[Waiting],
 ) -> wire.ListOffsetsResponse.ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
-    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR, f"isolation level {request.isolation_level} is not known")
     if timestamp < 0 and ctx.api_version < FIRST_VERSION_OF_TIMESTAMP.get(timestamp, 127):
         raise UnsupportedVersionError()
     partition = _asked_partition(ctx, request.replica_id, topic, asked.partition_index)

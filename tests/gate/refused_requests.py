@@ -22,6 +22,7 @@ Values = Mapping[str, Any]
 OPEN, SECRET, MISSING, SECRET_MISSING = "open", "secret", "missing", "secret-missing"
 BLIND, SHOWN = "blind", "shown"
 BOTH = (OPEN, SECRET)
+UNSEEN = (SECRET, SECRET_MISSING)
 NAMES = (OPEN, SECRET, MISSING, SECRET_MISSING)
 
 
@@ -167,10 +168,26 @@ ROWS: tuple[Row, ...] = (
     Row("Fetch", 4, _fetch(_each(NAMES, "topic"))),
     Row("Fetch", 12, _fetch(_each(NAMES, "topic"), session_id=0, session_epoch=0), "a session begins"),
     Row("Fetch", 16, _fetch(_ids(), session_id=0, session_epoch=-1)),
+    Row("Fetch", 12, _fetch(_each(BOTH, "topic"), isolation_level=2, session_epoch=-1), "no isolation level"),
+    Row("Fetch", 12, _fetch(_each(UNSEEN, "topic"), isolation_level=2, session_epoch=-1), "no level, nothing to read"),
+    Row("Fetch", 16, _fetch(_ids(), isolation_level=3, session_epoch=-1), "no isolation level"),
+    Row("Fetch", 16, _fetch(_ids()[1:], isolation_level=3, session_epoch=-1), "no level, nothing to read"),
     Row(
         "ListOffsets",
         7,
         {"replica_id": -1, "topics": _each(NAMES, "name", partitions=[{**_PARTITION, "timestamp": -1}])},
+    ),
+    Row(
+        "ListOffsets",
+        7,
+        {"isolation_level": 2, "topics": _each(BOTH, "name", partitions=[{**_PARTITION, "timestamp": -1}])},
+        "no isolation level",
+    ),
+    Row(
+        "ListOffsets",
+        7,
+        {"isolation_level": 2, "topics": _each(UNSEEN, "name", partitions=[{**_PARTITION, "timestamp": -1}])},
+        "no level, nothing to see",
     ),
     Row("Metadata", 1, {"topics": None}, "all"),
     Row(

@@ -28,7 +28,9 @@ class Side:
         self.woken: list[Partition] = []
         purgatory: Any = SimpleNamespace(mark=self.woken.append)
         self.partition = Partition(name, 3, ID, self.log, 1, led(), purgatory)
+        topic: Any = SimpleNamespace(partitions=(None,) * 4)
         self.services = SimpleNamespace(
+            metadata_cache=SimpleNamespace(topic={name: topic}.get, topic_by_id={ID: topic}.get),
             replica_manager=Manager({name: {3: self.partition}}, {ID: name}, purgatory),
             clock=SimpleNamespace(now_ms=lambda: START_MS),
             fetch_sessions=FetchSessionCache(0),

@@ -20,12 +20,12 @@ FIRST_VERSION_WITH_TOPIC_IDS = 13
 def reference_fetch(ctx: Any, request: Any) -> Any:
     """What `handle_fetch` does, for fewer than MANY_PARTITIONS."""
     by_id = ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
-    if request.isolation_level not in (0, 1):
-        return fetch._refuse(request, by_id, fetch.ErrorCode.UNKNOWN_SERVER_ERROR)
     targets = [fetch._target(topic, row, by_id) for topic in request.topics for row in topic.partitions]
     plan = fetch._plan(ctx, request, fetch._named_once(targets), by_id)
     if not isinstance(plan, FetchPlan):
         return plan
+    if request.isolation_level not in (0, 1) and any(fetch._is_read(ctx, target, by_id) for target in plan.targets):
+        return fetch._refuse_level(ctx, request, plan, by_id)
     replica_id = request.replica_id if ctx.api_version < 15 else request.replica_state.replica_id
     return ReferenceRead(ctx, request, plan, replica_id).start()
 

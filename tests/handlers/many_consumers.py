@@ -54,7 +54,12 @@ class Consumers:
             {topic_id: name for name, topic_id in TOPICS},
             purgatory,
         )
+        topic: Any = SimpleNamespace(partitions=(None,) * PARTITIONS)
         self.services = SimpleNamespace(
+            metadata_cache=SimpleNamespace(
+                topic=dict.fromkeys((name for name, _ in TOPICS), topic).get,
+                topic_by_id=dict.fromkeys((topic_id for _, topic_id in TOPICS), topic).get,
+            ),
             replica_manager=self.manager,
             fetch_sessions=FetchSessionCache(8, seed=1),
             clock=SystemClock(),

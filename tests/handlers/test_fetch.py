@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kbroker.handlers.fetch import MANY_PARTITIONS
 from tests.broker.client import Batch, Client, fetch_values, open_connections, until, until_waiting
 from tests.conftest import BrokerProcess, StartBroker
 from tests.handlers.aged import Aged, aged
@@ -159,6 +160,24 @@ def test_an_isolation_level_that_is_none_is_refused(client: Client) -> None:
     """A client with a wrong setting would read on without a word."""
     client.create("isolation")
     assert ask(client, topic("isolation"), isolation_level=7).error_code == -1
+
+
+@pytest.mark.parametrize("count", [3, MANY_PARTITIONS + 1])
+def test_an_isolation_level_that_is_none_counts_where_something_is_read(client: Client, count: int) -> None:
+    """A client that may see nothing, or names what is not there, would be told of the broker's fault, and not of its
+    own; a session would be kept for an answer that has none."""
+    name = f"no-level-{count}"
+    client.create(name, 1)
+    missing = [row(partition) for partition in range(1, count)]
+    answer = ask(client, topic(name, *missing), isolation_level=7)
+    assert answer.error_code == 0 and {code for _, code, _ in parts(answer)} == {3}
+    answer = ask(client, topic(name, *missing, row(0)), isolation_level=7, session_epoch=0)
+    assert (answer.error_code, answer.session_id) == (-1, 0)
+    assert {part.error_code for part in answer.responses[0].partitions} == {-1}
+    begun = ask(client, topic(name, *missing, row(0)), session_epoch=0)
+    again = ask(client, isolation_level=7, session_id=begun.session_id, session_epoch=1)
+    assert (begun.error_code, again.error_code, again.session_id) == (0, -1, begun.session_id)
+    assert ask(client, session_id=begun.session_id, session_epoch=2).error_code == 0
 
 
 def test_read_committed_without_transactions_reads_all(client: Client) -> None:

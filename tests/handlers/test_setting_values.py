@@ -60,3 +60,18 @@ def test_each_kind_of_setting_judges_values_as_kafka_does(session: Session) -> N
         if said != due:
             wrong[question] = said, due
     assert wrong == {}
+
+
+@pytest.mark.parametrize("operation", [-1, 4, 9])
+def test_an_operation_that_kafka_has_not_is_answered_with_its_code(session: Session, operation: int) -> None:
+    """A tool of a later Kafka would be told of a wrong value, where the broker does not know what is asked."""
+    session.create("wrong")
+    names = {"broker": "log.cleaner.threads", "topic": "retention.ms", "group": "consumer.session.timeout.ms"}
+    for kind, (resource_type, resource_name) in {**KINDS, "logger": (8, "1")}.items():
+        config = {"name": names.get(kind, "metrics"), "config_operation": operation, "value": "1"}
+        resource = {"resource_type": resource_type, "resource_name": resource_name, "configs": [config]}
+        answer = session.quietly("IncrementalAlterConfigs", 1, resources=[resource]).responses[0]
+        of_brokers = (42, f"Unknown operations type {operation}")
+        assert (answer.error_code, answer.error_message) == (of_brokers if kind == "broker" else (-1, None)), kind
+        resource["configs"] = [config, config]
+        assert session.quietly("IncrementalAlterConfigs", 1, resources=[resource]).responses[0].error_code == 42
