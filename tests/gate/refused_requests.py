@@ -417,6 +417,14 @@ ROWS: tuple[Row, ...] = (
         "named",
     ),
     Row("ElectLeaders", 2, {"election_type": 0, "topic_partitions": None, "timeout_ms": 5000}, "all"),
+    Row("ElectLeaders", 2, {"election_type": 0, "topic_partitions": [], "timeout_ms": 5000}, "none"),
+    Row("ElectLeaders", 2, {"election_type": 2, "topic_partitions": [], "timeout_ms": 5000}, "none, of no type"),
+    Row(
+        "ElectLeaders",
+        2,
+        {"election_type": 2, "topic_partitions": [{"topic": OPEN, "partitions": []}], "timeout_ms": 5000},
+        "a topic without partitions, of no type",
+    ),
     Row(
         "AlterPartitionReassignments",
         0,

@@ -66,6 +66,29 @@ def test_the_preferred_replica_leads_again(broker: AdminBroker) -> None:
     assert elect(broker, 0, 0) == [(0, 84)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "timeout_ms", "code", "of_partitions"),
+    [(0, 1000, 0, [84, 3]), (2, 1000, 42, [42, 42]), (0, 0, 7, [7, 7])],
+    ids=["", "of no type", "without time"],
+)
+def test_an_election_is_answered_for_each_topic_that_is_named(
+    broker: AdminBroker, kind: int, timeout_ms: int, code: int, of_partitions: list[int]
+) -> None:
+    """A tool would not find a topic again that it has named, or be told of success where nothing was looked at."""
+    assert elect(broker, 0) == [(0, 0), (1, 80)]
+    rows = [{"topic": "t", "partitions": [0]}, {"topic": "other", "partitions": []}, {"topic": "t", "partitions": [7]}]
+    values = {"election_type": kind, "topic_partitions": rows, "timeout_ms": timeout_ms}
+    answer = broker.ask("ElectLeaders", 2, values)
+    results = [
+        (row["topic"], [each["error_code"] for each in row["partition_result"]])
+        for row in answer["replica_election_results"]
+    ]
+    first, last = of_partitions
+    assert (answer["error_code"], results) == (code, [("t", [first]), ("other", []), ("t", [last])])
+    nothing = broker.ask("ElectLeaders", 2, {**values, "topic_partitions": []})
+    assert (nothing["error_code"], nothing["replica_election_results"]) == (0, [])
+
+
 def test_an_unclean_election_takes_any_replica_that_is_alive(broker: AdminBroker) -> None:
     """A partition whose in-sync replicas are lost for good could never be used again."""
     described = broker.ask("DescribeTopicPartitions", 0, {"topics": [{"name": "t"}], "response_partition_limit": 10})
