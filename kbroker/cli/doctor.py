@@ -27,6 +27,7 @@ from kbroker.cli.host_checks import (
 )
 from kbroker.cli.output import json_option, print_json, print_table
 from kbroker.cli.security_checks import check_openness
+from kbroker.cli.store_checks import check_store
 from kbroker.config import BrokerConfig, ConfigError
 from kbroker.config.broker import read_settings
 from kbroker.config.file_check import what_is_right
@@ -92,6 +93,8 @@ def _of_settings(config: BrokerConfig, wrong: Collection[str]) -> Iterator[Findi
             directories += check_contents(config.log_dirs)
         is_running = any(finding.subject == RUNNING for finding in directories)
         yield from directories
+        if not config.get("zookeeper.connect") and not config.is_kraft_broker:
+            yield from check_store(config.log_dirs[0], is_running=is_running)
     if not any("listener" in key for key in wrong):
         yield from check_listeners(config, is_running)
         yield from check_metrics(config, is_running)

@@ -17,10 +17,20 @@ from kbroker.config import BrokerConfig, ConfigError
     help="Set one setting; wins over file and environment.",
 )
 @click.option("--workers", metavar="N|auto", help="Serve with N processes, or one for each core (kbroker.workers).")
+@click.option(
+    "--accept-strays",
+    is_flag=True,
+    help="Set aside partitions that the metadata store does not know, even if these are most (kbroker.accept.strays).",
+)
 @click.option("--slot", hidden=True, help="A worker's slot; its supervisor says it.")
 @click.option("--parent", type=int, default=0, hidden=True, help="The supervisor's process id.")
 def command(
-    properties: str | None, overrides: tuple[str, ...], workers: str | None, slot: str | None, parent: int
+    properties: str | None,
+    overrides: tuple[str, ...],
+    workers: str | None,
+    accept_strays: bool,
+    slot: str | None,
+    parent: int,
 ) -> int:
     """Run the broker in the foreground.
 
@@ -28,6 +38,8 @@ def command(
     """
     if workers is not None:
         overrides = (*overrides, f"kbroker.workers={workers}")
+    if accept_strays:
+        overrides = (*overrides, "kbroker.accept.strays=true")
     try:
         config = BrokerConfig.load(properties, overrides)
     except ConfigError as error:

@@ -57,6 +57,9 @@ socket.tcp.notsent.lowat|INT|524288||>=131072|+|
 kbroker.workers|STRING|1||workers|+|
     processes that serve as brokers of one cluster on this host, with ports and directories of their own, or auto: one
     for each core; docs/workers.md
+kbroker.accept.strays|BOOLEAN|false|||+|
+    whether a start may set aside more partitions as -stray than it keeps, for those are in no topic of the metadata
+    store (kbroker start --accept-strays); for one start, docs/operations.md
 kbroker.log.format|STRING|text||one of text, json|+|log lines for people or for machines
 kbroker.log.level|STRING|info||anycase of debug, info, warning, error|+|least severe log lines that are written
 kbroker.api.versions|LIST|||distinct|+|

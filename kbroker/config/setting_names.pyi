@@ -11,6 +11,7 @@ BoolSetting = Literal[
     "controller.quorum.auto.join.enable",
     "delete.topic.enable",
     "follower.fetch.last.tiered.offset.enable",
+    "kbroker.accept.strays",
     "kbroker.auto.create.answers.at.once",
     "kbroker.console.enable",
     "kbroker.console.manage",

@@ -17,6 +17,7 @@ Tables (schema version 3, kept in `PRAGMA user_version`; `PRAGMA application_id`
     client_quotas(entity, name, value)        see `quota_rows`
     acls, scram_credentials, delegation_tokens
                                               see `security_rows`
+    deleted_topics(number, topic_id)          the last ones; see `deleted_topics`
 
 Version 1 had no settings of brokers, version 2 no others and only the first seven columns of partitions; opening such a
 file brings it to this version.
@@ -24,7 +25,7 @@ file brings it to this version.
 Every change is one transaction in WAL mode with `synchronous=FULL`: durable when the method returns, whole or absent
 after a crash at any moment.  Opening checks the pages (`quick_check`) and the rules that SQL cannot state; what does
 not pass is refused with a message that names the file, since a broker that starts without its topics would tell its
-clients that their data is gone.
+clients that their data is gone.  What SQLite would leave out of the WAL is looked at before (`kept_damage`).
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from kbroker.metadata import quota_rows, security_rows
+from kbroker.metadata import deleted_topics, quota_rows, security_rows
 from kbroker.metadata.features import Features
 from kbroker.metadata.image import ConfigResource, PartitionImage, QuotaEntity, TopicImage
+from kbroker.metadata.kept_damage import KeptDamage, kept_damages, settle
 from kbroker.metadata.security_image import SecurityDelta, SecurityImage
 from kbroker.metadata.spare_file import SpareFile
 from kbroker.metadata.store import (
@@ -52,6 +54,7 @@ from kbroker.metadata.store import (
     MetadataStoreError,
     MetadataVersionError,
     ProducerIdBlock,
+    damaged,
 )
 from kbroker.metadata.store_tables import SCHEMAS
 from kbroker.metadata.topic_names import is_internal, is_legal
@@ -78,7 +81,6 @@ DISK_FAILURES = frozenset(
         sqlite3.SQLITE_NOTADB,
     }
 )
-"""What each version adds to the one before."""
 _PARTITION_COLUMNS = (
     "leader, leader_epoch, partition_epoch, replicas, isr, adding_replicas, removing_replicas, elr, last_known_elr"
 )
@@ -87,10 +89,11 @@ _PARTITION_COLUMNS = (
 class LocalStore:
     """`MetadataStore` over one SQLite file.  Changes may come from any thread; one waits for the other."""
 
-    __slots__ = ("_cluster_id", "_connection", "_lock", "_path", "_spare", "on_failure")
+    __slots__ = ("_cluster_id", "_connection", "_lock", "_path", "_spare", "damages", "on_failure")
 
     def __init__(self, path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
         self._path = path
+        self.damages: Sequence[KeptDamage] = kept_damages(path)
         self._connection = connection
         self._cluster_id = cluster_id
         self._lock = threading.Lock()
@@ -105,6 +108,7 @@ class LocalStore:
         """
         path = Path(path)
         with _explained(path):
+            is_short = settle(path)
             connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
             try:
                 _check_pages(path, connection)
@@ -113,7 +117,11 @@ class LocalStore:
                 connection.execute("PRAGMA foreign_keys = ON")
                 stored = _prepare(path, connection, cluster_id)
                 connection.execute(quota_rows.CREATE)
+                connection.execute(deleted_topics.CREATE)
                 security_rows.create(connection)
+                if is_short:
+                    # The next start would find what is left of the ignored frames again.
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             except BaseException:
                 connection.close()
                 raise
@@ -176,7 +184,13 @@ class LocalStore:
     def delete_topics(self, topic_ids: Sequence[bytes]) -> None:
         """Remove topics, all or none."""
         # Deleting topics must succeed on a full disk: it is how one frees space.
-        self._change_in_need("DELETE FROM topics WHERE topic_id = ?", [(topic_id,) for topic_id in topic_ids])
+        deletion = "DELETE FROM topics WHERE topic_id = ?", [(topic_id,) for topic_id in topic_ids]
+        self._change_in_need(deletion, *deleted_topics.statements(topic_ids))
+
+    def deleted_topics(self) -> frozenset[bytes]:
+        """The ids of topics that were deleted last: a crash may have left directories of theirs."""
+        with _explained(self._path):
+            return deleted_topics.read(self._connection)
 
     def create_partitions(self, additions: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
         """Store more partitions of a topic."""
@@ -188,10 +202,8 @@ class LocalStore:
         """Store leaders, epochs and in-sync replicas of partitions."""
         # Must succeed on a full disk, too: else the partitions of another disk that failed, or came back, stay offline.
         columns = ", ".join(f"{name} = ?" for name in _PARTITION_COLUMNS.split(", "))
-        self._change_in_need(
-            f"UPDATE partitions SET {columns} WHERE topic_id = ? AND partition = ?",
-            [(*_columns(p), topic_id, p.partition) for topic_id, partitions in changes for p in partitions],
-        )
+        rows = [(*_columns(p), topic_id, p.partition) for topic_id, partitions in changes for p in partitions]
+        self._change_in_need((f"UPDATE partitions SET {columns} WHERE topic_id = ? AND partition = ?", rows))
 
     def alter_topic_configs(self, changes: Sequence[tuple[bytes, Mapping[str, str]]]) -> None:
         """Store the settings of a topic."""
@@ -225,7 +237,7 @@ class LocalStore:
             try:
                 return quota_rows.read(self._connection)
             except ValueError as error:
-                raise CorruptMetadataError(_damaged(self._path, str(error))) from error
+                raise CorruptMetadataError(damaged(self._path, str(error))) from error
 
     def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """Replace all quotas of entities: all or none."""
@@ -244,7 +256,7 @@ class LocalStore:
             try:
                 return security_rows.read(self._connection)
             except ValueError as error:
-                raise CorruptMetadataError(_damaged(self._path, str(error))) from error
+                raise CorruptMetadataError(damaged(self._path, str(error))) from error
 
     def alter_security(self, delta: SecurityDelta) -> None:
         """Add, replace and remove ACLs, credentials and tokens: all or none."""
@@ -262,7 +274,7 @@ class LocalStore:
             chosen = {str(name): int(level) for name, level in stored["chosen"].items()}
             return Features(int(stored["epoch"]), MappingProxyType(chosen))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise CorruptMetadataError(_damaged(self._path, f"levels of features: {error}")) from error
+            raise CorruptMetadataError(damaged(self._path, f"levels of features: {error}")) from error
 
     def alter_features(self, features: Features) -> None:
         """Store them."""
@@ -317,12 +329,13 @@ class LocalStore:
                 self.on_failure(str(error))
             raise
 
-    def _change_in_need(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+    def _change_in_need(self, *statements: tuple[str, Sequence[tuple[object, ...]]]) -> None:
         """One transaction that must not fail for want of space: the spare file makes room for it."""
 
         def change() -> None:
             with self._transaction() as connection:
-                connection.executemany(statement, rows)
+                for statement, rows in statements:
+                    connection.executemany(statement, rows)
 
         try:
             change()
@@ -423,7 +436,7 @@ def _explained(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         # SQLite reports damage with the base class itself; full disks, locks and the like have subclasses.
         if type(error) is sqlite3.DatabaseError:
-            raise CorruptMetadataError(_damaged(path, str(error))) from error
+            raise CorruptMetadataError(damaged(path, str(error))) from error
         hint = "" if os.access(path, os.W_OK) else "; `kbroker doctor` says whose file it is, and what mends it"
         raise MetadataStoreError(f"cannot use the metadata store {path}: {error}{hint}") from error
 
@@ -434,18 +447,10 @@ def _primary_code(error: MetadataStoreError) -> int:
     return getattr(cause, "sqlite_errorcode", 0) & 0xFF if isinstance(cause, sqlite3.Error) else 0
 
 
-def _damaged(path: Path, reason: str) -> str:
-    return (
-        f"the metadata store {path} is damaged ({reason}). The log directories are untouched. Restore the file from a "
-        f"backup, or salvage it with `sqlite3 {path} .recover`. What cannot be salvaged is made anew from the log "
-        "directories, without settings: move the file away, `kbroker metadata rebuild`"
-    )
-
-
 def _check_pages(path: Path, connection: sqlite3.Connection) -> None:
     problems = connection.execute("PRAGMA quick_check(1)").fetchone()
     if problems is not None and problems[0] != "ok":
-        raise CorruptMetadataError(_damaged(path, str(problems[0])))
+        raise CorruptMetadataError(damaged(path, str(problems[0])))
 
 
 def _prepare(path: Path, connection: sqlite3.Connection, cluster_id: str | None) -> str:
@@ -468,7 +473,7 @@ def _prepare(path: Path, connection: sqlite3.Connection, cluster_id: str | None)
         )
     stored = _read_key(connection, "cluster_id")
     if stored is None:
-        raise CorruptMetadataError(_damaged(path, "it holds no cluster id"))
+        raise CorruptMetadataError(damaged(path, "it holds no cluster id"))
     return stored
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from pathlib import Path
 from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from kbroker.errors import KafkaStorageError
@@ -54,6 +55,15 @@ class MetadataVersionError(MetadataStoreError):
 
 class ClusterIdMismatchError(MetadataStoreError):
     """The store belongs to another cluster than the log directories."""
+
+
+def damaged(path: Path, reason: str) -> str:
+    """The text of a CorruptMetadataError: what is known, and what can be done."""
+    return (
+        f"the metadata store {path} is damaged ({reason}). The log directories are untouched. Restore the file from a "
+        f"backup, or salvage it with `sqlite3 {path} .recover`. What cannot be salvaged is made anew from the log "
+        "directories, without settings: move the file away, `kbroker metadata rebuild`"
+    )
 
 
 class ProducerIdBlock(NamedTuple):

@@ -15,13 +15,16 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.kraft.quorum_steps import SnapshotId
 from kbroker.cluster.kraft.snapshots import encoded_snapshot, snapshot_name, snapshots_in
 from kbroker.metadata.kafka_metadata import KafkaMetadata
+from kbroker.metadata.kept_damage import describe
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.security_image import SecurityImage
+from kbroker.metadata.wal import ignored_end
 from kbroker.migration.copying import Copied, Copy, apart
 from kbroker.migration.export_plan import ExportPlan, Node, Stored, levels_of, plan_export
 from kbroker.migration.kafka_directories import locked
@@ -134,6 +137,10 @@ def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
 def _check_stopped(files: FileSystem, paths: Sequence[str]) -> None:
     if not has_content(files, f"{paths[0]}/{FILE_NAME}"):
         raise ExportRefusedError(f"{paths[0]} has no metadata store of kbroker's: name all log.dirs in their order")
+    if (end := ignored_end(Path(paths[0]) / FILE_NAME)) is not None:
+        raise ExportRefusedError(
+            f"{paths[0]}/{FILE_NAME}: {describe(end)}: start and stop kbroker, which tells the rest"
+        )
     for path in paths:
         if not files.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}"):
             raise ExportRefusedError(f"kbroker was not stopped in order on {path}: start and stop it once more")

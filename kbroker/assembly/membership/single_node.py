@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.metadata.image import ClusterImage
     from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.readiness import Problem
     from kbroker.periodic import PeriodicTask
     from kbroker.storage.directories.log_dirs import OpenedDirs
 
@@ -42,7 +43,7 @@ class SingleNode(ClusterMembership):
     async def join(self, dirs: OpenedDirs) -> ClusterImage:
         config = self._broker.config
         image = stored_image(self._metadata.open(dirs), config, config.node_id)
-        self._metadata.claim(image, config.node_id)
+        self._metadata.claim(image, config)
         return image
 
     def connect(self, parts: MetadataParts) -> None:
@@ -85,6 +86,9 @@ class SingleNode(ClusterMembership):
 
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
         return self._metadata.periodic_tasks()
+
+    def problems(self) -> Iterable[Problem]:
+        return self._metadata.problems()
 
     async def figures(self, pace: Pace) -> Values:
         return await own_controller_figures(self._parts.cache.image, pace)

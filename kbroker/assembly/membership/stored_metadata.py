@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import logging
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.store import StoreCalls
+from kbroker.metrics.readiness import Problem
 from kbroker.periodic import PeriodicTask
 from kbroker.startup.metadata_at_start import check_metadata_is_there, check_node_has_partitions
+from kbroker.startup.strays_at_start import SETTING, check_strays
 from kbroker.storage.manager.known_directories import claim_with_store
 
 if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
     from kbroker.metadata.image import ClusterImage
     from kbroker.storage.directories.log_dirs import OpenedDirs
     from kbroker.storage.manager.log_manager import LogManager
+
+logger = logging.getLogger("kbroker.broker")
 
 SPARE_INTERVAL_MS = 5_000
 
@@ -41,12 +47,29 @@ class StoredMetadata:
         self._is_open = True
         return self.store
 
-    def claim(self, image: ClusterImage, node_id: int, others: Collection[int] = ()) -> None:
-        """Bind the log directories to the cluster.  LogDirError where they, or all partitions, are of another node.
+    def claim(
+        self,
+        image: ClusterImage,
+        config: BrokerConfig,
+        others: Collection[int] = (),
+        directories_of_others: Iterable[str] = (),
+    ) -> None:
+        """Bind the log directories to the cluster.  LogDirError where they, or all partitions, are of another node, or
+        where the store does not know most of them.
 
         `others`: the ids of the other workers of this host.
         """
-        check_node_has_partitions(image, node_id, others)
+        check_node_has_partitions(image, config.node_id, others)
+        manager = self._log_manager
+        if config.get(SETTING):
+            logger.warning(
+                "%s is set: partitions that the metadata store does not know are set aside, however many there are. "
+                "Leave it out from the next start on",
+                SETTING,
+            )
+        else:
+            paths = [each.path for each in manager.online_directories()]
+            check_strays(manager.environment.files, (*paths, *directories_of_others), self.store, image)
         claim_with_store(self._log_manager, self.store, self._directory)
 
     def watch(self) -> None:
@@ -58,6 +81,10 @@ class StoredMetadata:
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
         """What the loop runs from time to time."""
         return (PeriodicTask("keep space for deletions", SPARE_INTERVAL_MS, self.store.keep_spare),)
+
+    def problems(self) -> Iterable[Problem]:
+        """The damages of the store, for as long as what was kept of them is there."""
+        return [Problem(each.text) for each in self.store.damages if each.path.exists()]
 
     def close(self) -> None:
         """A call that is under way comes to its end."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
@@ -12,6 +12,7 @@ from kbroker.assembly.membership.stored_metadata import StoredMetadata
 from kbroker.cluster.member import unless_stopping
 from kbroker.cluster.requests import NO_BROKER_EPOCH
 from kbroker.cluster.workers.member import WORKERS_LISTENER, with_near_endpoint
+from kbroker.cluster.workers.worker_slot import worker_directory
 from kbroker.metadata.store import StoreCalls
 from kbroker.replication.leader_changes import held_logs, report_at_start
 from kbroker.replication.stray_replicas import replicas_deleted
@@ -20,6 +21,7 @@ from kbroker.storage.manager.known_directories import claim_directories
 if TYPE_CHECKING:
     from kbroker.cluster.workers.member import Worker
     from kbroker.metadata.image import BrokerImage, ClusterImage
+    from kbroker.metrics.readiness import Problem
     from kbroker.network.listener import Listener
     from kbroker.periodic import PeriodicTask
     from kbroker.storage.directories.log_dirs import OpenedDirs
@@ -43,8 +45,14 @@ class WorkersMembership(ReplicatedMembership):
         if metadata is None:
             claim_directories(broker.log_manager, image.cluster_id)
         else:
-            metadata.claim(image, node_id, self._worker.slot.others(node_id))
+            metadata.claim(image, broker.config, self._worker.slot.others(node_id), self._directories_of_others())
         return image
+
+    def _directories_of_others(self) -> list[str]:
+        """The log directories of the other workers, as far as they are there by now."""
+        files, numbers = self._broker.log_manager.environment.files, range(2, self._worker.slot.count + 1)
+        paths = [worker_directory(each, number) for each in self._broker.config.log_dirs for number in numbers]
+        return [path for path in paths if files.exists(path)]
 
     def connect(self, parts: MetadataParts) -> None:
         self._replicate(parts, WORKERS_LISTENER)
@@ -87,6 +95,10 @@ class WorkersMembership(ReplicatedMembership):
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
         stored = () if self._metadata is None else self._metadata.periodic_tasks()
         return (*stored, *super().periodic_tasks())
+
+    def problems(self) -> Iterable[Problem]:
+        stored = () if self._metadata is None else self._metadata.problems()
+        return (*stored, *super().problems())
 
     @property
     def metrics_listener(self) -> str:
