@@ -1,8 +1,8 @@
 """Tasks that the loop runs at an interval, such as checkpoints, flushes and the sweep of idle connections.
 
 Intervals of half a second and more end with the beats of the clock (`until_beat`): the tasks of an idle broker wake it
-together.  A task that fails is logged and runs again at its next turn; a coroutine function's run is awaited before the
-next interval begins, so that a task never runs twice at once.
+together.  A task that fails is logged (`Outages`) and runs again at its next turn; a coroutine function's run is
+awaited before the next interval begins, so that a task never runs twice at once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from kbroker.clock import until_beat
+from kbroker.outage import Outages
 
 logger = logging.getLogger("kbroker.periodic")
 
@@ -37,7 +38,7 @@ class PeriodicTask(NamedTuple):
 class PeriodicTasks:
     """The periodic tasks of one broker."""
 
-    __slots__ = ("_intervals", "_loop", "_running", "_tasks", "_timers")
+    __slots__ = ("_intervals", "_loop", "_outages", "_running", "_tasks", "_timers")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -45,6 +46,7 @@ class PeriodicTasks:
         self._intervals: dict[str, Interval] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._outages = Outages(logger, logging.ERROR, loop.time)
 
     def add(
         self, name: str, interval_ms: Interval, run: Callable[[], object], initial_delay_ms: int | None = None
@@ -80,24 +82,30 @@ class PeriodicTasks:
     def _fire(self, name: str) -> None:
         try:
             outcome = self._tasks[name]()
-        except Exception:
-            self._tell(name)
-            outcome = None
-        if inspect.isawaitable(outcome):
-            self._running[name] = self._loop.create_task(self._watch(name, outcome))
+        except Exception as error:
+            self._failed(name, error)
         else:
-            self._wait(name, self._interval_ms(name))
+            if inspect.isawaitable(outcome):
+                self._running[name] = self._loop.create_task(self._watch(name, outcome))
+                return
+            self._done(name)
+        self._wait(name, self._interval_ms(name))
 
     async def _watch(self, name: str, outcome: Awaitable[object]) -> None:
         try:
             await outcome
-        except Exception:
-            self._tell(name)
+        except Exception as error:
+            self._failed(name, error)
+        else:
+            self._done(name)
         self._running.pop(name, None)
         self._wait(name, self._interval_ms(name))
 
-    def _tell(self, name: str) -> None:
-        logger.exception("the task %s failed; it runs again", name)
+    def _failed(self, name: str, error: Exception) -> None:
+        self._outages.failed(name, "the task %s failed; it runs again", name, error=error)
+
+    def _done(self, name: str) -> None:
+        self._outages.over(name, "the task %s works again", name)
 
     def stop(self) -> None:
         """Cancel all; a run under way in an executor goes on to its end there."""

@@ -35,7 +35,7 @@ ONE_THING_LINES = {
 
 BASE = {"__init__", "authorities", "clock", "error_codes", "errors", "nearest", "own_python", "types", "waiting"}
 BASE |= {"java_patterns", "patterns"}
-FOUNDATION = BASE | {"_fast", "config", "metrics", "log_output", "periodic"}
+FOUNDATION = BASE | {"_fast", "config", "metrics", "log_output", "outage", "periodic"}
 RECORDS = FOUNDATION | {"records"}
 PROTOCOL = FOUNDATION | {"protocol"}
 SCHEMAS = PROTOCOL | {"schemas"}

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbroker._fast.log.replica_fields import FollowedFields, unsettled
 from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.outage import Outage, Outages
 from kbroker.replication.follower_session import Ask, FollowerSession, Key
 from kbroker.replication.log_cut import cut_log
 from kbroker.replication.partition import Role
@@ -125,6 +126,10 @@ class ReplicaFetcher:
         self._names: dict[bytes, str] | None = None
         self._changed = asyncio.Event()
         self._failures = 0
+        # A leader that is away for a moment, as in a rolling restart, is no reason to warn.
+        self._outage = Outage(logger, logging.INFO, loop.time)
+        self._defects = Outage(logger, logging.ERROR, loop.time)
+        self._outages = Outages(logger, now=loop.time)
         self._fenced: list[Partition] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -184,15 +189,13 @@ class ReplicaFetcher:
                 self._session.reset()
                 self._failures += 1
                 seconds = self._backoff(self._failures)
-                # Once: a leader may be away for hours.
-                level = logging.INFO if self._failures == 1 else logging.DEBUG
-                logger.log(level, "cannot fetch, the next attempt is in %.2f s: %s", seconds, error)
+                self._outage.failed("cannot fetch, the next attempt is in %.2f s: %s", seconds, error)
                 await asyncio.sleep(seconds)
             except asyncio.CancelledError:
                 raise
-            except Exception:
+            except Exception as error:
                 # A defect; the partitions must not stay behind for good because of it.
-                logger.exception("a fetch failed")
+                self._defects.failed("a fetch failed: %r", error, error=error)
                 self._session.reset()
                 await asyncio.sleep(self._settings().backoff_seconds)
 
@@ -212,14 +215,14 @@ class ReplicaFetcher:
         if not self._session.all_have_ids:
             version = min(version, LAST_VERSION_BY_NAME)
         answer = await self.client.send(self._request(settings, version), version)
-        if self._failures:
-            logger.info("fetches again, after %d attempts", self._failures)
-            self._failures = 0
+        self._outage.over("fetches again")
+        self._failures = 0
         if answer.error_code:
             logger.info("the fetch session begins anew: error %d", answer.error_code)
             self._session.reset()
             return
         await self._apply(answer, version)
+        self._defects.over("fetches succeed again")
 
     def _unsettled(self, now: float, settings: FetcherSettings) -> list[_Followed]:
         return unsettled(self._followed, now, settings.max_bytes, settings.protocol.truncates_on_fetch)
@@ -350,11 +353,11 @@ class ReplicaFetcher:
                 # What a client decodes is no part of a file.
                 await self._append(partition, ask, row)
         except KafkaError as error:
-            # A full disk may stay so for hours.
-            level = logging.DEBUG if each.failures else logging.WARNING
-            logger.log(level, "%s cannot take what its leader sent: %s; it is tried again", partition, error)
+            text = "%s cannot take what its leader sent: %s; it is tried again"
+            self._outages.failed(each.key, text, partition, error)
             self._leave_out(each)
             return
+        self._outages.over(each.key, "%s takes what its leader sends again", partition)
         each.failures = 0
         each.retry_at = 0.0
 
@@ -450,7 +453,7 @@ class ReplicaFetcher:
         try:
             was_cut = await cut_log(each.partition, offset, self._pace())
         except KafkaError as error:
-            logger.warning("%s cannot be cut: %s", each.partition, error)
+            self._outages.failed(each.key, "%s cannot be cut: %s", each.partition, error)
             self._leave_out(each)
             return
         if was_cut and agrees:

@@ -27,6 +27,7 @@ from kbroker.cluster.client import NodeError
 from kbroker.cluster.requests import ReplicaReport
 from kbroker.errors import KafkaError
 from kbroker.metrics.readiness import Problem
+from kbroker.outage import Outage
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
@@ -75,6 +76,7 @@ class Handover:
         self._given: dict[TopicPartition, str] = {}
         self._roomy_since = math.inf
         self._renewed_at = -math.inf
+        self._outage = Outage(logger, now=now)
         replicas.given_up = self._given
 
     def problems(self) -> Iterator[Problem]:
@@ -137,7 +139,10 @@ class Handover:
         try:
             await self._cluster.report(report)
         except KafkaError as error:
-            logger.warning("the controller does not know of partitions that are to be handed over yet: %s", error)
+            text = "the controller does not know of partitions that are to be handed over yet: %s"
+            self._outage.failed(text, error)
+        else:
+            self._outage.over("the controller knows of partitions that are to be handed over")
 
     async def _roomy(self, node_id: int, partitions: Iterable[Partition]) -> Collection[TopicPartition]:
         """The partitions that a broker has in a directory with room, and those of directories whose room it does not

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from kbroker._fast.base.build_facts import CHECKED
 from kbroker.cluster.requests import BrokerEpoch, IsrChange
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.outage import Outage
 from kbroker.replication.partition import Role
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class IsrManager:
         self._max_lag = max_lag
         self._proposals: dict[TopicPartition, _Proposal] = {}
         self._task: asyncio.Task[None] | None = None
-        self._is_away = False
+        self._outage = Outage(logger, logging.INFO, loop.time)
         self._looked_at = self.now()
         self._fetch_epochs: dict[int, int] = {}
         self.shrink_count = 0
@@ -188,12 +189,9 @@ class IsrManager:
             outcomes = await self._controller.alter_partitions(self._broker(), [change for _, change in batch])
         except KafkaError as error:
             self.failed_count += len(batch)
-            # Once: there may be none for hours.
-            level = logging.DEBUG if self._is_away else logging.INFO
-            logger.log(level, "the controller does not take ISR changes now: %s", error)
-            self._is_away = True
+            self._outage.failed("the controller does not take ISR changes now: %s", error)
             return batch
-        self._is_away = False
+        self._outage.over("the controller takes ISR changes again")
         found = {outcome.partition: outcome for outcome in outcomes}
         again = []
         for partition, change in batch:

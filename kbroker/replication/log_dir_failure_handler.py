@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.replica_reports import unserved_delta
 from kbroker.cluster.requests import ReplicaReport
 from kbroker.errors import KafkaError
+from kbroker.outage import Outage
 
 if TYPE_CHECKING:
     from kbroker.cluster.controller import Controller
@@ -106,16 +107,14 @@ class LogDirFailureHandler:
             self._halt(reason)
 
     async def _report(self, report: ReplicaReport) -> None:
-        is_first = True
+        outage, count = Outage(logger, logging.ERROR, self._loop.time), len(report.offline)
         while True:
             try:
                 await self._controller.report_replicas(self._broker(), report)
+                outage.over("the controller knows of %d offline replicas", count)
                 return
             except KafkaError as error:
-                if is_first:
-                    count = len(report.offline)
-                    logger.error("the controller does not know of %d offline replicas yet: %s", count, error)
-                is_first = False
+                outage.failed("the controller does not know of %d offline replicas yet: %s", count, error)
             await asyncio.sleep(RETRY_SECONDS)
 
 

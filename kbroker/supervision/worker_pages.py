@@ -18,6 +18,7 @@ from urllib.parse import quote
 from kbroker.metrics.http_messages import DESCRIBE_CLUSTER, KBROKER, VIEWER, Access, Names
 from kbroker.metrics.http_server import MetricsServer
 from kbroker.metrics.listener_address import is_encrypted, parse_listener
+from kbroker.outage import Outages
 from kbroker.supervision.metrics_text import END, merged
 from kbroker.supervision.worker_consoles import WorkerConsoles
 from kbroker.supervision.worker_http import Fetched, fetch
@@ -58,6 +59,7 @@ class WorkersAccess:
     def __init__(self, own: Access, sockets: Callable[[], Sequence[str]]) -> None:
         self.challenge, self.refusal = own.challenge, own.refusal
         self._sockets = sockets
+        self._outages = Outages(logger)
 
     async def viewer(self, authorization: str, host: str) -> ClusterViewer | None:
         """See `Access`.  Nobody may look while no worker answers."""
@@ -65,8 +67,9 @@ class WorkersAccess:
             try:
                 answer = await fetch(address, f"{VIEWER}?{quote(host, safe='')}", authorization=authorization)
             except (OSError, TimeoutError, ValueError) as error:
-                logger.warning("a worker does not say whether a viewer may look: %s", error)
+                self._outages.failed(address, "a worker does not say whether a viewer may look: %s", error)
                 continue
+            self._outages.over(address, "a worker says again whether a viewer may look")
             return None if answer.status == 401 else ClusterViewer(is_allowed=answer.status == 200)
         return None
 
@@ -99,6 +102,7 @@ class WorkerPages(MetricsServer):
         )
         self._slots = slots
         self._lives = lives
+        self._outages = Outages(logger)
 
     def _ready_sockets(self) -> list[str]:
         return [
@@ -117,8 +121,9 @@ class WorkerPages(MetricsServer):
         for number, answer in zip(numbers, answers, strict=True):
             if isinstance(answer, Fetched):
                 found[number] = answer
+                self._outages.over(number, "worker %d answers for pages again", number)
             else:
-                logger.warning("worker %d does not answer for %s: %s", number, path, answer)
+                self._outages.failed(number, "worker %d does not answer for %s: %s", number, path, answer)
                 found[number] = None
         return found
 

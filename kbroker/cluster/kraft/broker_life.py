@@ -17,7 +17,7 @@ from kbroker.cluster.kraft.lifecycle import (
     RegistrationRefusedError,
     State,
 )
-from kbroker.cluster.kraft.outage import Outage
+from kbroker.outage import Outage
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 from kbroker.waiting import set_within
@@ -69,7 +69,7 @@ class BrokerLife:
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._outage = Outage(loop.time)
+        self._outage = Outage(logger, now=loop.time)
         self._was_registered = False
 
     @property

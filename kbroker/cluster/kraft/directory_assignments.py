@@ -13,10 +13,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbroker.cluster.kraft.outage import REMIND_SECONDS
 from kbroker.cluster.requests import BrokerEpoch
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.log_output import RateLimitedLog
+from kbroker.outage import Outage
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 
@@ -116,7 +115,7 @@ class DirectoryAssignments:
         self._sent: dict[TopicPartition, Assignment] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = False
-        self._complaints = RateLimitedLog(logger, REMIND_SECONDS, monotonic=loop.time)
+        self._outage = Outage(logger, logging.INFO, loop.time)
 
     async def look_at_all(self) -> None:
         """Compare all topics: at a start, and when replicas have moved to other directories."""
@@ -182,8 +181,9 @@ class DirectoryAssignments:
             answer = await self._channel.assign_directories(self._broker(), request_rows(wanted.values()))
         except KafkaError as error:
             text = "the controllers do not hear now in which directories %d replicas are: %s"
-            self._complaints.info("away", text, len(wanted), error)
+            self._outage.failed(text, len(wanted), error)
             return False
+        self._outage.over("the controllers hear again in which directories replicas are")
         taken = {
             (topic.topic_id, row.partition_index)
             for directory in answer.directories

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.authenticated import LoginFailedError
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.controller_channel import is_of_no_controller
-from kbroker.cluster.kraft.outage import REMIND_SECONDS
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.log_output import RateLimitedLog
+from kbroker.outage import REMIND_SECONDS
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 

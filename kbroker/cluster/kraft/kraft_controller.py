@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from kbroker.cluster.controller import Controller
 from kbroker.cluster.creation_complaints import CreationComplaints
-from kbroker.cluster.kraft.outage import REMIND_SECONDS
 from kbroker.cluster.requests import (
     BrokerEpoch,
     ConfigAlteration,
@@ -35,9 +34,9 @@ from kbroker.errors import (
     UnknownTopicOrPartitionError,
     again,
 )
-from kbroker.log_output import RateLimitedLog
 from kbroker.metadata.internal_topics import internal_topic
 from kbroker.metadata.topic_names import is_internal
+from kbroker.outage import Outage
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class KRaftController(Controller):
         self._settings = settings
         self._disks_failed = disks_failed
         self._complaints = CreationComplaints()
-        self._refusals = RateLimitedLog(logger, REMIND_SECONDS)
+        self._outage = Outage(logger)
         self._under_way: set[str] = set()
 
     # Topics that this broker makes
@@ -117,8 +116,9 @@ class KRaftController(Controller):
         except KafkaError as error:
             if not isinstance(error, NotControllerError):
                 why = "%d topics that clients asked for cannot be made: %s"
-                self._refusals.warning("away", why, len(wanted), error)
+                self._outage.failed(why, len(wanted), error)
             return {name: TopicOutcome(name, error=UnknownTopicOrPartitionError()) for name in wanted}
+        self._outage.over("topics that clients ask for are made again")
         codes = {each.name: (ErrorCode(each.error_code), each.error_message) for each in answer.topics}
         made = [name for name, (code, _) in codes.items() if not code or code == ErrorCode.TOPIC_ALREADY_EXISTS]
         await self._seen(made)

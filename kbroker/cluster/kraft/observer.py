@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.kraft.batches import DamagedBatchesError, MetadataBatch
-from kbroker.cluster.kraft.outage import Outage
 from kbroker.cluster.kraft.own_snapshots import OwnSnapshots
 from kbroker.cluster.kraft.quorum import Quorum
 from kbroker.cluster.kraft.quorum_requests import (
@@ -48,6 +47,7 @@ from kbroker.cluster.kraft.quorum_steps import (
     Wait,
 )
 from kbroker.metadata.metadata_record import MetadataLogError
+from kbroker.outage import Outage
 from kbroker.protocol.api import ApiKey
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class QuorumObserver:
         self._disk_call: Awaitable[object] | None = None
         self._writing: asyncio.Task[None] | None = None
         self._endpoint: Endpoint | None = None
-        self._outage = Outage(loop.time)
+        self._outage = Outage(logger, now=loop.time)
         self._snapshots = OwnSnapshots(loop, metadata, directory, settings.log, clock, self._on_disk)
         self._client = NodeClient(
             loop,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 from kbroker.cluster.kraft.quorum_steps import SnapshotId
 from kbroker.cluster.kraft.snapshots import encoded_snapshot
 from kbroker.metadata.image_records import image_records
+from kbroker.outage import Outage
 
 if TYPE_CHECKING:
     from kbroker.clock import Clock
@@ -58,6 +59,7 @@ class OwnSnapshots:
         self._bytes = 0
         self._since = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
+        self._outage = Outage(logger, now=loop.time)
 
     def begin(self) -> None:
         """Count from now on: there is a snapshot."""
@@ -96,8 +98,9 @@ class OwnSnapshots:
             await self._on_disk(directory.keep_own, snapshot, timestamp_ms)
             await self._on_disk(directory.clean)
         except OSError as error:
-            logger.warning("%s: a snapshot of the metadata could not be written: %s", directory.path, error)
+            self._outage.failed("%s: a snapshot of the metadata could not be written: %s", directory.path, error)
         else:
+            self._outage.over("%s: snapshots of the metadata are written again", directory.path)
             logger.info("wrote a snapshot of the metadata up to offset %d", snapshot.end_offset)
 
     async def close(self) -> None:

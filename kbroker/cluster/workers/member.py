@@ -24,6 +24,7 @@ from kbroker.config import EVERY_HOST
 from kbroker.errors import KafkaError
 from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
 from kbroker.metrics.readiness import Problem
+from kbroker.outage import Outage
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ class FirstWorker(Worker):
         self._is_listening = False
         self._waits: set[asyncio.Task[None]] = set()
         self._balance_timer: asyncio.TimerHandle | None = None
+        self._outage = Outage(logger, now=loop.time)
 
     @property
     def epoch(self) -> int:
@@ -213,7 +215,9 @@ class FirstWorker(Worker):
             try:
                 await self._controller.elect_leaders(ElectionType.PREFERRED, due)
             except KafkaError as error:
-                logger.warning("leaders stay where they are: %s", error)
+                self._outage.failed("leaders stay where they are: %s", error)
+            else:
+                self._outage.over("leaders go back where they belong")
 
     def problems(self) -> Iterable[Problem]:
         """Workers that are away."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbroker.cluster.client import NodeClient, NodeError
+from kbroker.outage import Outage
 
 if TYPE_CHECKING:
     from kbroker.protocol.messages import Message
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 RETRY_SECONDS = 0.1
+LATE_AFTER = 10
+"""So many attempts are made in silence: a broker that starts again is away for longer than one."""
 Answered = Callable[[Any], None]
 
 
@@ -42,13 +45,14 @@ class BrokerChannels(Protocol):
 class _Channel:
     """The queue of one broker."""
 
-    __slots__ = ("_client", "_node_id", "_queue", "_ready", "_task")
+    __slots__ = ("_client", "_node_id", "_outage", "_queue", "_ready", "_task")
 
     def __init__(self, node_id: int, client: NodeClient, loop: asyncio.AbstractEventLoop) -> None:
         self._node_id = node_id
         self._client = client
         self._queue: deque[tuple[Message, int, Answered | None]] = deque()
         self._ready = asyncio.Event()
+        self._outage = Outage(logger, now=loop.time)
         self._task: asyncio.Task[None] | None = loop.create_task(self._run())
 
     def put(self, request: Message, version: int, answered: Answered | None) -> None:
@@ -69,21 +73,23 @@ class _Channel:
                     logger.exception("the answer of broker %d to %s", self._node_id, type(request).__name__)
 
     async def _answer(self, request: Message, version: int) -> object:
-        failures = 0
+        name, failures = type(request).__name__, 0
         while True:
             try:
-                return await self._client.send(request, version)
+                answer = await self._client.send(request, version)
+                self._outage.over("broker %d answers %s", self._node_id, name)
+                return answer
             except NodeError as error:
                 failures += 1
-                if failures in (10, 100, 1000):
-                    logger.warning("broker %d does not answer %s: %s", self._node_id, type(request).__name__, error)
+                if failures >= LATE_AFTER:
+                    self._outage.failed("broker %d does not answer %s: %s", self._node_id, name, error)
                 await asyncio.sleep(RETRY_SECONDS)
             except ValueError as error:
-                logger.error("%s for broker %d can't be sent: %s", type(request).__name__, self._node_id, error)
+                logger.error("%s for broker %d can't be sent: %s", name, self._node_id, error)
                 return None
-            except Exception:
+            except Exception as error:
                 # A defect; the broker must not miss all that is queued behind it.
-                logger.exception("%s to broker %d", type(request).__name__, self._node_id)
+                self._outage.failed("%s to broker %d: %r", name, self._node_id, error, error=error)
                 self._client.disconnect()
                 await asyncio.sleep(RETRY_SECONDS)
 

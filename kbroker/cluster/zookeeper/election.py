@@ -41,6 +41,7 @@ from kbroker.cluster.zookeeper.znodes import (
 )
 from kbroker.errors import again
 from kbroker.metadata.image import NO_CONTROLLER
+from kbroker.outage import Outage
 
 logger = logging.getLogger("kbroker.cluster")
 
@@ -80,6 +81,7 @@ class Election:
         self._changed = asyncio.Event()
         self._fence: Fence | None = None
         self._attempted = 0
+        self._outage = Outage(logger, logging.ERROR, clock.monotonic)
         self.role = Role.FOLLOWING
         self.controller_id = NO_CONTROLLER
         zookeeper.subscribe(self._on_session)
@@ -114,9 +116,10 @@ class Election:
                 await self._zookeeper.connected()
                 continue
             except (ZooKeeperError, ZnodeError) as error:
-                logger.error("the controller can't be found: %s", error)
+                self._outage.failed("the controller can't be found: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            self._outage.over("it is known again who the controller is")
             await self._changed.wait()
 
     async def _look(self) -> None:

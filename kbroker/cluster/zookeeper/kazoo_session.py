@@ -80,6 +80,7 @@ from kbroker.cluster.zookeeper.session import (
 )
 from kbroker.cluster.zookeeper.starting import through_losses
 from kbroker.errors import bare
+from kbroker.outage import Outage
 
 if TYPE_CHECKING:
     from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
@@ -123,19 +124,6 @@ MOST_LOSSES = 2
 class KazooSession:
     """One session after the other, of one process.  `open` and `close` once each."""
 
-    __slots__ = (
-        "_again",
-        "_client",
-        "_listeners",
-        "_loop",
-        "_losses",
-        "_named",
-        "_secured",
-        "_settings",
-        "_state",
-        "_waiting",
-    )
-
     def __init__(self, settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop, named: str = "") -> None:
         """`named`: what errors call it, if not `settings.connect`."""
         self._settings = settings
@@ -143,6 +131,7 @@ class KazooSession:
         self._loop = loop
         self._secured = settings.set_acl
         self._losses = 0
+        self._refusals = Outage(logger, logging.ERROR, loop.time)
         self._state = SessionState.CLOSED
         self._listeners: list[Callable[[SessionState], None]] = []
         self._waiting: list[asyncio.Future[None]] = []
@@ -253,8 +242,10 @@ class KazooSession:
         if client is not self._client:
             return
         self._change(state)
+        if state is SessionState.CONNECTED:
+            self._refusals.over("ZooKeeper takes the broker again")
         if is_refused and self._again is None and self._state is not SessionState.CLOSED:
-            logger.error("ZooKeeper has refused the broker; the next attempt is in %g s", REFUSED_SECONDS)
+            self._refusals.failed("ZooKeeper has refused the broker; the next attempt is in %g s", REFUSED_SECONDS)
             self._again = self._loop.create_task(self._start_again(client))
 
     async def _start_again(self, refused: KazooClient) -> None:

@@ -22,6 +22,7 @@ from kbroker.cluster.zookeeper.session import (
     ZooKeeperError,
     ensure_path,
 )
+from kbroker.outage import Outage
 
 logger = logging.getLogger("kbroker.cluster")
 
@@ -60,6 +61,7 @@ class Notifications(Generic[_Named]):
         self._has_missed = False
         self._changed = asyncio.Event()
         self._seen = ""
+        self._outage = Outage(logger, logging.ERROR)
         zookeeper.subscribe(self._on_session)
 
     def _on_session(self, state: SessionState) -> None:
@@ -82,9 +84,10 @@ class Notifications(Generic[_Named]):
                 await self._zookeeper.connected()
                 continue
             except ZooKeeperError as error:
-                logger.error("changes of %s can't be followed: %s", self._what, error)
+                self._outage.failed("changes of %s can't be followed: %s", self._what, error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            self._outage.over("changes of %s are followed again", self._what)
             await self._changed.wait()
 
     async def _look(self) -> None:

@@ -30,6 +30,7 @@ from kbroker.cluster.zookeeper.session import (
 )
 from kbroker.cluster.zookeeper.znodes import decode_cluster_id, encode_cluster_id
 from kbroker.errors import again, bare
+from kbroker.outage import Outage
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -220,15 +221,17 @@ class BrokerRegistration:
                 self._renewal = self._loop.create_task(self._renew())
 
     async def _renew(self) -> None:
+        outage = Outage(logger, logging.ERROR, self._loop.time)
         try:
             while self.state is RegistrationState.AWAY:
                 await self._zookeeper.connected()
                 try:
                     await self.register()
+                    outage.over("broker %d has registered again", self._own.node_id)
                 except ConnectionLossError:
                     await asyncio.sleep(RETRY_SECONDS)
                 except ZooKeeperError as error:
-                    logger.error("broker %d can't register again: %s", self._own.node_id, error)
+                    outage.failed("broker %d can't register again: %s", self._own.node_id, error)
                     await asyncio.sleep(RETRY_SECONDS)
         except RegistrationError as error:
             self.failure(bare(error))

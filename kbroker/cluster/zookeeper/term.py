@@ -38,6 +38,7 @@ from kbroker.cluster.zookeeper.znodes import (
 from kbroker.cluster.zookeeper.zookeeper_requests import ZooKeeperRequests
 from kbroker.errors import KafkaError
 from kbroker.metadata.image import PartitionImage
+from kbroker.outage import Outages
 from kbroker.types import TopicPartition, random_uuid
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class Term:
             Work.BALANCE: self._balance,
         }
         self._loop = asyncio.get_running_loop()
+        self._outages = Outages(logger, logging.ERROR, self._loop.time)
         services.stats.begin(lambda: (each for _, each in self.context.partitions()))
         self._task: asyncio.Task[None] | None = self._loop.create_task(self._run())
 
@@ -194,8 +196,11 @@ class Term:
         except (ControllerMovedError, ConnectionLossError):
             raise
         except ZooKeeperError as error:
-            logger.error("%s can't be dealt with, and is tried again: %s", work.name.lower(), error)
+            text = "%s can't be dealt with, and is tried again: %s"
+            self._outages.failed(work, text, work.name.lower(), error)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self.mark, work)
+        else:
+            self._outages.over(work, "%s is dealt with again", work.name.lower())
 
     # Taking over
 

@@ -31,6 +31,7 @@ from kbroker.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from kbroker.outage import Outages
 
 logger = logging.getLogger("kbroker.groups")
 
@@ -51,7 +52,15 @@ class Committer:
 class OffsetCommits:
     """The offsets of all groups."""
 
-    __slots__ = ("_clock", "_max_metadata_bytes", "_rebalances", "_registry", "_retention_ms", "expired_count")
+    __slots__ = (
+        "_clock",
+        "_max_metadata_bytes",
+        "_outages",
+        "_rebalances",
+        "_registry",
+        "_retention_ms",
+        "expired_count",
+    )
 
     def __init__(
         self,
@@ -64,6 +73,7 @@ class OffsetCommits:
         self._registry = registry
         self._rebalances = rebalances
         self._clock = clock
+        self._outages = Outages(logger, now=clock.monotonic)
         self._max_metadata_bytes = max_metadata_bytes
         self._retention_ms = retention_ms
         self.expired_count = 0
@@ -234,8 +244,10 @@ class OffsetCommits:
         try:
             self._registry.append(group, self._tombstones(group, partitions))
         except KafkaError as error:
-            logger.warning("group %s: %d offsets could not be removed: %s", group, len(partitions), error)
+            text = "group %s: %d offsets could not be removed: %s"
+            self._outages.failed(group.group_id, text, group, len(partitions), error)
             return False
+        self._outages.over(group.group_id, "group %s: offsets are removed again", group)
         for topic, partition in partitions:
             group.offsets.remove(topic, partition)
         logger.info("group %s: removed %d offsets (%s)", group, len(partitions), reason)
@@ -263,8 +275,10 @@ class OffsetCommits:
         try:
             self._registry.append_to(partition_index, records)
         except KafkaError as error:
-            logger.warning("%d expired groups could not be removed: %s", len(groups), error)
+            text = "%d expired groups could not be removed: %s"
+            self._outages.failed(partition_index, text, len(groups), error)
             return
+        self._outages.over(partition_index, "expired groups are removed again")
         for group in groups:
             logger.info("group %s has expired with %d offsets", group, len(group.offsets))
             self.expired_count += len(group.offsets)

@@ -32,6 +32,7 @@ from kbroker.clock import Clock
 from kbroker.coordinator.runtime.plan import NO_TRANSACTION, CommitPoint, KeyValue, TransactionalProducer
 from kbroker.coordinator.runtime.timers import CallLater, TimerHandle, Timers
 from kbroker.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, KafkaError, NotCoordinatorError
+from kbroker.outage import Outage
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.compression import Codec, CompressionError
 from kbroker.records.control import ControlType, read_end_transaction
@@ -124,6 +125,7 @@ class Shard(Generic[S]):
         "_clock",
         "_compression",
         "_log",
+        "_outage",
         "_slices",
         "_started",
         "_steps",
@@ -160,6 +162,7 @@ class Shard(Generic[S]):
         self._started = 0.0
         self._steps: Iterator[None] = iter(())
         self._timer: TimerHandle | None = None
+        self._outage = Outage(logger, logging.ERROR, clock.monotonic)
 
     def check_active(self) -> None:
         """Raise the client's error while the shard cannot serve."""
@@ -223,10 +226,11 @@ class Shard(Generic[S]):
                     self._timer = pace.then(partial(self._run_slice, pace))
                     return
         except (KafkaError, BatchError, CompressionError, OSError) as error:
-            logger.exception("partition %d of the state topic cannot be loaded: %s", self.index, error)
+            self._outage.failed("partition %d of the state topic cannot be loaded: %s", self.index, error, error=error)
             self.unload(ShardState.FAILED)
             self._timer = self._call_later(RETRY_SECONDS, self.load)
             return
+        self._outage.over("partition %d of the state topic is loaded", self.index)
         self.state = ShardState.ACTIVE
         if CHECKED:
             self.check_invariants()

@@ -22,6 +22,7 @@ from kbroker.coordinator.share.state_records import ShareState
 from kbroker.coordinator.share.state_shard import ShareStateShard
 from kbroker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError, bare
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
+from kbroker.outage import Outages
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.share.persister import SharePartitionKey, StateUpdate, StoredState
 
@@ -75,6 +76,7 @@ class ShareCoordinator:
     ) -> None:
         self._config = config
         self._clock = clock
+        self._outages = Outages(logger, now=clock.monotonic)
         self._cache = metadata_cache
         self._log = state_log
         self._delete_before = delete_before
@@ -167,8 +169,9 @@ class ShareCoordinator:
             try:
                 self._write(key, lambda state, now, key=key: state.snapshot(key, now))  # type: ignore[misc]
             except KafkaError as error:
-                logger.warning("no snapshot of the share state could be written: %s", error)
+                self._outages.failed("snapshot", "no snapshot of the share state could be written: %s", error)
                 return
+            self._outages.over("snapshot", "snapshots of the share state are written again")
             yield
 
     def _prune(self, shard: ShareStateShard, _now_ms: int) -> Iterator[None]:
@@ -177,8 +180,9 @@ class ShareCoordinator:
         if needed is not None and needed > start and self._log.is_committed(shard.index):
             try:
                 self._delete_before(shard.index, needed)
+                self._outages.over("prune", "old records of the share state are deleted again")
             except KafkaError as error:
-                logger.warning("old records of the share state could not be deleted: %s", error)
+                self._outages.failed("prune", "old records of the share state could not be deleted: %s", error)
         yield
 
     def _write(self, key: SharePartitionKey, operation: Callable[[ShareStateShard, int], Plan[T]]) -> Outcome[T]:

@@ -37,6 +37,7 @@ from kbroker.coordinator.share.state_partitions import StatePartitions, TopicSta
 from kbroker.coordinator.share.under_way import Step, UnderWay
 from kbroker.errors import GroupIdNotFoundError, KafkaError, NonEmptyGroupError, UnknownTopicOrPartitionError
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
+from kbroker.outage import Outages
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.share.persister import UNINITIALIZED_START_OFFSET, SharePartitionKey
 
@@ -78,6 +79,7 @@ class ShareGroups:
         self._controller = controller
         self._cache = cache
         self._clock = clock
+        self._outages = Outages(logger, now=clock.monotonic)
         self._settings = settings
         self._timeout_ms = timeout_ms
         self._slices = slices
@@ -166,9 +168,12 @@ class ShareGroups:
             await self._controller.ensure_internal_topic(SHARE_GROUP_STATE_TOPIC)
             done = await self._begin_states(group_id, answer.initialize, answer.state_epoch)
         except KafkaError as error:
-            logger.warning("share group %s: the state of its partitions cannot be made: %s", group_id, error)
+            self._outages.failed(
+                group_id, "share group %s: the state of its partitions cannot be made: %s", group_id, error
+            )
             await self._give_up(group_id, answer.initialize)
             return False
+        self._outages.over(group_id, "share group %s: the state of its partitions is made", group_id)
         return done
 
     async def _begin_states(self, group_id: str, topics: Mapping[bytes, TopicState], state_epoch: int) -> bool:
@@ -298,11 +303,15 @@ class ShareGroups:
                     self._expire(group, member_id)
 
     def _expire(self, group: ShareGroup, member_id: str) -> None:
-        logger.info("share group %s: member %s has not been heard of and is removed", group.group_id, member_id)
+        name = group.group_id
         try:
-            self._groups.write(group.group_id, lambda _partition, _now: Plan(None, leave(group, member_id, self._view)))
+            self._groups.write(name, lambda _partition, _now: Plan(None, leave(group, member_id, self._view)))
         except KafkaError as error:
-            logger.warning("share group %s: member %s could not be removed: %s", group.group_id, member_id, error)
+            text = "share group %s: member %s could not be removed: %s"
+            self._outages.failed((name, member_id), text, name, member_id, error)
+            return
+        self._outages.over((name, member_id), "share group %s: member %s could be removed", name, member_id)
+        logger.info("share group %s: member %s has not been heard of and is removed", name, member_id)
 
     def _go_on_deleting(self, group: ShareGroup) -> None:
         if not group.state_partitions.deleting:

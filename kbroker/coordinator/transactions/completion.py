@@ -17,6 +17,7 @@ from kbroker.coordinator.transactions.transaction_metadata import TransactionMet
 from kbroker.coordinator.transactions.transaction_partition import TransactionPartition
 from kbroker.coordinator.transactions.transaction_state import PREPARED, TransactionState
 from kbroker.errors import ErrorCode, KafkaError
+from kbroker.outage import Outages
 from kbroker.replication.transaction_markers import Marker
 from kbroker.types import TopicPartition
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.transactions")
 
 RETRY_SECONDS = 0.1
-# Every so many retries one is logged.
-_LOUD_RETRY = 50
 
 
 class Markers(Protocol):
@@ -53,7 +52,7 @@ class Completion:
         self._metadata_cache = metadata_cache
         self._slices = slices
         self._write_complete = write_complete
-        self._failures: dict[str, int] = {}
+        self._outages = Outages(logger)
         self._turns: dict[str, Turn] = {}
 
     def begin(self, state: TransactionPartition, transactional_id: str) -> None:
@@ -130,7 +129,7 @@ class Completion:
             _forget(state, metadata, topic_partition)
             self._finish(state, metadata)
         elif self._is_needed(metadata, topic_partition, error):
-            self._retry_later(state, metadata)
+            self._retry_later(state, metadata, error)
 
     def _is_needed(self, metadata: TransactionMetadata, topic_partition: TopicPartition, error: KafkaError) -> bool:
         """Whether a marker that could not be written is tried again."""
@@ -150,17 +149,16 @@ class Completion:
             return False
         return True
 
-    def _retry_later(self, state: TransactionPartition, metadata: TransactionMetadata) -> None:
+    def _retry_later(
+        self, state: TransactionPartition, metadata: TransactionMetadata, error: KafkaError | None = None
+    ) -> None:
         transactional_id = metadata.transactional_id
         if not state.is_served:
             return
-        failures = self._failures[transactional_id] = self._failures.get(transactional_id, 0) + 1
-        if failures % _LOUD_RETRY == 1:
-            logger.warning(
-                "transactional id %s: its end cannot be written yet to %s",
-                transactional_id,
-                ", ".join(map(str, sorted(state.unmarked.get(transactional_id, ()))[:5])) or "the transaction state",
-            )
+        left = ", ".join(map(str, sorted(state.unmarked.get(transactional_id, ()))[:5]))
+        text = "transactional id %s: its end cannot be written yet to %s%s"
+        why = "" if error is None else f": {error}"
+        self._outages.failed(transactional_id, text, transactional_id, left or "the transaction state", why)
         state.timers.set(("retry", transactional_id), RETRY_SECONDS, partial(self._again, state, metadata))
 
     def _again(self, state: TransactionPartition, metadata: TransactionMetadata) -> None:
@@ -180,10 +178,9 @@ class Completion:
         try:
             outcome = self._write_complete(transactional_id)
         except KafkaError as error:
-            logger.warning("transactional id %s: its end could not be written: %s", transactional_id, error)
-            self._retry_later(state, metadata)
+            self._retry_later(state, metadata, error)
             return
-        self._failures.pop(transactional_id, None)
+        self._outages.over(transactional_id, "transactional id %s: its end is written", transactional_id)
         del state.unmarked[transactional_id]
         outcome.when_committed(lambda _error: state.completed(transactional_id))
 

@@ -39,6 +39,7 @@ from kbroker.coordinator.transactions.transaction_state import PREPARED, Transac
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from kbroker.metrics.sources import TransactionTotals
+from kbroker.outage import Outages
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class TransactionCoordinator:
     ) -> None:
         self._config = config
         self._clock = clock
+        self._outages = Outages(logger, now=clock.monotonic)
         self._call_later = call_later
         self._metadata_cache = metadata_cache
         self._producer_ids = producer_ids
@@ -334,13 +336,6 @@ class TransactionCoordinator:
 
     def _abort_now(self, metadata: TransactionMetadata) -> None:
         transactional_id = metadata.transactional_id
-        logger.info(
-            "transactional id %s: aborted, its transaction of producer %d has taken more than %d ms",
-            transactional_id,
-            metadata.producer_id,
-            metadata.timeout_ms,
-        )
-        self.aborted_for_time += 1
         try:
             outcome = self._write_now(transactional_id, partial(_with_id, self._decide_fence, None))
         except ProducerIdNeededError:
@@ -348,9 +343,19 @@ class TransactionCoordinator:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         except KafkaError as error:
-            logger.warning("transactional id %s: its abort could not be written: %s", transactional_id, error)
+            text = "transactional id %s: its abort could not be written: %s"
+            self._outages.failed(transactional_id, text, transactional_id, error)
+            return
         else:
             self._complete_when_committed(outcome)
+        self._outages.over(transactional_id, "transactional id %s: its abort is written", transactional_id)
+        logger.info(
+            "transactional id %s: aborted, its transaction of producer %d has taken more than %d ms",
+            transactional_id,
+            metadata.producer_id,
+            metadata.timeout_ms,
+        )
+        self.aborted_for_time += 1
 
     def _forget_expired(self, state: TransactionPartition, now_ms: int) -> Iterator[None]:
         expired: list[TransactionMetadata] = []
@@ -376,8 +381,10 @@ class TransactionCoordinator:
         try:
             count = self.runtime.write(state.index, operation).answer
         except KafkaError as error:
-            logger.warning("%d expired transactional ids could not be removed: %s", len(expired), error)
+            text = "%d expired transactional ids could not be removed: %s"
+            self._outages.failed(state.index, text, len(expired), error)
         else:
+            self._outages.over(state.index, "expired transactional ids are removed again")
             logger.info("partition %d of the transaction state: %d transactional ids expired", state.index, count)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbroker.authorities import trusting
-from kbroker.log_output import RateLimitedLog
+from kbroker.outage import Outage
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key
@@ -114,7 +114,7 @@ class Jwks:
         self._task: asyncio.Task[None] | None = None
         self._pause_ms = plan.backoff_ms
         self._expedited = float("-inf")
-        self._complaints = RateLimitedLog(logger)
+        self._outage = Outage(logger)
         self.refreshed_count = 0
         self.failed_count = 0
 
@@ -180,6 +180,7 @@ class Jwks:
             delay_ms = self._pause_ms
         else:
             self.refreshed_count += 1
+            self._outage.over("the keys for tokens are read again")
             self._pause_ms = self._plan.backoff_ms
             delay_ms = self._plan.refresh_ms
         finally:
@@ -188,4 +189,4 @@ class Jwks:
 
     def _complain(self, error: JwksError) -> None:
         self.failed_count += 1
-        self._complaints.warning("jwks", "%s; tokens are checked with the keys that were read before", error)
+        self._outage.failed("%s; tokens are checked with the keys that were read before", error)

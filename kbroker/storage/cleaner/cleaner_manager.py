@@ -29,6 +29,7 @@ from kbroker._fast.base.slices import Slices
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.host.scheduling import CLEANER_SLICE_NS, ask_for_short_slices
+from kbroker.outage import Outages
 from kbroker.storage.cleaner.cleaner import Cleaner, CleaningAbortedError, CleanSummary, Ticket
 from kbroker.storage.cleaner.cleaner_plan import NO_LAG_LIMIT, Candidate, assess
 from kbroker.storage.cleaner.cleaner_queue import DueLogs
@@ -45,6 +46,7 @@ from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.cleaner")
 
+WORKER = "worker"
 LONGEST_BACKOFF_MS = 900_000
 # Threads are started on demand.  `log.cleaner.threads` bounds those that clean; one more writes checkpoints.
 MOST_THREADS = 1 << 16
@@ -110,6 +112,7 @@ class CleanerManager:
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
         self._unwritten: set[str] = set()
+        self._outages = Outages(logger, logging.ERROR, clock.monotonic)
         self._writing = asyncio.Lock()
         self._tickets: dict[TopicPartition, Ticket] = {}
         self._waiting = DueLogs()
@@ -222,11 +225,12 @@ class CleanerManager:
                 self._offsets[parent] = offsets
                 try:
                     await self._in_thread(partial(self._checkpoints[parent].write, dict(offsets)))
+                    self._outages.over(parent, "The cleaner's checkpoint in %s is written again", parent)
                 except OSError as error:
                     if self._failures.report(parent, "writing a checkpoint", error):
                         continue
                     self._unwritten.add(parent)
-                    logger.error("Cannot write the cleaner's checkpoint in %s: %s", parent, error)
+                    self._outages.failed(parent, "Cannot write the cleaner's checkpoint in %s: %s", parent, error)
 
     def write_checkpoints(self) -> None:
         """The same, here and now: at a stop."""
@@ -288,7 +292,10 @@ class CleanerManager:
             error = None if worker.cancelled() else worker.exception()
             if error is not None:
                 self.dead_count += 1
-                logger.error("A cleaner's worker ended, another one takes its place later: %s", error, exc_info=error)
+                text = "A cleaner's worker ended, another one takes its place later: %s"
+                self._outages.failed(WORKER, text, error, error=error)
+            elif not worker.cancelled():
+                self._outages.over(WORKER, "A cleaner's worker has done its work again")
 
     async def _survey(self) -> None:
         """Finds the logs that are due."""

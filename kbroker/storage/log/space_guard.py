@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 
 from kbroker._fast.log.log_fields import SpaceFields
 from kbroker.errors import KafkaError, KafkaStorageError, again
+from kbroker.outage import Outage
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log.log_validator import AppendOrigin
@@ -85,7 +86,16 @@ class FailedDirectoryGuard(SpaceGuard):
 class DirectorySpaceGuard(SpaceGuard):
     """The guard of one log directory; `measure` opens and closes it."""
 
-    __slots__ = ("_failures", "_files", "_found_full", "free_bytes", "path", "refused_count", "reserve_bytes")
+    __slots__ = (
+        "_failures",
+        "_files",
+        "_found_full",
+        "_outage",
+        "free_bytes",
+        "path",
+        "refused_count",
+        "reserve_bytes",
+    )
 
     def __init__(
         self, files: FileSystem, path: str, reserve_bytes: int, failures: LogDirFailureChannel | None = None
@@ -94,6 +104,7 @@ class DirectorySpaceGuard(SpaceGuard):
         self._failures = failures
         self._files = files
         self._found_full: _FoundFull | None = None
+        self._outage = Outage(logger, logging.ERROR)
         self.path = path
         self.reserve_bytes = reserve_bytes
         self.free_bytes = 0
@@ -126,8 +137,9 @@ class DirectorySpaceGuard(SpaceGuard):
         except OSError as error:
             if self._failures is not None and self._failures.report(self.path, "looking at the free space", error):
                 return
-            logger.error("Cannot tell the free space of %s: %s", self.path, error)
+            self._outage.failed("Cannot tell the free space of %s: %s", self.path, error)
             return
+        self._outage.over("The free space of %s is known again", self.path)
         reserve = self.reserve_bytes
         if not self.closed and free < reserve:
             self.closed = True

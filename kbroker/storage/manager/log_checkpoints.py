@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from kbroker._fast.base.slices import Slices
 from kbroker.errors import KafkaError, bare
+from kbroker.outage import Outages
 from kbroker.storage.directories.future_log import FutureLog
 from kbroker.storage.files.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -85,6 +86,7 @@ class LogCheckpoints:
         "_files",
         "_futures",
         "_logs",
+        "_outages",
         "_slices",
         "_writing",
     )
@@ -107,6 +109,7 @@ class LogCheckpoints:
         self._directories: dict[str, DirectoryCheckpoints] = {}
         self._writing: dict[OffsetCheckpoint, Future[OSError | None]] = {}
         self._contents: dict[OffsetCheckpoint, Offsets] = {}
+        self._outages = Outages(logger, logging.ERROR)
 
     def __getitem__(self, path: str) -> DirectoryCheckpoints:
         return self._directories[path]
@@ -141,8 +144,10 @@ class LogCheckpoints:
             if committer is not None and committer.durable_offset > log.recovery_point and not log.local.flush_failed:
                 try:
                     log.flush_later()
+                    self._outages.over(log.topic_partition, "Flushing %s is started again", log.topic_partition)
                 except KafkaError as error:
-                    logger.error("Flushing %s could not be started: %s", log.topic_partition, error)
+                    text = "Flushing %s could not be started, trying again at its next turn: %s"
+                    self._outages.failed(log.topic_partition, text, log.topic_partition, error)
                 # A stop that cancels this wait does not call off the flushes, whose results the logs collect.
                 flushed += [asyncio.shield(asyncio.wrap_future(flush)) for flush in log.local.flushes_under_way]
             await pace
@@ -235,8 +240,10 @@ class LogCheckpoints:
             checkpoint.write(offsets)
         except OSError as error:
             if not self._failures.report(checkpoint.path, "writing a checkpoint", error):
-                logger.error("Cannot write %s, trying again at its next turn: %s", checkpoint.path, error)
+                text = "Cannot write %s, trying again at its next turn: %s"
+                self._outages.failed(checkpoint.path, text, checkpoint.path, error)
             return bare(error)
+        self._outages.over(checkpoint.path, "%s is written again", checkpoint.path)
         return None
 
     def _write_after(

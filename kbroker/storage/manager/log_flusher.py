@@ -18,6 +18,7 @@ from kbroker._fast.base.slices import Slices
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import KafkaError
+from kbroker.outage import Outages
 from kbroker.periodic import PeriodicTask
 from kbroker.storage.log.group_commit import FsyncMode
 from kbroker.storage.log.unified_log import UnifiedLog
@@ -47,6 +48,7 @@ class LogFlusher:
         "_logs",
         "_look_ms",
         "_next_due",
+        "_outages",
         "_shortest_ms",
         "_slices",
         "hasten",
@@ -67,6 +69,7 @@ class LogFlusher:
         # When the last flush by time began.
         self._flushed: dict[TopicPartition, float] = {}
         self.hasten: Callable[[], None] = _nothing
+        self._outages = Outages(logger, logging.ERROR, clock.monotonic)
 
     def task(self, initial_delay_ms: int) -> PeriodicTask:
         """The periodic task; with `kbroker.fsync=interval` the first flush does not wait for the initial delay."""
@@ -102,10 +105,11 @@ class LogFlusher:
             try:
                 self._look_at(tp, log, now)
             except KafkaError as error:
-                logger.error("Flushing %s could not be started, trying again later: %s", tp, error)
+                self._outages.failed(tp, "Flushing %s could not be started, trying again later: %s", tp, error)
             yield
         for tp in self._flushed.keys() - self._logs.keys():
             del self._flushed[tp]
+        self._outages.keep(self._logs.keys())
 
     def _look_at(self, tp: TopicPartition, log: UnifiedLog, now: float) -> None:
         local = log.local
@@ -123,3 +127,4 @@ class LogFlusher:
         elif tp in self._logs:
             self._flushed[tp] = now
             log.flush_later()
+            self._outages.over(tp, "Flushing %s is started again", tp)

@@ -30,6 +30,7 @@ from kbroker._fast.base.slices import Slices
 from kbroker.clock import Clock
 from kbroker.config import LogConfig
 from kbroker.errors import KafkaError
+from kbroker.outage import Outages
 from kbroker.storage.log.time_search import latest_time
 from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.types import TopicPartition
@@ -254,6 +255,7 @@ class Retention:
         self._busy = busy
         self._remembered: dict[TopicPartition, _Remembered] = {}
         self._reported: dict[TopicPartition, int] = {}
+        self._outages = Outages(logger, logging.ERROR, clock.monotonic)
         self.future: set[TopicPartition] = set()
         """Partitions that a record from the future keeps from being shortened."""
         self.totals = RetentionTotals()
@@ -271,14 +273,17 @@ class Retention:
                 # Segments are renamed on the loop, so many of them are renamed in portions.
                 while self.apply(log) == MOST_AT_ONCE and self._logs.get(tp) is log:
                     await pace
+                self._outages.over(tp, "Retention of %s works again", tp)
             except (OSError, KafkaError) as error:
                 if isinstance(error, OSError):
                     log.storage_error("retention", error)
                 self.totals = self.totals._replace(failures=self.totals.failures + 1)
-                logger.error("Retention of %s failed and is tried again at its next turn: %s", tp, error)
+                text = "Retention of %s failed and is tried again at its next turn: %s"
+                self._outages.failed(tp, text, tp, error)
         for tp in self._remembered.keys() - self._logs.keys():
             del self._remembered[tp]
             self._reported.pop(tp, None)
+        self._outages.keep(self._logs.keys())
         self.future &= self._logs.keys()
         seconds = time.monotonic() - started
         self.totals = self.totals._replace(runs=self.totals.runs + 1, last_run_seconds=seconds)
