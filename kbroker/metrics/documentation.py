@@ -46,11 +46,13 @@ always at `/metrics/kbroker`.
 
 What Strimzi, Confluent's stack, kafka_exporter and awesome-prometheus-alerts ask for is in a table among the tests,
 with the reason where a series does not concern a broker: it is of Kubernetes, Java, Confluent Server or a controller.
-109 of the 144 series of that table concern a broker; 107 are shown. The other two are
-`kafka_network_requestmetrics_responsequeuetimems` and `..._responsesendtimems`, which kbroker does not measure: answers
-that are ready together leave in one call, so each would have to be marked in what is sent, with two more readings of
-the clock, which at some 45 ns each are one or two percent of a small request. All times end when the answer is
-ready; `kafka_network_requestchannel_responsequeuesize` tells of sockets that do not take theirs.
+109 of the 144 series of that table concern a broker, and all are shown.
+
+A request's time in all is that until the socket has all of its answer, as in Kafka. Its parts: until it was begun, the
+work on it, what it waited for, its answer's wait, and its answer's way into the socket. There are no queues between
+threads here: a request is begun where it is read, and its answer leaves in the same turn of the loop, so most wait for
+0. Those wait that are answered, or leave, together with others at the end of a turn in which several clients asked;
+requests that are begun together, and answers that leave together, share a look at the clock.
 
 - `/metrics/kafka/raw` (`kbroker.metrics.names=kafka-raw`) has the same figures under the names that JMX exporter has
   without rules: `kafka_server_BrokerTopicMetrics_Count{name="MessagesInPerSec"}`, `kafka_log_Log_Value{name="Size",…}`.

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbroker.metrics.kafka_rows import Found, Summary
 from kbroker.metrics.kafka_table import SECTIONS
-from kbroker.metrics.kafka_values import Found, Summary
 from kbroker.metrics.maintenance import Family
 from kbroker.metrics.percentiles import QUANTILES
 
@@ -156,7 +156,7 @@ def _attributes(bean: Bean, values: Found) -> Iterator[tuple[str, dict[str, str]
         labels = dict(zip(bean.labels, key, strict=False))
         if isinstance(value, Summary):
             yield "Count", labels, value.number
-            yield "Mean", labels, value.sum_ms / value.number if value.number else 0.0
+            yield "Mean", labels, value.total / value.number if value.number else 0.0
             for quantile, milliseconds in zip(QUANTILES, value.quantiles, strict=False):
                 yield _PERCENTILES[quantile], labels, milliseconds
         elif bean.family.name == _IDLE:

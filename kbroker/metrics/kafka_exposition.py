@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kbroker.metrics.exposition import encoded, process_families
+from kbroker.metrics.kafka_rows import Found, Labels, Summary, Value
 from kbroker.metrics.kafka_table import SECTIONS
-from kbroker.metrics.kafka_values import Found, Labels, Summary, Value, kafka_values
+from kbroker.metrics.kafka_values import kafka_values
 from kbroker.metrics.maintenance import Family
 from kbroker.metrics.percentiles import QUANTILES
 
@@ -86,4 +87,4 @@ def _add_summary(metric: Metric, family: Family, key: Labels, value: Summary) ->
     for quantile, milliseconds in zip(QUANTILES, value.quantiles, strict=False):
         metric.add_sample(family.name, {**labels, QUANTILE: quantile}, milliseconds)
     metric.add_sample(f"{family.name}_count", labels, value.number)
-    metric.add_sample(f"{family.name}_sum", labels, value.sum_ms)
+    metric.add_sample(f"{family.name}_sum", labels, value.total)

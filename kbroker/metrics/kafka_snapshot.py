@@ -9,16 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kbroker._fast.base.counters import PARTS
 from kbroker.metrics.kafka_sources import KafkaFigures
 from kbroker.metrics.recent import Counters, Reading
 from kbroker.metrics.snapshot import Snapshot, take
 
 if TYPE_CHECKING:
-    from kbroker._fast.base.counters import RequestStats
+    from kbroker._fast.base.counters import Parts, RequestStats
     from kbroker.metrics.sources import Sources
 
 #: Keys of readings, before the API's name.
-TIMES, WAITS, MOVED = "times", "waits", "moved"
+TIMES, SIZES, WORKED, WHOLE = "times", "sizes", "worked", "whole"
+QUEUED, WAITED, THROTTLED, HELD, SENT = PARTS
 FETCH, FETCH_CONSUMER, FETCH_FOLLOWER = "Fetch", "FetchConsumer", "FetchFollower"
 MINUTES_SECONDS = 300.0
 MINUTE_SECONDS = 60.0
@@ -58,21 +60,22 @@ async def take_kafka(sources: Sources) -> KafkaSnapshot:
 
 
 def request_counters(requests: RequestStats, names: dict[int, str]) -> Counters:
-    """Of each API of `names`: (TIMES, name) has count, nanoseconds and buckets; (WAITS, name) the same of what waited;
-    (MOVED, name) what to add to the buckets to have those without the wait.  Fetches also by who sent them."""
+    """Of each API of `names`: (TIMES, name) has count, nanoseconds and buckets; (one of PARTS, name) the same of those
+    that had such a part; (WORKED, name) and (WHOLE, name) what to add to the buckets to have those of the work alone,
+    and those up to the answer's last byte; (SIZES, name) count, bytes and buckets.  Fetches also by who sent them."""
     found: dict[tuple[str, ...], tuple[float, ...]] = {}
     for api, count, _, _, _, sum_ns, buckets in requests.snapshot():
         found[TIMES, names.get(api, str(api))] = (count, sum_ns, *buckets)
-    for api, count, sum_ns, buckets, moved in requests.waits_by_api():
-        found[WAITS, names.get(api, str(api))] = (count, sum_ns, *buckets)
-        found[MOVED, names.get(api, str(api))] = moved
-    (count, sum_ns, buckets), (_, waited, waited_ns, waits, moved) = requests.followers()
-    followers = {
-        TIMES: (count, sum_ns, *buckets),
-        WAITS: (waited, waited_ns, *waits),
-        MOVED: moved,
-    }
-    for kind, numbers in followers.items():
+    for parts in requests.parts_by_api():
+        _add_parts(found, names.get(parts[0], str(parts[0])), parts)
+    for api, count, size, sizes in requests.sizes_by_api():
+        found[SIZES, names.get(api, str(api))] = (count, size, *sizes)
+    (count, sum_ns, buckets), parts, (_, _, size, sizes) = requests.followers()
+    followers: dict[tuple[str, ...], tuple[float, ...]] = {}
+    followers[TIMES, FETCH_FOLLOWER] = (count, sum_ns, *buckets)
+    followers[SIZES, FETCH_FOLLOWER] = (count, size, *sizes)
+    _add_parts(followers, FETCH_FOLLOWER, parts)
+    for (kind, _), numbers in followers.items():
         all_fetches = found.get((kind, FETCH))
         if all_fetches is None:
             continue
@@ -80,3 +83,11 @@ def request_counters(requests: RequestStats, names: dict[int, str]) -> Counters:
         if count:
             found[kind, FETCH_FOLLOWER] = numbers
     return found
+
+
+def _add_parts(found: dict[tuple[str, ...], tuple[float, ...]], name: str, row: Parts) -> None:
+    _, parts, worked, whole = row
+    for kind, (count, sum_ns, buckets) in zip(PARTS, parts, strict=True):
+        found[kind, name] = (count, sum_ns, *buckets)
+    found[WORKED, name] = worked
+    found[WHOLE, name] = whole

@@ -90,12 +90,19 @@ _REQUESTS = """
 kafka_network_requestmetrics_requests|both|request|Requests answered; Fetch is the sum of the two kinds of fetches.
 kafka_network_requestmetrics_errors|both|request,error|
     Answers with an error of their own, and partitions of Produce with one; NONE: answers without.
-kafka_network_requestmetrics_totaltimems|summary|request|Milliseconds from a request's last byte to its answer.
+kafka_network_requestmetrics_totaltimems|summary|request|
+    Milliseconds from a request's last byte until the socket has all of its answer.
 kafka_network_requestmetrics_localtimems|summary|request|Those of them in which it was worked on.
 kafka_network_requestmetrics_remotetimems|summary|request|
     Those in which it waited: for records, for followers, for another broker.
 kafka_network_requestmetrics_requestqueuetimems|summary|request|
-    0: a request is served where it is read, without a queue.
+    Those until it was begun: 0 but for requests that are answered with others at the end of a turn of the loop.
+kafka_network_requestmetrics_responsequeuetimems|summary|request|
+    Those in which its answer was ready: 0 but for answers that leave with others, or behind a request that waits.
+kafka_network_requestmetrics_responsesendtimems|summary|request|
+    Those from when its answer was first given to the socket until that had all of it.
+kafka_network_requestmetrics_throttletimems|summary|request|Milliseconds for which a quota then muted its client.
+kafka_network_requestmetrics_requestbytes|summary|request|Bytes of requests without their headers.
 kafka_network_requestchannel_requestqueuesize|gauge||0: there is no queue.
 kafka_network_requestchannel_responsequeuesize|gauge||Connections whose answers the socket has not taken.
 kafka_network_socketserver_networkprocessoravgidle_percent|gauge||

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
+from kbroker.metrics.kafka_requests import request_parts
+from kbroker.metrics.kafka_rows import Found, Labels, Row, Summary
 from kbroker.metrics.kafka_snapshot import (
-    MOVED,
     TIMES,
-    WAITS,
     KafkaSnapshot,
 )
 from kbroker.metrics.kafka_sources import Traffic
 from kbroker.metrics.kafka_table import NONE_ALONE, SAME
 from kbroker.metrics.kafka_upkeep import upkeep
-from kbroker.metrics.percentiles import QUANTILES, percentile
 from kbroker.metrics.recent import growth, rate
 from kbroker.metrics.sources import QuotaRow
 
-Labels = tuple[str, ...]
-
-
-class Summary(NamedTuple):
-    """Milliseconds: of recent ones the percentiles, in the order of QUANTILES; number and sum since the start."""
-
-    quantiles: tuple[float, ...]
-    number: float
-    sum_ms: float
-
-
-Value = float | Summary
-Found = dict[str, dict[Labels, Value]]
 #: Of this broker, which has one event loop, in the place of Kafka's network threads.
 PROCESSOR = "0"
 REPLICA = ("Replica",)
@@ -62,7 +47,7 @@ def kafka_values(snapshot: KafkaSnapshot) -> Found:
         _flushes,
         _partitions,
         _requests,
-        _times,
+        request_parts,
         _connections,
         _coordinators,
         _groups,
@@ -70,9 +55,6 @@ def kafka_values(snapshot: KafkaSnapshot) -> Found:
         for name, labels, value in part(snapshot):
             found.setdefault(name, {})[labels] = value
     return found
-
-
-Row = tuple[str, Labels, Value]
 
 
 def _traffic(snapshot: KafkaSnapshot) -> Iterator[Row]:
@@ -221,43 +203,6 @@ def _idle(snapshot: KafkaSnapshot) -> float | None:
     # Before the first reading: since the process started.
     elapsed = snapshot.now.at - snapshot.minute.at if is_known else snapshot.base.uptime_seconds
     return max(0.0, 1.0 - used[0] / max(elapsed, 0.001))
-
-
-def _times(snapshot: KafkaSnapshot) -> Iterator[Row]:
-    now, old = snapshot.now, snapshot.minutes
-    one = "kafka_network_requestmetrics_"
-    for kind, api in [key for key in now.counters if key[0] == TIMES]:
-        count, sum_ns, *_ = now.counters[kind, api]
-        waited = now.counters.get((WAITS, api), (0.0, 0.0))
-        recent = growth((TIMES, api), old, now)
-        buckets, waits = recent[2:], growth((WAITS, api), old, now)
-        moved = _changes((MOVED, api), snapshot)
-        work = [a + b for a, b in zip(buckets, moved, strict=True)] if moved else buckets
-        # What did not wait at all is in the first bucket, at 0.
-        idle = max(0.0, recent[0] - (waits[0] if waits else 0.0))
-        yield one + "totaltimems", (api,), Summary(_quantiles(buckets), count, sum_ns / 1e6)
-        yield one + "localtimems", (api,), Summary(_quantiles(work), count, (sum_ns - waited[1]) / 1e6)
-        yield one + "remotetimems", (api,), Summary(_quantiles(waits[2:], idle), count, waited[1] / 1e6)
-        yield one + "requestqueuetimems", (api,), Summary((0.0,) * len(QUANTILES), count, 0.0)
-
-
-def _changes(key: Labels, snapshot: KafkaSnapshot) -> list[float]:
-    """How numbers have changed that also become less."""
-    now = snapshot.now.counters.get(key, ())
-    then = snapshot.minutes.counters.get(key) or (0.0,) * len(now)
-    return [a - b for a, b in zip(now, then, strict=True)]
-
-
-def _quantiles(buckets: Sequence[float], zeros: float = 0.0) -> tuple[float, ...]:
-    """`zeros`: how many more values there are, each of 0."""
-    total = sum(buckets) + zeros
-    if total <= 0:
-        return (0.0,) * len(QUANTILES)
-    found = []
-    for text in QUANTILES:
-        above = float(text) * total - zeros
-        found.append(percentile(buckets, above / sum(buckets)) if above > 0 else 0.0)
-    return tuple(found)
 
 
 def _connections(snapshot: KafkaSnapshot) -> Iterator[Row]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbroker._fast.base.counters import BUCKET_BOUNDS_NS
+from kbroker._fast.base.counters import BUCKET_BOUNDS_BYTES, BUCKET_BOUNDS_NS
 
 #: As JMX exporter writes the percentiles that Kafka's histograms have.
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 BOUNDS_MS = (0.0, *(bound / 1e6 for bound in BUCKET_BOUNDS_NS))
+BOUNDS_BYTES = (0.0, *map(float, BUCKET_BOUNDS_BYTES))
 
 
-def percentile(buckets: Sequence[float], quantile: float) -> float:
-    """A time below which that share of the counted ones lie; within a bucket they count as evenly spread.
+def percentile(buckets: Sequence[float], quantile: float, bounds: Sequence[float] = BOUNDS_MS) -> float:
+    """A value below which that share of the counted ones lie; within a bucket they count as evenly spread.
 
     What lies above the last bound counts as that bound.  0 where nothing was counted.
     """
@@ -20,9 +21,9 @@ def percentile(buckets: Sequence[float], quantile: float) -> float:
     if wanted <= 0:
         return 0.0
     below = 0.0
-    for index, count in enumerate(buckets[: len(BUCKET_BOUNDS_NS)]):
+    for index, count in enumerate(buckets[: len(bounds) - 1]):
         if count > 0 and below + count >= wanted:
-            low, high = BOUNDS_MS[index], BOUNDS_MS[index + 1]
+            low, high = bounds[index], bounds[index + 1]
             return low + (high - low) * (wanted - below) / count
         below += max(count, 0)
-    return BOUNDS_MS[-1]
+    return bounds[-1]

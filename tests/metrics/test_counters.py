@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker._fast.base.counters import BUCKET_BOUNDS_NS, Histogram, RequestStats
+from kbroker._fast.base.counters import BUCKET_BOUNDS_BYTES, BUCKET_BOUNDS_NS, PARTS, Histogram, RequestStats
 
 times_ns = st.one_of(
     st.integers(0, 2**62),
@@ -68,29 +68,67 @@ def test_negative_sizes_are_refused() -> None:
         RequestStats().add(0, 1, -1, 0)
 
 
-@given(st.lists(st.tuples(st.integers(0, 127), times_ns, times_ns, st.booleans()), max_size=40))
-def test_what_requests_waited_and_worked_agrees_with_a_plain_count(rows: list[tuple[int, int, int, bool]]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 127), times_ns, times_ns, times_ns, st.booleans()), max_size=40))
+def test_what_requests_waited_and_worked_agrees_with_a_plain_count(
+    rows: list[tuple[int, int, int, int, bool]],
+) -> None:
     """The time that a broker works on requests would have their waits for records in it."""
     stats = RequestStats()
     worked: dict[int, list[int]] = defaultdict(lambda: [0] * (len(BUCKET_BOUNDS_NS) + 1))
-    waited: dict[int, int] = defaultdict(int)
+    sums: dict[tuple[str, int], int] = defaultdict(int)
+    counts: dict[tuple[str, int], int] = defaultdict(int)
     followers = 0
-    for api, one, other, by_follower in rows:
-        total, wait = max(one, other), min(one, other)
+    for api, *times, by_follower in rows:
+        queued, waited, total = sorted(time // 2 for time in times)
         stats.add(api, total, 0, 0)
-        if wait:
-            stats.add_wait(api, wait, total, by_follower)
-            followers += by_follower
-            waited[api] += wait
-        worked[api][bisect.bisect_left(BUCKET_BOUNDS_NS, total - wait)] += 1
+        stats.add_parts(api, total, waited, queued, times[0], by_follower)
+        followers += by_follower
+        for part, time in (("queued", queued), ("waited", waited), ("throttled", times[0])):
+            sums[part, api] += time
+            counts[part, api] += time > 0
+        worked[api][bisect.bisect_left(BUCKET_BOUNDS_NS, max(0, total - waited - queued))] += 1
     totals = {api: buckets for api, *_, buckets in stats.snapshot()}
-    rows_of_waits = {api: (sum_ns, moved) for api, _, sum_ns, _, moved in stats.waits_by_api()}
-    assert {api: sum_ns for api, (sum_ns, _) in rows_of_waits.items()} == waited
-    nothing = [0] * (len(BUCKET_BOUNDS_NS) + 1)
-    for api, buckets in totals.items():
-        _, moved = rows_of_waits.get(api, (0, nothing))
-        assert [a + b for a, b in zip(buckets, moved, strict=True)] == worked[api]
+    for api, parts, moved, _ in stats.parts_by_api():
+        for part, (count, sum_ns, buckets) in zip(PARTS[:3], parts, strict=False):
+            assert (count, sum_ns, sum(buckets)) == (counts[part, api], sums[part, api] % 2**64, counts[part, api])
+        assert [a + b for a, b in zip(totals[api], moved, strict=True)] == worked[api]
     assert stats.followers()[0][0] == followers
+
+
+@given(st.lists(st.tuples(st.integers(0, 127), times_ns, times_ns, times_ns, st.booleans()), max_size=40))
+def test_what_answers_take_to_leave_agrees_with_a_plain_count(rows: list[tuple[int, int, int, int, bool]]) -> None:
+    """A slow network would look like a slow broker, or not at all."""
+    stats = RequestStats()
+    whole: dict[int, list[int]] = defaultdict(lambda: [0] * (len(BUCKET_BOUNDS_NS) + 1))
+    sums: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for api, *times, by_follower in rows:
+        ready, held, sent = (time // 4 for time in times)
+        stats.add(api, ready, 0, 0)
+        stats.add_answer(api, ready, held, sent, by_follower)
+        one = sums[api]
+        one[:] = one[0] + (held > 0), one[1] + held, one[2] + 1, one[3] + sent
+        whole[api][bisect.bisect_left(BUCKET_BOUNDS_NS, ready + held + sent)] += 1
+    totals = {api: buckets for api, *_, buckets in stats.snapshot()}
+    for api, (*_, held_part, sent_part), _, moved in stats.parts_by_api():
+        assert [*held_part[:2], *sent_part[:2]] == [number % 2**64 for number in sums[api]]
+        assert [a + b for a, b in zip(totals[api], moved, strict=True)] == whole[api]
+    _, (_, (*_, sent_part), *_), _ = stats.followers()
+    assert sent_part[0] == sum(by_follower for *_, by_follower in rows)
+
+
+@given(st.lists(st.tuples(st.integers(0, 127), st.integers(0, 2**40)), max_size=40))
+def test_sizes_of_requests_agree_with_a_plain_count(rows: list[tuple[int, int]]) -> None:
+    """Clients that send requests of a wrong size would not be seen."""
+    stats = RequestStats()
+    sizes: dict[int, list[int]] = defaultdict(lambda: [0] * (len(BUCKET_BOUNDS_BYTES) + 1))
+    sums: dict[int, int] = defaultdict(int)
+    for api, size in rows:
+        stats.add(api, 1, size, 0, size)
+        sizes[api][bisect.bisect_left(BUCKET_BOUNDS_BYTES, size)] += 1
+        sums[api] += size
+    assert {api: (size, list(buckets)) for api, _, size, buckets in stats.sizes_by_api()} == {
+        api: (sums[api], sizes[api]) for api in sums
+    }
 
 
 def test_errors_are_counted_by_api_and_code() -> None:

@@ -1,7 +1,7 @@
 """The connection over real sockets and a real loop: frames, order, memory and sending, below any Kafka request.
 
-Also of `kbroker._fast.net.answer_queue`, `kbroker._fast.net.connection_interface`, `kbroker._fast.net.frame_reader`,
-`kbroker._fast.net.request_context`, `kbroker._fast.net.request_server`.
+Also of `kbroker._fast.net.answer_queue`, `kbroker._fast.net.answer_timer`, `kbroker._fast.net.connection_interface`,
+`kbroker._fast.net.frame_reader`, `kbroker._fast.net.request_context`, `kbroker._fast.net.request_server`.
 """
 
 from __future__ import annotations

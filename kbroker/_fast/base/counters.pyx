@@ -1,7 +1,8 @@
 """Counters that the hot path can afford: plain C integers per API key and time histograms in fixed buckets.
 
 A histogram has 22 buckets.  Bucket `k` below 21 counts values up to and including 10 us * 2**k (10 us, 20 us, ...,
-10.49 s); bucket 21 counts everything above.  Buckets are not cumulative here; the renderer adds them up.
+10.49 s); bucket 21 counts everything above.  Buckets are not cumulative here; the renderer adds them up.  Sizes of
+requests are in as many buckets: 100 bytes, 200 bytes, ..., 105 MB, and above.
 
 Invariants: the sum of an API's buckets equals its `count`; an error is counted beside the request, not instead of
 it.  Keys outside 0..127 share one slot, reported under the key -1.  Nothing is locked: one thread, the loop's,
@@ -19,41 +20,85 @@ cdef extern from *:
 
 cdef enum:
     FIRST_BOUND_NS = 10_000
+    FIRST_BOUND_BYTES = 100
 
 #: Upper bounds of the buckets in nanoseconds, without the last one, which has none.
 BUCKET_BOUNDS_NS = tuple(FIRST_BOUND_NS << k for k in range(BUCKETS - 1))
+#: Those of sizes.
+BUCKET_BOUNDS_BYTES = tuple(FIRST_BOUND_BYTES << k for k in range(BUCKETS - 1))
+#: The parts of a request's time, in the order of `RequestStats.parts_by_api`.
+PARTS = ("queued", "waited", "throttled", "held", "sent")
 
 
-cdef int bucket_of(uint64_t total_ns) noexcept nogil:
+cdef inline int bucket_from(uint64_t value, uint64_t first_bound) noexcept nogil:
     cdef uint64_t units
     cdef int bucket
-    if total_ns <= FIRST_BOUND_NS:
+    if value <= first_bound:
         return 0
     # Whole multiples of the first bound that lie strictly below the value; the bucket is their bit length, because
     # the bounds double and include their own value.
-    units = (total_ns - 1) // FIRST_BOUND_NS
+    units = (value - 1) // first_bound
     bucket = 64 - KB_CLZ64(units)
     return bucket if bucket < BUCKETS else BUCKETS - 1
 
 
-cdef void add_time(ApiTotals* totals, uint64_t total_ns) noexcept nogil:
+cdef int bucket_of(uint64_t total_ns) noexcept nogil:
+    return bucket_from(total_ns, FIRST_BOUND_NS)
+
+
+cdef void add_request(ApiTotals* totals, uint64_t total_ns, Py_ssize_t body_bytes) noexcept nogil:
     totals.count += 1
     totals.sum_ns += total_ns
     totals.buckets[bucket_of(total_ns)] += 1
+    totals.body_bytes += <uint64_t> body_bytes
+    totals.sizes[bucket_from(<uint64_t> body_bytes, FIRST_BOUND_BYTES)] += 1
 
 
-cdef void add_wait(WaitTotals* waits, uint64_t wait_ns, uint64_t total_ns) noexcept nogil:
-    waits.count += 1
-    waits.sum_ns += wait_ns
-    waits.buckets[bucket_of(wait_ns)] += 1
-    waits.moved[bucket_of(total_ns)] -= 1
-    waits.moved[bucket_of(total_ns - min(wait_ns, total_ns))] += 1
+cdef void add_part(PartTotals* part, uint64_t part_ns) noexcept nogil:
+    """Few requests have most of the parts; those that lack one are counted nowhere."""
+    if part_ns:
+        part.count += 1
+        part.sum_ns += part_ns
+        part.buckets[bucket_of(part_ns)] += 1
 
 
-cdef object waits_row(int api_key, WaitTotals* waits):
+cdef void add_parts(TimeParts* parts, const RequestTimes* times) noexcept nogil:
+    cdef uint64_t idle = times.queued_ns + times.waited_ns
+    add_part(&parts.queued, times.queued_ns)
+    add_part(&parts.waited, times.waited_ns)
+    add_part(&parts.throttled, times.throttled_ns)
+    if idle:
+        parts.worked[bucket_of(times.total_ns)] -= 1
+        parts.worked[bucket_of(times.total_ns - min(idle, times.total_ns))] += 1
+
+
+cdef void add_answer(TimeParts* parts, const AnswerTimes* times) noexcept nogil:
+    cdef int then = bucket_of(times.ready_ns)
+    cdef int now = bucket_of(times.ready_ns + times.held_ns + times.sent_ns)
+    add_part(&parts.held, times.held_ns)
+    parts.sent.count += 1
+    parts.sent.sum_ns += times.sent_ns
+    parts.sent.buckets[bucket_of(times.sent_ns)] += 1
+    if now != then:
+        parts.whole[then] -= 1
+        parts.whole[now] += 1
+
+
+cdef object part_row(const PartTotals* part):
     cdef int k
-    return (api_key, waits.count, waits.sum_ns, tuple([waits.buckets[k] for k in range(BUCKETS)]),
-            tuple([waits.moved[k] for k in range(BUCKETS)]))
+    return part.count, part.sum_ns, tuple([part.buckets[k] for k in range(BUCKETS)])
+
+
+cdef object parts_row(int api_key, TimeParts* parts):
+    cdef int k
+    return (api_key,
+            (part_row(&parts.queued), part_row(&parts.waited), part_row(&parts.throttled), part_row(&parts.held),
+             part_row(&parts.sent)),
+            tuple([parts.worked[k] for k in range(BUCKETS)]), tuple([parts.whole[k] for k in range(BUCKETS)]))
+
+
+cdef inline int slot_of(int api_key) noexcept nogil:
+    return api_key if 0 <= api_key < API_SLOTS - 1 else API_SLOTS - 1
 
 
 cdef class RequestStats:
@@ -66,23 +111,30 @@ cdef class RequestStats:
         self.codes = {}
 
     @cython.nonecheck(False)  # self is never None, and the check that debug builds add needs the GIL
-    cdef void record(self, int api_key, uint64_t total_ns, Py_ssize_t bytes_in, Py_ssize_t bytes_out) noexcept nogil:
-        cdef ApiTotals* totals = &self.totals[api_key if 0 <= api_key < API_SLOTS - 1 else API_SLOTS - 1]
+    cdef void record(self, int api_key, uint64_t total_ns, Py_ssize_t bytes_in, Py_ssize_t body_bytes,
+                     Py_ssize_t bytes_out) noexcept nogil:
+        cdef ApiTotals* totals = &self.totals[slot_of(api_key)]
         totals.bytes_in += <uint64_t>bytes_in
         totals.bytes_out += <uint64_t>bytes_out
-        add_time(totals, total_ns)
+        add_request(totals, total_ns, body_bytes)
 
     @cython.nonecheck(False)
-    cdef void record_wait(self, int api_key, uint64_t wait_ns, uint64_t total_ns) noexcept nogil:
-        """A request that was recorded has waited so long of its time."""
-        add_wait(&self.waits[api_key if 0 <= api_key < API_SLOTS - 1 else API_SLOTS - 1], wait_ns, total_ns)
+    cdef void record_parts(self, int api_key, const RequestTimes* times) noexcept nogil:
+        """How a request that was recorded has spent its time."""
+        add_parts(&self.parts[slot_of(api_key)], times)
 
     @cython.nonecheck(False)
-    cdef void record_follower(self, uint64_t wait_ns, uint64_t total_ns) noexcept nogil:
-        """A fetch that was recorded is a follower's.  `wait_ns`: 0 for one that did not wait."""
-        add_time(&self.from_followers, total_ns)
-        if wait_ns:
-            add_wait(&self.waits_of_followers, wait_ns, total_ns)
+    cdef void record_follower(self, const RequestTimes* times, Py_ssize_t body_bytes) noexcept nogil:
+        """A fetch that was recorded is a follower's."""
+        add_request(&self.from_followers, times.total_ns, body_bytes)
+        add_parts(&self.parts_of_followers, times)
+
+    @cython.nonecheck(False)
+    cdef void record_answer(self, int api_key, bint by_follower, const AnswerTimes* times) noexcept nogil:
+        """The socket has taken all of an answer to a request that was recorded."""
+        add_answer(&self.parts[slot_of(api_key)], times)
+        if by_follower:
+            add_answer(&self.parts_of_followers, times)
 
     cdef int count_code(self, int api_key, int code) except -1:
         cdef tuple key = (api_key, code)
@@ -91,38 +143,55 @@ cdef class RequestStats:
 
     @cython.nonecheck(False)
     cdef void count_error(self, int api_key) noexcept nogil:
-        self.totals[api_key if 0 <= api_key < API_SLOTS - 1 else API_SLOTS - 1].errors += 1
+        self.totals[slot_of(api_key)].errors += 1
 
-    def add(self, int api_key, uint64_t total_ns, Py_ssize_t bytes_in, Py_ssize_t bytes_out):
+    def add(self, int api_key, uint64_t total_ns, Py_ssize_t bytes_in, Py_ssize_t bytes_out, Py_ssize_t body_bytes=0):
         """`record`, for callers in Python."""
-        if bytes_in < 0 or bytes_out < 0:
+        if bytes_in < 0 or bytes_out < 0 or body_bytes < 0:
             raise ValueError("a request has no negative size")
-        self.record(api_key, total_ns, bytes_in, bytes_out)
+        self.record(api_key, total_ns, bytes_in, body_bytes, bytes_out)
 
-    def add_wait(self, int api_key, uint64_t wait_ns, uint64_t total_ns, bint by_follower=False):
-        """`record_wait` and `record_follower`, for callers in Python."""
-        self.record_wait(api_key, wait_ns, total_ns)
+    def add_parts(self, int api_key, uint64_t total_ns, uint64_t waited_ns, uint64_t queued_ns=0,
+                  uint64_t throttled_ns=0, bint by_follower=False):
+        """`record_parts` and `record_follower`, for callers in Python."""
+        cdef RequestTimes times = RequestTimes(total_ns, queued_ns, waited_ns, throttled_ns)
+        self.record_parts(api_key, &times)
         if by_follower:
-            self.record_follower(wait_ns, total_ns)
+            self.record_follower(&times, 0)
+
+    def add_answer(self, int api_key, uint64_t ready_ns, uint64_t held_ns, uint64_t sent_ns, bint by_follower=False):
+        """`record_answer`, for callers in Python."""
+        cdef AnswerTimes times = AnswerTimes(ready_ns, held_ns, sent_ns)
+        self.record_answer(api_key, by_follower, &times)
 
     def add_code(self, int api_key, int code):
         """An answer had an error."""
         self.count_code(api_key, code)
 
-    def waits_by_api(self):
-        """One tuple per API of which a request has waited: (api_key, count, sum_ns, buckets, moved)."""
+    def parts_by_api(self):
+        """One tuple per API seen: (api_key, a (count, sum_ns, buckets) for each of PARTS, worked, whole)."""
         cdef int slot
         return [
-            waits_row(slot if slot < API_SLOTS - 1 else -1, &self.waits[slot])
-            for slot in range(API_SLOTS) if self.waits[slot].count
+            parts_row(slot if slot < API_SLOTS - 1 else -1, &self.parts[slot])
+            for slot in range(API_SLOTS) if self.totals[slot].count
+        ]
+
+    def sizes_by_api(self):
+        """One tuple per API seen: (api_key, count, bytes without headers, buckets)."""
+        cdef int slot, k
+        return [
+            (slot if slot < API_SLOTS - 1 else -1, self.totals[slot].count, self.totals[slot].body_bytes,
+             tuple([self.totals[slot].sizes[k] for k in range(BUCKETS)]))
+            for slot in range(API_SLOTS) if self.totals[slot].count
         ]
 
     def followers(self):
-        """Of followers' fetches: (count, sum_ns, buckets), and the row of `waits_by_api`."""
+        """Of followers' fetches: (count, sum_ns, buckets), and the rows of `parts_by_api` and `sizes_by_api`."""
         cdef int k
         cdef ApiTotals* totals = &self.from_followers
         return ((totals.count, totals.sum_ns, tuple([totals.buckets[k] for k in range(BUCKETS)])),
-                waits_row(1, &self.waits_of_followers))
+                parts_row(1, &self.parts_of_followers),
+                (1, totals.count, totals.body_bytes, tuple([totals.sizes[k] for k in range(BUCKETS)])))
 
     def add_error(self, int api_key):
         """`count_error`, for callers in Python."""
@@ -138,7 +207,7 @@ cdef class RequestStats:
 
     def count(self, int api_key):
         """Requests of one API."""
-        return self.totals[api_key if 0 <= api_key < API_SLOTS - 1 else API_SLOTS - 1].count
+        return self.totals[slot_of(api_key)].count
 
     def snapshot(self):
         """One tuple per API seen: (api_key, count, errors, bytes_in, bytes_out, sum_ns, buckets)."""

@@ -1,6 +1,8 @@
+from libc.stdint cimport uint64_t
 from posix.types cimport off_t
 
 from kbroker._fast.files.file_region cimport FileRegion
+from kbroker._fast.net.answer_timer cimport AnswerTimer
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.connection_states cimport SendState
 from kbroker._fast.net.route cimport Endpoint
@@ -14,6 +16,7 @@ cdef class AnswerQueue:
     cdef SendState state
     cdef int writer_fd
     cdef list parts
+    cdef AnswerTimer times
     cdef Py_ssize_t head
     cdef Py_ssize_t offset
     cdef Py_ssize_t queued_bytes
@@ -27,7 +30,8 @@ cdef class AnswerQueue:
 
     cdef void add(self, object part)
     cdef int add_frame(self, list frame) except -1
-    cdef int flush(self) except -1
+    cdef int answered(self, int api_key, bint by_follower, uint64_t total_ns, uint64_t now) except -1
+    cdef int flush(self, uint64_t now) except -1
     cdef int hold(self) except -1
     cdef int close(self) except -1
     cdef int drop(self) except -1

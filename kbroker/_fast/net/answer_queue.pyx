@@ -13,12 +13,14 @@ import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, EIO, errno
+from libc.stdint cimport uint64_t
 from posix.types cimport off_t
 
 from kbroker._fast.base.checked cimport CHECKED
 from kbroker._fast.files.file_read cimport iovec
 from kbroker._fast.files.file_region cimport FileRegion
 from kbroker._fast.files.page_cache cimport is_resident, was_read
+from kbroker._fast.net.answer_timer cimport AnswerTimer
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.connection_states cimport (
     SEND_CLEAR,
@@ -77,6 +79,7 @@ cdef class AnswerQueue:
         self.connection = connection
         self.endpoint = endpoint
         self.parts = []
+        self.times = AnswerTimer(endpoint.stats)
         self.writer_fd = -1
 
     cdef void add(self, object part):
@@ -93,16 +96,22 @@ cdef class AnswerQueue:
             self.add(part)
         return 0
 
+    cdef int answered(self, int api_key, bint by_follower, uint64_t total_ns, uint64_t now) except -1:
+        """What was queued last ends the answer to a request; nothing was for one that has none."""
+        return self.times.begin(api_key, by_follower, total_ns, now, len(self.parts))
+
     cdef int hold(self) except -1:
         """What is queued leaves at the end of the loop's iteration."""
         return self._next(SEND_HELD)
 
-    cdef int flush(self) except -1:
-        """Send what is queued, as far as it goes now; closes the connection when the client is gone."""
+    cdef int flush(self, uint64_t now) except -1:
+        """Send what is queued, as far as it goes now; closes the connection when the client is gone.  `now`: 0 where
+        the last answer has just been queued."""
         cdef int outcome
         if self.connection is None or (
                 self.state == SEND_CLEAR and self.queued_bytes == 0 and self.head == len(self.parts)):
             return 0
+        self.times.look(now)
         try:
             outcome = self._send(self.socket.lends, self.endpoint.flush_batch.most_now(TURN_BYTES))
             if outcome == NO_MORE_ROOM and self.writer_fd < 0:
@@ -114,6 +123,7 @@ cdef class AnswerQueue:
                 self.endpoint.owner.file_shrunk(error.fd)
             (<object> self.connection).close(f"lost: {error}")
             return 0
+        self.times.end(outcome == ALL_SENT, self.head)
         if CHECKED:
             self._check()
         if outcome == ALL_SENT:
@@ -154,8 +164,9 @@ cdef class AnswerQueue:
         """
         self.endpoint.send_threads.forget(self.connection)
         self.connection = None
+        self.times.look(0)
         try:
-            self._send(False, LAST_BYTES)
+            self.times.end(self._send(False, LAST_BYTES) == ALL_SENT, self.head)
         except OSError:
             pass  # The client is gone: there is no reader for them.
         return self.drop()
@@ -163,6 +174,7 @@ cdef class AnswerQueue:
     cdef int drop(self) except -1:
         """Nothing of it is sent any more."""
         self._clear()
+        self.times.forget()
         return self._unwatch()
 
     cdef void _clear(self):

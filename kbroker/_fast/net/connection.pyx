@@ -117,10 +117,12 @@ cdef class Connection(ConnectionInterface):
         return 0
 
     cdef int resume(self) except -1:
+        cdef uint64_t now
         if self.life == CLOSED or self.answers.state == SEND_LENT:
             return 0
-        self.last_active = now_ns() * 1e-9
-        self.answers.flush()
+        now = now_ns()
+        self.last_active = now * 1e-9
+        self.answers.flush(now)
         if self.life != CLOSED and self.answers.state == SEND_CLEAR:
             return self._process() if self.requests.refusal is None else self.requests.refuse(self.requests.refusal)
         return 0
@@ -173,7 +175,7 @@ cdef class Connection(ConnectionInterface):
                     assert self.life != CLOSED, "a request of a connection that is closed"
                 requests.serve(frames.start - size, frames.start)
                 if answers.queued_bytes >= FLUSH_NOW_BYTES:
-                    answers.flush()
+                    answers.flush(0)
         except Exception as error:
             self.failed(requests.pending, error)
         finally:
@@ -196,7 +198,8 @@ cdef class Connection(ConnectionInterface):
                     requests.state == DEFERRED or self.endpoint.flush_batch.delay_flush(self)):
                 answers.hold()
             else:
-                answers.flush()
+                # A request that waits has begun to after the answers before it.
+                answers.flush(0 if requests.pending is None else requests.pending.waits_from_ns)
         if requests.state != DEFERRED:
             frames.settle(self._may_have_frames())
         if self.life == ENDING and not self._may_have_frames():

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.base.ready_queue cimport ReadyQueue
@@ -34,6 +34,8 @@ cdef class FlushBatch:
     cdef bint scheduled
     cdef int single_count
     cdef Py_ssize_t deferred_bytes
+    # When those that are being answered together were begun.
+    cdef uint64_t begun_ns
     # What was sent on this loop, with its weight, and up to where that may go until the next flush.
     cdef int64_t sent_bytes
     cdef int64_t sent_until

@@ -15,6 +15,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
 from kbroker._fast.base.helper_pool cimport HelperPool
+from kbroker._fast.base.monotonic cimport measured_ns
 from kbroker._fast.base.ready_queue cimport ReadyQueue
 from kbroker._fast.base.slices cimport SLICE_NS
 from kbroker._fast.log.log_fields cimport PurgatoryFields
@@ -129,6 +130,7 @@ cdef class FlushBatch:
         cdef list answers
         cdef ConnectionInterface connection
         cdef int index
+        self.begun_ns = measured_ns()
         try:
             answers = self.direct.answer_all(self.services, requests, len(connections), self.helper_pool)
         except Exception as error:

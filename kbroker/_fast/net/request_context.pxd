@@ -27,6 +27,7 @@ cdef class RequestContext:
     cdef Route route
     cdef uint64_t started_ns
     cdef Py_ssize_t bytes_in
+    cdef Py_ssize_t body_bytes
     cdef readonly Gate gate
     cdef int throttle_ms
     cdef bint withheld
@@ -34,6 +35,7 @@ cdef class RequestContext:
     cdef uint64_t spent_ns
     cdef uint64_t waits_from_ns     # 0: it was not found waiting
     cdef uint64_t waited_ns
+    cdef uint64_t queued_ns         # before it was begun, to be answered with others
     cdef public bint by_follower
     cdef list codes                 # errors within its answer
 

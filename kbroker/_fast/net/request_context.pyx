@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from kbroker._fast.base.big_endian cimport kb_store32
-from kbroker._fast.base.counters cimport RequestStats
+from kbroker._fast.base.counters cimport RequestStats, RequestTimes
 from kbroker._fast.base.cursor cimport kb_load32
 from kbroker._fast.base.monotonic cimport now_ns
 from kbroker._fast.net.pending cimport Pending
@@ -13,6 +13,7 @@ from kbroker._fast.net.route cimport Route
 cdef enum:
     # An answer with more items is encoded in pieces; one without its records has few.
     ITEMS = 2048
+    NS_PER_MS = 1000000
 
 
 cdef inline void lower(uint8_t* field, int32_t limit) noexcept:
@@ -99,13 +100,17 @@ cdef class RequestContext:
 
     cdef int record(self, RequestStats stats, uint64_t now, Py_ssize_t bytes_out) except -1:
         """Counts the request as answered; few have waited, are followers' or have errors."""
-        cdef uint64_t total_ns = now - self.started_ns
+        cdef RequestTimes times
         cdef int code
-        stats.record(self.api_key, total_ns, self.bytes_in, bytes_out)
-        if self.waited_ns:
-            stats.record_wait(self.api_key, self.waited_ns, total_ns)
+        times.total_ns = now - self.started_ns
+        times.queued_ns = self.queued_ns
+        times.waited_ns = self.waited_ns
+        times.throttled_ns = <uint64_t> self.throttle_ms * NS_PER_MS if self.throttle_ms > 0 else 0
+        stats.record(self.api_key, times.total_ns, self.bytes_in, self.body_bytes, bytes_out)
+        if times.queued_ns or times.waited_ns or times.throttled_ns:
+            stats.record_parts(self.api_key, &times)
         if self.by_follower:
-            stats.record_follower(self.waited_ns, total_ns)
+            stats.record_follower(&times, self.body_bytes)
         if self.codes is not None:
             for code in self.codes:
                 stats.count_code(self.api_key, code)

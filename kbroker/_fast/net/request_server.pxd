@@ -1,3 +1,5 @@
+from libc.stdint cimport uint64_t
+
 from kbroker._fast.net.answer_queue cimport AnswerQueue
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.connection_states cimport RequestState
@@ -17,6 +19,8 @@ cdef class RequestServer:
     cdef AnswerQueue answers
     cdef RequestContext pending
     cdef RequestState state
+    # When a request that is begun again (AGAIN) was first begun.
+    cdef uint64_t began_ns
     cdef bint has_session
     cdef bint is_trusted
     cdef bint takes_tokens

@@ -75,6 +75,9 @@ cdef class RequestServer:
             return 0
         cursor_init(&cursor, data + position, end - position)
         ctx.started_ns = now_ns()
+        if self.state == AGAIN:
+            ctx.queued_ns = ctx.started_ns - self.began_ns
+            ctx.started_ns = self.began_ns
         ctx.bytes_in = 4 + end - position
         ctx.throttle_ms = NOT_COUNTED
         ctx.by_itself = self.state == AGAIN
@@ -130,6 +133,7 @@ cdef class RequestServer:
         cdef Route route = ctx.route
         cdef object response, handle
         cdef PartialAppend partial = None
+        ctx.body_bytes = end - position
         if ((not self.is_trusted or self.endpoint.reactor.gatekeeper is not None)
                 and not self._enter(ctx, position, end)) or (route.cacheable and self._recall(ctx, position, end)):
             return 0
@@ -230,10 +234,12 @@ cdef class RequestServer:
         if frame is None:
             # Begun again, by itself, when the connection goes on.
             self.pending = None
+            self.began_ns = ctx.started_ns
             self._next(AGAIN)
             self.frames.start -= ctx.bytes_in
             return 0
         self._next(SERVING)
+        ctx.queued_ns = self.endpoint.flush_batch.begun_ns - ctx.started_ns
         ctx.resume()
         if isinstance(frame, Pending):
             # Held until the end of the iteration, when the connection goes on; the answer may be there by then.
@@ -302,9 +308,10 @@ cdef class RequestServer:
         self.request_count += 1
         self.bytes_in += ctx.bytes_in
         self.bytes_out += bytes_out
-        ctx.record(self.endpoint.stats, now, bytes_out)
         if ctx.gate is not None:
             ctx.count(bytes_out)
+        ctx.record(self.endpoint.stats, now, bytes_out)
+        self.answers.answered(ctx.api_key, ctx.by_follower, now - ctx.started_ns, now)
         return self._mute(ctx.throttle_ms) if ctx.throttle_ms > 0 else self._next(READY)
 
     # The gate
@@ -321,7 +328,7 @@ cdef class RequestServer:
         if self.gate is None:
             return self.is_trusted or self._refuse_unauthenticated(ctx)
         ctx.gate = self.gate
-        ctx.resumed_ns = ctx.started_ns
+        ctx.resumed_ns = ctx.started_ns + ctx.queued_ns
         if not ctx.gate.admit(ctx):
             return False
         if ctx.route.limits_at is not None:
@@ -364,7 +371,7 @@ cdef class RequestServer:
     cdef int refuse(self, tuple why) except -1:
         """Close the connection for what it sent, behind the answers to what came before, as Kafka does."""
         if self.answers.state == SEND_CLEAR:
-            self.answers.flush()
+            self.answers.flush(0)
         if self.answers.state != SEND_CLEAR and self.connection.life != CLOSED:
             self.refusal = None if self.state == READY else why
             return self._next(WAITING) if self.state == SERVING else 0
