@@ -78,7 +78,9 @@ class BrokerFigures:
 
     def sources(self, node_id: int, cluster_id: str, requests: RequestStats, loop_delay: LoopDelaySampler) -> Sources:
         """All that a scrape reads."""
-        self.recent = Recent(lambda: counters(requests, self._listeners, self._membership), self._clock.monotonic)
+        self.recent = Recent(
+            lambda: counters(requests, self._listeners, self._membership, self._logs), self._clock.monotonic
+        )
         return Sources(
             version=__version__,
             node_id=node_id,

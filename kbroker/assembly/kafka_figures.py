@@ -11,10 +11,10 @@ from kbroker.handlers.client_software import client_software
 from kbroker.metadata.image import NO_LEADER
 from kbroker.metrics.kafka_snapshot import request_counters
 from kbroker.metrics.kafka_sources import KafkaFigures, ShownPartition, Traffic
-from kbroker.metrics.kafka_values import LOOP_TIME
+from kbroker.metrics.kafka_values import FLUSHES, LOOP_TIME
 from kbroker.metrics.readiness import ReadyState
 from kbroker.protocol.api import ApiKey
-from kbroker.storage.log.kept_traffic import NOTHING, added
+from kbroker.storage.log.kept_traffic import NOTHING, Counted, added
 
 if TYPE_CHECKING:
     from kbroker._fast.base.counters import RequestStats
@@ -30,13 +30,18 @@ if TYPE_CHECKING:
 API_NAMES = {int(api): api.message_name for api in ApiKey}
 #: As Kafka numbers the states of a broker.
 BROKER_STATES = {ReadyState.STARTING: 1.0, ReadyState.READY: 3.0, ReadyState.STOPPING: 7.0}
+#: What Kafka has purgatories for and does not wait here: ACLs are the controller's, there is no tiered storage.
+NEVER_DELAYED = (("AlterAcls",), ("RemoteFetch",), ("RemoteListOffsets",))
 IO = Path("/proc/self/io")
 DISK_COUNTERS = {"read_bytes": "read", "write_bytes": "write"}
 
 
-def counters(requests: RequestStats, listeners: Listeners, membership: ClusterMembership) -> Counters:
+def counters(requests: RequestStats, listeners: Listeners, membership: ClusterMembership, logs: LogManager) -> Counters:
     """What `Recent` reads, on the loop's thread."""
     found = dict(request_counters(requests, API_NAMES))
+    (flush_ns, flushes), (commit_ns, commits) = logs.environment.flushes.times.snapshot(), logs.commits.times.snapshot()
+    times = tuple(a + b for a, b in zip(flushes, commits, strict=True))
+    found[FLUSHES] = (sum(times), flush_ns + commit_ns, *times)
     for listener in listeners.all:
         found["accepted", listener.name] = (listener.accepted_count,)
         found["ended", listener.name] = (listener.closed.total(),)
@@ -61,6 +66,7 @@ async def kafka_figures(
     for session in list(sessions):
         await pace
         cached += session.cached_size
+    alive = len(image.alive_brokers())
     own = image.brokers.get(services.node_id)
     endpoint = next(iter(own.endpoints.values()), None) if own is not None else None
     shards = services.transaction_coordinator.runtime.shards
@@ -69,7 +75,7 @@ async def kafka_figures(
         "kafka_server_fetchsessioncache_numincrementalfetchsessions": len(sessions),
         "kafka_server_fetchsessioncache_numincrementalfetchpartitionscached": cached,
         "kafka_server_fetchsessioncache_incrementalfetchsessionevictions": sessions.evictions,
-        "kafka_brokers": len(image.brokers),
+        "kafka_brokers": alive,
         "kafka_broker_info": {}
         if endpoint is None
         else {(str(services.node_id), f"{endpoint.host}:{endpoint.port}"): 1.0},
@@ -77,14 +83,16 @@ async def kafka_figures(
         "kafka_server_transaction_coordinator_metrics_partition_load_time_avg": sum(loads) / max(len(loads), 1),
     }
     values |= await _connections(listeners, pace)
+    values |= await _delayed(services, pace)
     count = sum(len(topic.partitions) for topic in image.topics.values())
     shown = traffic if len(traffic) <= most else {}
-    return KafkaFigures(total, shown, partitions, topics, len(image.topics), count, len(image.brokers), values)
+    fenced = len(image.brokers) - alive
+    return KafkaFigures(total, shown, partitions, topics, len(image.topics), count, alive, fenced, values)
 
 
 async def _traffic(logs: LogManager, pace: Pace) -> tuple[Traffic, dict[str, Traffic]]:
     """Of all topics, and of each that has a log here."""
-    sums: dict[str, tuple[int, int, int, int, int, int, int]] = {}
+    sums: dict[str, Counted] = {}
     total = logs.traffic.total
     kept = logs.traffic.topics
     for log in list(logs.logs.values()):
@@ -127,6 +135,23 @@ async def _shown(
                 )
             )
     return tuple(partitions) if len(partitions) <= most else (), topics if len(topics) <= most else {}
+
+
+async def _delayed(services: Services, pace: Pace) -> dict[str, float | Labelled]:
+    """What waits for something else than its turn, under the names of Kafka's purgatories."""
+    purgatory = services.replica_manager.purgatory
+    requests: dict[tuple[str, ...], float] = dict.fromkeys(NEVER_DELAYED, 0.0)
+    watched = dict(requests)
+    for name, tally in (("Produce", purgatory.produces), ("DeleteRecords", purgatory.deletions)):
+        requests[name,], watched[name,] = tally.requests, tally.watched
+    for name in ("Fetch", "ShareFetch"):
+        requests[name,] = watched[name,] = 0.0
+    for fetch in purgatory.delayed:
+        await pace
+        requests[fetch.operation,] += 1
+        watched[fetch.operation,] += len(fetch.sources)
+    one = "kafka_server_delayedoperationpurgatory_"
+    return {f"{one}purgatorysize": watched, f"{one}numdelayedoperations": requests}
 
 
 async def _connections(listeners: Listeners, pace: Pace) -> dict[str, float | Labelled]:

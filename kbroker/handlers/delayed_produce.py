@@ -45,7 +45,7 @@ def answer_when_acknowledged(
     for partition, last_offset, answer in waits:
         last[partition] = max(last_offset, last.get(partition, last_offset))
         answers.setdefault(partition, []).append(answer)
-    wait = CommitWait()
+    wait = CommitWait(waits[0].partition.purgatory.produces)
     for partition, last_offset in last.items():
         partition.wait(last_offset, by_all, wait.expect(partial(_settled, answers[partition])))
     return wait.answer_within(timeout_ms, lambda: response)

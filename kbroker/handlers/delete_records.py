@@ -101,7 +101,7 @@ async def _wait_for_replicas(
 ) -> None:
     """Waits until all replicas that are alive have deleted the records, too; rows still waiting when the time is up get
     REQUEST_TIMED_OUT."""
-    wait = CommitWait()
+    wait = CommitWait(services.replica_manager.purgatory.deletions)
     for topic in topics:
         for row in topic.partitions:
             partition = services.replica_manager.topics.get(topic.name, {}).get(row.partition_index)

@@ -307,6 +307,9 @@ class PartitionAppend:
 
     def _refused(self, error: KafkaError) -> PartitionProduceResponse:
         answer = self.refuse(error.code)
+        if error.code == ErrorCode.MESSAGE_TOO_LARGE:
+            partition = self._ctx.services.replica_manager.partition(self.topic.name, self.row.index)
+            partition.log.count_too_large(len(self.row.records or b""))
         if error.code not in WITHOUT_LOG_START and not isinstance(error, UnfitRequestError):
             partition = self._ctx.services.replica_manager.partition(self.topic.name, self.row.index)
             answer.log_start_offset = partition.log.log_start_offset

@@ -336,6 +336,8 @@ class ShareRead:
 class DelayedShareFetch(DelayedFetch):
     """A fetch that waits for records, appended or released."""
 
+    operation = "ShareFetch"
+
     def __init__(
         self, read: ShareRead, purgatory: FetchPurgatory, sources: tuple[RecordSource, ...], wait_ms: int
     ) -> None:

@@ -54,8 +54,14 @@ threads here: a request is begun where it is read, and its answer leaves in the 
 0. Those wait that are answered, or leave, together with others at the end of a turn in which several clients asked;
 requests that are begun together, and answers that leave together, share a look at the clock.
 
-- `/metrics/kafka/raw` (`kbroker.metrics.names=kafka-raw`) has the same figures under the names that JMX exporter has
-  without rules: `kafka_server_BrokerTopicMetrics_Count{name="MessagesInPerSec"}`, `kafka_log_Log_Value{name="Size",…}`.
+- `/metrics/kafka?names=…` (also `/metrics/kafka/…`, and `kbroker.metrics.names=kafka-…` for `/metrics`) has what JMX's
+  beans say under other names, by the rules of JMX exporter that their users have, and kafka_exporter's series:
+
+  | `names` | Whose | Such as |
+  |---|---|---|
+NAMINGS_HERE
+- One-minute rates are weighted as those of Kafka's meters, which a thread brings up to date every 5 s; here scrapes do,
+  at most every 5 s: what came between two counts as evenly spread over the time between.
 - Nothing is made up: a series without a source is not shown. What is 0 by nature, as the request queue of a broker that
   has none, says so below.
 - Counters named `..._total` by Strimzi are there as `...persec` as well, as Confluent's stack names the same number.
@@ -109,12 +115,17 @@ def markdown() -> str:
 def kafka_markdown() -> str:
     """The page of Kafka's names."""
     from kbroker.metrics.kafka_exposition import QUANTILE, series_of
+    from kbroker.metrics.kafka_namings import EXAMPLE, NAMINGS
     from kbroker.metrics.kafka_table import SECTIONS
 
-    parts = [KAFKA_INTRODUCTION]
-    for title, rows in SECTIONS:
+    rows = [
+        f"  | `{name}` | {naming.title} | {'; '.join(f'`{one}`' for one in naming.examples(EXAMPLE))} |"
+        for name, naming in NAMINGS.items()
+    ]
+    parts = [KAFKA_INTRODUCTION.replace("NAMINGS_HERE", "\n".join(rows))]
+    for title, families in SECTIONS:
         parts.append(f"\n## {title}\n\n| Name | Type | Labels | Meaning |\n|---|---|---|---|\n")
-        for row in rows:
+        for row in families:
             names = "<br>".join(f"`{name}`" for name in series_of(row))
             labels = ", ".join((*row.labels, QUANTILE) if row.kind == "summary" else row.labels)
             kind = {"both": "counter, none"}.get(row.kind, row.kind)

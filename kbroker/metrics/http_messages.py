@@ -36,7 +36,21 @@ Names = str
 """The names that a scrape has: this broker's own, or those under which Kafka's exporters show a broker."""
 KBROKER: Names = "kbroker"
 KAFKA: Names = "kafka"
-KAFKA_RAW: Names = "kafka-raw"
+KAFKA_NAMINGS = ("raw", "raw-lower", "raw-total", "flat", "plain", "bitnami", "cp-helm", "sysdig")
+"""Those that rules of JMX exporter give (`kafka_namings`), each a choice `kafka-…`."""
+SCRAPED: dict[str, Names | None] = {
+    "/metrics": None,
+    "/metrics/kafka": KAFKA,
+    **{f"/metrics/kafka/{naming}": f"{KAFKA}-{naming}" for naming in KAFKA_NAMINGS},
+    "/metrics/kbroker": KBROKER,
+}
+"""Paths with metrics, and the names that each has; None: those that the setting chooses."""
+
+
+def scraped_path(names: Names) -> str:
+    """Where a scrape has these names."""
+    return next(path for path, known in SCRAPED.items() if known == names)
+
 
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 

@@ -28,17 +28,18 @@ from collections import deque
 from collections.abc import Collection
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 from kbroker.metrics.http_guard import refusal
 from kbroker.metrics.http_messages import (
     DESCRIBE_CLUSTER,
     JSON,
     KAFKA,
-    KAFKA_RAW,
+    KAFKA_NAMINGS,
     KBROKER,
     NOT_ALLOWED,
     REASONS,
+    SCRAPED,
     VIEWER,
     Access,
     Answer,
@@ -53,6 +54,7 @@ from kbroker.metrics.http_messages import (
 from kbroker.metrics.http_requests import Bodies, RefusedError, RequestReader
 from kbroker.metrics.listener_address import is_own
 from kbroker.metrics.readiness import Readiness
+from kbroker.metrics.recent_rates import RecentRates
 from kbroker.metrics.sources import Sources
 
 if TYPE_CHECKING:
@@ -69,13 +71,6 @@ PATIENCE_SECONDS = 1.0
 """How long a connection may keep its place without asking, or without reading its answer, while others want it."""
 EXTRA_SECONDS = 2.0
 PROBES = ("/healthz", "/readyz")
-SCRAPED: dict[str, Names | None] = {
-    "/metrics": None,
-    "/metrics/kafka": KAFKA,
-    "/metrics/kafka/raw": KAFKA_RAW,
-    "/metrics/kbroker": KBROKER,
-}
-"""Paths with metrics, and the names that each has; None: those that the setting chooses."""
 _COMPRESS_FROM_BYTES = 4096
 LARGE_BYTES = 4 << 20
 MOST_UNREAD_BYTES = 128 << 20
@@ -108,6 +103,7 @@ class MetricsServer:
         self.hosts = hosts
         self.is_guarded = True
         self._turn = asyncio.Lock()
+        self._rates: RecentRates | None = None
         self._scrapes: dict[tuple[Names, str], asyncio.Task[tuple[bytes, str]]] = {}
         self.pages = pages or {}
         self.sites = sites or {}
@@ -158,11 +154,14 @@ class MetricsServer:
         """The text of all metrics: read on the loop, rendered off it."""
         assert self.sources is not None
         loop = asyncio.get_running_loop()
-        if names in (KAFKA, KAFKA_RAW):
+        if names != KBROKER:
             from kbroker.metrics.kafka_snapshot import take_kafka
 
+            if self._rates is None:
+                self._rates = RecentRates(self.sources.recent.started_at)
             found = await take_kafka(self.sources)
-            return await loop.run_in_executor(self.executor, _render_kafka, found, accept, names == KAFKA_RAW)
+            naming = names.removeprefix(KAFKA).removeprefix("-")
+            return await loop.run_in_executor(self.executor, _render_kafka, found, accept, naming, self._rates)
         from kbroker.metrics.snapshot import take
 
         return await loop.run_in_executor(self.executor, _render, await take(self.sources), accept)
@@ -231,10 +230,10 @@ def _to_json(value: object) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
-def _render_kafka(snapshot: KafkaSnapshot, accept: str, raw: bool) -> tuple[bytes, str]:
-    from kbroker.metrics.kafka_exposition import render
+def _render_kafka(snapshot: KafkaSnapshot, accept: str, naming: str, rates: RecentRates) -> tuple[bytes, str]:
+    from kbroker.metrics.kafka_exposition import render, render_named
 
-    return render(snapshot, accept, raw=raw)
+    return render_named(snapshot, accept, naming, rates) if naming else render(snapshot, accept)
 
 
 def _render(snapshot: Any, accept: str) -> tuple[bytes, str]:
@@ -432,7 +431,13 @@ class _Connection(asyncio.Protocol):
         if request.path == "/readyz":
             is_serving, text = await server.look()
             return Answer(200 if is_serving else 503, f"{text}\n".encode())
-        body, content_type = await server.shared_scrape(SCRAPED[request.path] or server.names, request.accept)
+        names = SCRAPED[request.path] or server.names
+        asked = parse_qs(request.query).get("names", []) if names == KAFKA else []
+        if asked and asked[-1] not in ("strimzi", *KAFKA_NAMINGS):
+            return Answer(404, f"no such names; there are strimzi, {', '.join(KAFKA_NAMINGS)}\n".encode())
+        if asked and asked[-1] != "strimzi":
+            names = f"{KAFKA}-{asked[-1]}"
+        body, content_type = await server.shared_scrape(names, request.accept)
         return Answer(200, body, content_type)
 
     async def _look_at_viewer(self, request: Request) -> Answer:

@@ -1,165 +1,221 @@
-"""The same figures as JMX exporter names them without rules: `/metrics/kafka/raw`.
+"""Where JMX has the families of `kafka_table`: the beans, their attributes, and what each says.
 
-A bean `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=t` with the attribute Count becomes
-`kafka_server_BrokerTopicMetrics_Count{name="MessagesInPerSec",topic="t"}`.  Yammer's gauges have the attribute Value,
-meters Count, histograms Count, Mean and percentiles.  One row each, `family|domain|type|name`; where there is a fifth
-column it has the labels by their keys in the bean.
+A bean `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=t` of Yammer's has the attribute Value where it
+is a gauge, Count and OneMinuteRate where it is a meter, Count, Mean and percentiles where it is a histogram, and all of
+these where it is a timer.  Beans of Kafka's own metrics have no name, and an attribute for each metric.  One row each,
+`family|domain|type|name|keys|attribute`: the keys of the family's labels in the bean, where they differ, and the
+attribute of a bean without a name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from kbroker.metrics.kafka_rows import Found, Summary
+from kbroker.metrics.kafka_rows import Found, Labels, Summary
 from kbroker.metrics.kafka_table import SECTIONS
 from kbroker.metrics.maintenance import Family
 from kbroker.metrics.percentiles import QUANTILES
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
+from kbroker.metrics.recent_rates import RecentRates
 
 _ROWS = """
-kafka_server_brokertopicmetrics_messagesin|kafka_server|BrokerTopicMetrics|MessagesInPerSec
-kafka_server_brokertopicmetrics_bytesin|kafka_server|BrokerTopicMetrics|BytesInPerSec
-kafka_server_brokertopicmetrics_bytesout|kafka_server|BrokerTopicMetrics|BytesOutPerSec
-kafka_server_brokertopicmetrics_totalproducerequests|kafka_server|BrokerTopicMetrics|TotalProduceRequestsPerSec
-kafka_server_brokertopicmetrics_failedproducerequests|kafka_server|BrokerTopicMetrics|FailedProduceRequestsPerSec
-kafka_server_brokertopicmetrics_totalfetchrequests|kafka_server|BrokerTopicMetrics|TotalFetchRequestsPerSec
-kafka_server_brokertopicmetrics_failedfetchrequests|kafka_server|BrokerTopicMetrics|FailedFetchRequestsPerSec
-kafka_server_brokertopicmetrics_replicationbytesin|kafka_server|BrokerTopicMetrics|ReplicationBytesInPerSec
-kafka_server_brokertopicmetrics_replicationbytesout|kafka_server|BrokerTopicMetrics|ReplicationBytesOutPerSec
-kafka_server_brokertopicmetrics_reassignmentbytesin|kafka_server|BrokerTopicMetrics|ReassignmentBytesInPerSec
-kafka_server_brokertopicmetrics_reassignmentbytesout|kafka_server|BrokerTopicMetrics|ReassignmentBytesOutPerSec
-kafka_server_brokertopicmetrics_producemessageconversions|kafka_server|BrokerTopicMetrics|ProduceMessageConversionsPerSec
-kafka_server_brokertopicmetrics_fetchmessageconversions|kafka_server|BrokerTopicMetrics|FetchMessageConversionsPerSec
-kafka_server_kafkaserver_brokerstate|kafka_server|KafkaServer|BrokerState
-kafka_server_kafkaserver_linux_disk_read_bytes|kafka_server|KafkaServer|linux-disk-read-bytes
-kafka_server_kafkaserver_linux_disk_write_bytes|kafka_server|KafkaServer|linux-disk-write-bytes
-kafka_server_replicamanager_leadercount|kafka_server|ReplicaManager|LeaderCount
-kafka_server_replicamanager_partitioncount|kafka_server|ReplicaManager|PartitionCount
-kafka_server_replicamanager_offlinereplicacount|kafka_server|ReplicaManager|OfflineReplicaCount
-kafka_server_replicamanager_underreplicatedpartitions|kafka_server|ReplicaManager|UnderReplicatedPartitions
-kafka_server_replicamanager_underminisrpartitioncount|kafka_server|ReplicaManager|UnderMinIsrPartitionCount
-kafka_server_replicamanager_atminisrpartitioncount|kafka_server|ReplicaManager|AtMinIsrPartitionCount
-kafka_server_replicamanager_reassigningpartitions|kafka_server|ReplicaManager|ReassigningPartitions
-kafka_server_replicamanager_isrshrinks|kafka_server|ReplicaManager|IsrShrinksPerSec
-kafka_server_replicamanager_isrexpands|kafka_server|ReplicaManager|IsrExpandsPerSec
-kafka_server_replicamanager_failedisrupdates|kafka_server|ReplicaManager|FailedIsrUpdatesPerSec
-kafka_server_replicafetchermanager_maxlag|kafka_server|ReplicaFetcherManager|MaxLag|clientId
-kafka_server_replicafetchermanager_minfetchrate|kafka_server|ReplicaFetcherManager|MinFetchRate|clientId
-kafka_server_replicafetchermanager_failedpartitionscount|kafka_server|ReplicaFetcherManager|FailedPartitionsCount|clientId
-kafka_server_fetchsessioncache_numincrementalfetchsessions|kafka_server|FetchSessionCache|NumIncrementalFetchSessions
-kafka_server_fetchsessioncache_numincrementalfetchpartitionscached|kafka_server|FetchSessionCache|
-    NumIncrementalFetchPartitionsCached
-kafka_server_fetchsessioncache_incrementalfetchsessionevictions|kafka_server|FetchSessionCache|
-    IncrementalFetchSessionEvictionsPerSec
-kafka_server_delayedoperationpurgatory_purgatorysize|kafka_server|DelayedOperationPurgatory|PurgatorySize|delayedOperation
-kafka_server_delayedoperationpurgatory_numdelayedoperations|kafka_server|DelayedOperationPurgatory|
-    NumDelayedOperations|delayedOperation
-kafka_controller_kafkacontroller_activecontrollercount|kafka_controller|KafkaController|ActiveControllerCount
-kafka_controller_kafkacontroller_offlinepartitionscount|kafka_controller|KafkaController|OfflinePartitionsCount
-kafka_controller_kafkacontroller_preferredreplicaimbalancecount|kafka_controller|KafkaController|
-    PreferredReplicaImbalanceCount
-kafka_controller_kafkacontroller_globaltopiccount|kafka_controller|KafkaController|GlobalTopicCount
-kafka_controller_kafkacontroller_globalpartitioncount|kafka_controller|KafkaController|GlobalPartitionCount
-kafka_controller_kafkacontroller_activebrokercount|kafka_controller|KafkaController|ActiveBrokerCount
-kafka_controller_controllerstats_uncleanleaderelections|kafka_controller|ControllerStats|UncleanLeaderElectionsPerSec
-kafka_log_logmanager_offlinelogdirectorycount|kafka_log|LogManager|OfflineLogDirectoryCount
-kafka_log_logmanager_logdirectoryoffline|kafka_log|LogManager|LogDirectoryOffline|logDirectory
-kafka_log_logmanager_remaininglogstorecover|kafka_log|LogManager|remainingLogsToRecover|dir
-kafka_log_logmanager_remainingsegmentstorecover|kafka_log|LogManager|remainingSegmentsToRecover|threadNum
-kafka_log_logcleaner_deadthreadcount|kafka_log|LogCleaner|DeadThreadCount
-kafka_log_logcleaner_cleaner_recopy_percent|kafka_log|LogCleaner|cleaner-recopy-percent
-kafka_log_logcleaner_max_buffer_utilization_percent|kafka_log|LogCleaner|max-buffer-utilization-percent
-kafka_log_logcleaner_max_clean_time_secs|kafka_log|LogCleaner|max-clean-time-secs
-kafka_log_logcleanermanager_max_dirty_percent|kafka_log|LogCleanerManager|max-dirty-percent
-kafka_log_logcleanermanager_time_since_last_run_ms|kafka_log|LogCleanerManager|time-since-last-run-ms
-kafka_log_logcleanermanager_uncleanable_partitions_count|kafka_log|LogCleanerManager|uncleanable-partitions-count|
-    logDirectory
-kafka_log_logcleanermanager_uncleanable_bytes|kafka_log|LogCleanerManager|uncleanable-bytes|logDirectory
-kafka_log_logflushstats_logflushrateandtimems|kafka_log|LogFlushStats|LogFlushRateAndTimeMs
-kafka_log_log_size|kafka_log|Log|Size
-kafka_log_log_numlogsegments|kafka_log|Log|NumLogSegments
-kafka_log_log_logstartoffset|kafka_log|Log|LogStartOffset
-kafka_log_log_logendoffset|kafka_log|Log|LogEndOffset
-kafka_cluster_partition_replicascount|kafka_cluster|Partition|ReplicasCount
-kafka_cluster_partition_insyncreplicascount|kafka_cluster|Partition|InSyncReplicasCount
-kafka_cluster_partition_underreplicated|kafka_cluster|Partition|UnderReplicated
-kafka_cluster_partition_underminisr|kafka_cluster|Partition|UnderMinIsr
-kafka_cluster_partition_atminisr|kafka_cluster|Partition|AtMinIsr
-kafka_cluster_partition_laststableoffsetlag|kafka_cluster|Partition|LastStableOffsetLag
-kafka_network_requestmetrics_requests|kafka_network|RequestMetrics|RequestsPerSec
-kafka_network_requestmetrics_errors|kafka_network|RequestMetrics|ErrorsPerSec
-kafka_network_requestmetrics_totaltimems|kafka_network|RequestMetrics|TotalTimeMs
-kafka_network_requestmetrics_localtimems|kafka_network|RequestMetrics|LocalTimeMs
-kafka_network_requestmetrics_remotetimems|kafka_network|RequestMetrics|RemoteTimeMs
-kafka_network_requestmetrics_requestqueuetimems|kafka_network|RequestMetrics|RequestQueueTimeMs
-kafka_network_requestchannel_requestqueuesize|kafka_network|RequestChannel|RequestQueueSize
-kafka_network_requestchannel_responsequeuesize|kafka_network|RequestChannel|ResponseQueueSize
-kafka_network_socketserver_networkprocessoravgidlepercent|kafka_network|SocketServer|NetworkProcessorAvgIdlePercent
-kafka_network_acceptor_acceptorblockedpercent|kafka_network|Acceptor|AcceptorBlockedPercent
-kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent|kafka_server|KafkaRequestHandlerPool|
-    RequestHandlerAvgIdlePercent
-kafka_coordinator_group_groupmetadatamanager_numgroups|kafka_coordinator_group|GroupMetadataManager|NumGroups
-kafka_coordinator_group_groupmetadatamanager_numgroupsstable|kafka_coordinator_group|GroupMetadataManager|NumGroupsStable
-kafka_coordinator_group_groupmetadatamanager_numgroupsempty|kafka_coordinator_group|GroupMetadataManager|NumGroupsEmpty
-kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance|kafka_coordinator_group|
-    GroupMetadataManager|NumGroupsPreparingRebalance
-kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance|kafka_coordinator_group|
-    GroupMetadataManager|NumGroupsCompletingRebalance
-kafka_coordinator_group_groupmetadatamanager_numgroupsdead|kafka_coordinator_group|GroupMetadataManager|NumGroupsDead
+kafka_server_brokertopicmetrics_messagesin|kafka.server|BrokerTopicMetrics|MessagesInPerSec||
+kafka_server_brokertopicmetrics_bytesin|kafka.server|BrokerTopicMetrics|BytesInPerSec||
+kafka_server_brokertopicmetrics_bytesout|kafka.server|BrokerTopicMetrics|BytesOutPerSec||
+kafka_server_brokertopicmetrics_totalproducerequests|kafka.server|BrokerTopicMetrics|TotalProduceRequestsPerSec||
+kafka_server_brokertopicmetrics_failedproducerequests|kafka.server|BrokerTopicMetrics|FailedProduceRequestsPerSec||
+kafka_server_brokertopicmetrics_totalfetchrequests|kafka.server|BrokerTopicMetrics|TotalFetchRequestsPerSec||
+kafka_server_brokertopicmetrics_failedfetchrequests|kafka.server|BrokerTopicMetrics|FailedFetchRequestsPerSec||
+kafka_server_brokertopicmetrics_bytesrejected|kafka.server|BrokerTopicMetrics|BytesRejectedPerSec||
+kafka_server_brokertopicmetrics_replicationbytesin|kafka.server|BrokerTopicMetrics|ReplicationBytesInPerSec||
+kafka_server_brokertopicmetrics_replicationbytesout|kafka.server|BrokerTopicMetrics|ReplicationBytesOutPerSec||
+kafka_server_brokertopicmetrics_reassignmentbytesin|kafka.server|BrokerTopicMetrics|ReassignmentBytesInPerSec||
+kafka_server_brokertopicmetrics_reassignmentbytesout|kafka.server|BrokerTopicMetrics|ReassignmentBytesOutPerSec||
+kafka_server_brokertopicmetrics_producemessageconversions|kafka.server|
+    BrokerTopicMetrics|ProduceMessageConversionsPerSec||
+kafka_server_brokertopicmetrics_fetchmessageconversions|kafka.server|BrokerTopicMetrics|FetchMessageConversionsPerSec||
+kafka_server_kafkaserver_brokerstate|kafka.server|KafkaServer|BrokerState||
+kafka_server_kafkaserver_linux_disk_read_bytes|kafka.server|KafkaServer|linux-disk-read-bytes||
+kafka_server_kafkaserver_linux_disk_write_bytes|kafka.server|KafkaServer|linux-disk-write-bytes||
+kafka_server_replicamanager_leadercount|kafka.server|ReplicaManager|LeaderCount||
+kafka_server_replicamanager_partitioncount|kafka.server|ReplicaManager|PartitionCount||
+kafka_server_replicamanager_offlinereplicacount|kafka.server|ReplicaManager|OfflineReplicaCount||
+kafka_server_replicamanager_underreplicatedpartitions|kafka.server|ReplicaManager|UnderReplicatedPartitions||
+kafka_server_replicamanager_underminisrpartitioncount|kafka.server|ReplicaManager|UnderMinIsrPartitionCount||
+kafka_server_replicamanager_atminisrpartitioncount|kafka.server|ReplicaManager|AtMinIsrPartitionCount||
+kafka_server_replicamanager_reassigningpartitions|kafka.server|ReplicaManager|ReassigningPartitions||
+kafka_server_replicamanager_isrshrinks|kafka.server|ReplicaManager|IsrShrinksPerSec||
+kafka_server_replicamanager_isrexpands|kafka.server|ReplicaManager|IsrExpandsPerSec||
+kafka_server_replicamanager_failedisrupdates|kafka.server|ReplicaManager|FailedIsrUpdatesPerSec||
+kafka_server_replicafetchermanager_maxlag|kafka.server|ReplicaFetcherManager|MaxLag|clientId|
+kafka_server_replicafetchermanager_minfetchrate|kafka.server|ReplicaFetcherManager|MinFetchRate|clientId|
+kafka_server_replicafetchermanager_failedpartitionscount|kafka.server|
+    ReplicaFetcherManager|FailedPartitionsCount|clientId|
+kafka_server_fetchsessioncache_numincrementalfetchsessions|kafka.server|FetchSessionCache|NumIncrementalFetchSessions||
+kafka_server_fetchsessioncache_numincrementalfetchpartitionscached|kafka.server|
+    FetchSessionCache|NumIncrementalFetchPartitionsCached||
+kafka_server_fetchsessioncache_incrementalfetchsessionevictions|kafka.server|
+    FetchSessionCache|IncrementalFetchSessionEvictionsPerSec||
+kafka_server_delayedoperationpurgatory_purgatorysize|kafka.server|
+    DelayedOperationPurgatory|PurgatorySize|delayedOperation|
+kafka_server_delayedoperationpurgatory_numdelayedoperations|kafka.server|
+    DelayedOperationPurgatory|NumDelayedOperations|delayedOperation|
+kafka_controller_kafkacontroller_activecontrollercount|kafka.controller|KafkaController|ActiveControllerCount||
+kafka_controller_kafkacontroller_offlinepartitionscount|kafka.controller|KafkaController|OfflinePartitionsCount||
+kafka_controller_kafkacontroller_preferredreplicaimbalancecount|kafka.controller|
+    KafkaController|PreferredReplicaImbalanceCount||
+kafka_controller_kafkacontroller_globaltopiccount|kafka.controller|KafkaController|GlobalTopicCount||
+kafka_controller_kafkacontroller_globalpartitioncount|kafka.controller|KafkaController|GlobalPartitionCount||
+kafka_controller_kafkacontroller_activebrokercount|kafka.controller|KafkaController|ActiveBrokerCount||
+kafka_controller_kafkacontroller_fencedbrokercount|kafka.controller|KafkaController|FencedBrokerCount||
+kafka_controller_controllerstats_uncleanleaderelections|kafka.controller|ControllerStats|UncleanLeaderElectionsPerSec||
+kafka_log_logmanager_offlinelogdirectorycount|kafka.log|LogManager|OfflineLogDirectoryCount||
+kafka_log_logmanager_logdirectoryoffline|kafka.log|LogManager|LogDirectoryOffline|logDirectory|
+kafka_log_logmanager_remaininglogstorecover|kafka.log|LogManager|remainingLogsToRecover|dir|
+kafka_log_logmanager_remainingsegmentstorecover|kafka.log|LogManager|remainingSegmentsToRecover|threadNum|
+kafka_log_logcleaner_deadthreadcount|kafka.log|LogCleaner|DeadThreadCount||
+kafka_log_logcleaner_cleaner_recopy_percent|kafka.log|LogCleaner|cleaner-recopy-percent||
+kafka_log_logcleaner_max_buffer_utilization_percent|kafka.log|LogCleaner|max-buffer-utilization-percent||
+kafka_log_logcleaner_max_clean_time_secs|kafka.log|LogCleaner|max-clean-time-secs||
+kafka_log_logcleanermanager_max_dirty_percent|kafka.log|LogCleanerManager|max-dirty-percent||
+kafka_log_logcleanermanager_time_since_last_run_ms|kafka.log|LogCleanerManager|time-since-last-run-ms||
+kafka_log_logcleanermanager_uncleanable_partitions_count|kafka.log|
+    LogCleanerManager|uncleanable-partitions-count|logDirectory|
+kafka_log_logcleanermanager_uncleanable_bytes|kafka.log|LogCleanerManager|uncleanable-bytes|logDirectory|
+kafka_log_logflushstats_logflushrateandtimems|kafka.log|LogFlushStats|LogFlushRateAndTimeMs||
+kafka_log_log_size|kafka.log|Log|Size||
+kafka_log_log_numlogsegments|kafka.log|Log|NumLogSegments||
+kafka_log_log_logstartoffset|kafka.log|Log|LogStartOffset||
+kafka_log_log_logendoffset|kafka.log|Log|LogEndOffset||
+kafka_cluster_partition_replicascount|kafka.cluster|Partition|ReplicasCount||
+kafka_cluster_partition_insyncreplicascount|kafka.cluster|Partition|InSyncReplicasCount||
+kafka_cluster_partition_underreplicated|kafka.cluster|Partition|UnderReplicated||
+kafka_cluster_partition_underminisr|kafka.cluster|Partition|UnderMinIsr||
+kafka_cluster_partition_atminisr|kafka.cluster|Partition|AtMinIsr||
+kafka_cluster_partition_laststableoffsetlag|kafka.cluster|Partition|LastStableOffsetLag||
+kafka_network_requestmetrics_requests|kafka.network|RequestMetrics|RequestsPerSec||
+kafka_network_requestmetrics_errors|kafka.network|RequestMetrics|ErrorsPerSec||
+kafka_network_requestmetrics_totaltimems|kafka.network|RequestMetrics|TotalTimeMs||
+kafka_network_requestmetrics_localtimems|kafka.network|RequestMetrics|LocalTimeMs||
+kafka_network_requestmetrics_remotetimems|kafka.network|RequestMetrics|RemoteTimeMs||
+kafka_network_requestmetrics_requestqueuetimems|kafka.network|RequestMetrics|RequestQueueTimeMs||
+kafka_network_requestmetrics_throttletimems|kafka.network|RequestMetrics|ThrottleTimeMs||
+kafka_network_requestmetrics_responsequeuetimems|kafka.network|RequestMetrics|ResponseQueueTimeMs||
+kafka_network_requestmetrics_responsesendtimems|kafka.network|RequestMetrics|ResponseSendTimeMs||
+kafka_network_requestmetrics_requestbytes|kafka.network|RequestMetrics|RequestBytes||
+kafka_network_requestchannel_requestqueuesize|kafka.network|RequestChannel|RequestQueueSize||
+kafka_network_requestchannel_responsequeuesize|kafka.network|RequestChannel|ResponseQueueSize||
+kafka_network_socketserver_networkprocessoravgidlepercent|kafka.network|SocketServer|NetworkProcessorAvgIdlePercent||
+kafka_network_acceptor_acceptorblockedpercent|kafka.network|Acceptor|AcceptorBlockedPercent||
+kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent|kafka.server|
+    KafkaRequestHandlerPool|RequestHandlerAvgIdlePercent||
+kafka_coordinator_group_groupmetadatamanager_numgroups|kafka.coordinator.group|GroupMetadataManager|NumGroups||
+kafka_coordinator_group_groupmetadatamanager_numgroupsstable|kafka.coordinator.group|
+    GroupMetadataManager|NumGroupsStable||
+kafka_coordinator_group_groupmetadatamanager_numgroupsempty|kafka.coordinator.group|
+    GroupMetadataManager|NumGroupsEmpty||
+kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance|kafka.coordinator.group|
+    GroupMetadataManager|NumGroupsPreparingRebalance||
+kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance|kafka.coordinator.group|
+    GroupMetadataManager|NumGroupsCompletingRebalance||
+kafka_coordinator_group_groupmetadatamanager_numgroupsdead|kafka.coordinator.group|GroupMetadataManager|NumGroupsDead||
+kafka_server_produce_byte_rate|kafka.server|Produce||user,client-id|byte-rate
+kafka_server_produce_throttle_time|kafka.server|Produce||user,client-id|throttle-time
+kafka_server_fetch_byte_rate|kafka.server|Fetch||user,client-id|byte-rate
+kafka_server_fetch_throttle_time|kafka.server|Fetch||user,client-id|throttle-time
+kafka_server_request_request_time|kafka.server|Request||user,client-id|request-time
+kafka_server_request_throttle_time|kafka.server|Request||user,client-id|throttle-time
+kafka_server_socketservermetrics_connection_count|kafka.server|
+    socket-server-metrics||listener,networkProcessor|connection-count
+kafka_server_socketservermetrics_connection_creation_rate|kafka.server|
+    socket-server-metrics||listener,networkProcessor|connection-creation-rate
+kafka_server_socketservermetrics_connection_close_rate|kafka.server|
+    socket-server-metrics||listener,networkProcessor|connection-close-rate
+kafka_server_transaction_coordinator_metrics_partition_load_time_max|kafka.server|
+    transaction-coordinator-metrics|||partition-load-time-max
+kafka_server_transaction_coordinator_metrics_partition_load_time_avg|kafka.server|
+    transaction-coordinator-metrics|||partition-load-time-avg
+kafka_server_raftmetrics_current_leader|kafka.server|raft-metrics|||current-leader
+kafka_server_raftmetrics_current_epoch|kafka.server|raft-metrics|||current-epoch
+kafka_server_raftmetrics_current_vote|kafka.server|raft-metrics|||current-vote
+kafka_server_raftmetrics_high_watermark|kafka.server|raft-metrics|||high-watermark
+kafka_server_raftmetrics_log_end_offset|kafka.server|raft-metrics|||log-end-offset
+kafka_server_raftmetrics_append_records_rate|kafka.server|raft-metrics|||append-records-rate
+kafka_server_raftmetrics_fetch_records_rate|kafka.server|raft-metrics|||fetch-records-rate
+kafka_server_raftchannelmetrics_incoming_byte|kafka.server|raft-channel-metrics|||incoming-byte-total
+kafka_server_raftchannelmetrics_outgoing_byte|kafka.server|raft-channel-metrics|||outgoing-byte-total
+kafka_server_raftchannelmetrics_request|kafka.server|raft-channel-metrics|||request-total
+kafka_server_raftchannelmetrics_response|kafka.server|raft-channel-metrics|||response-total
+kafka_server_brokermetadatametrics_last_applied_record_offset|kafka.server|
+    broker-metadata-metrics|||last-applied-record-offset
+kafka_server_brokermetadatametrics_last_applied_record_lag_ms|kafka.server|
+    broker-metadata-metrics|||last-applied-record-lag-ms
 """
 _METERS = ("both", "counter")
+_TIMERS = frozenset({"kafka_log_logflushstats_logflushrateandtimems"})
 _IDLE = "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"
 """A meter in Kafka, whose rate over a minute is the share that dashboards show."""
-_PERCENTILES = {quantile: f"{quantile.removeprefix('0.').rstrip('0'):0<2}thPercentile" for quantile in QUANTILES}
+PERCENTILES = {quantile: f"{quantile.removeprefix('0.').rstrip('0'):0<2}thPercentile" for quantile in QUANTILES}
 
 
 class Bean(NamedTuple):
-    """Where JMX has a family; `labels` are its properties besides type and name."""
+    """Where JMX has a family; `keys` are its properties besides type and name."""
 
     family: Family
-    metric: str
+    domain: str
+    kind: str
     name: str
-    labels: tuple[str, ...]
+    keys: tuple[str, ...]
+    attribute: str
+
+
+class Said(NamedTuple):
+    """An attribute of a bean: `properties` are those besides type and name."""
+
+    bean: Bean
+    properties: tuple[tuple[str, str], ...]
+    attribute: str
+    value: float
 
 
 def _beans() -> tuple[Bean, ...]:
     known = {family.name: family for _, rows in SECTIONS for family in rows}
     made = []
     for line in _ROWS.strip().replace("\n    ", "").split("\n"):
-        family, domain, kind, name, *labels = line.split("|")
-        made.append(Bean(known[family], f"{domain}_{kind}", name, tuple(labels) or known[family].labels))
+        family, domain, kind, name, keys, attribute = line.split("|")
+        labels = tuple(keys.split(",")) if keys else known[family].labels
+        made.append(Bean(known[family], domain, kind, name, labels, attribute))
     return tuple(made)
 
 
 BEANS = _beans()
 
 
-def bean_families(values: Found) -> Iterator[Metric]:
-    """All families, each with the samples of every bean that has its type and attribute."""
-    from prometheus_client.core import UnknownMetricFamily
-
-    made: dict[str, Metric] = {}
+def said(values: Found, rates: RecentRates) -> Iterator[Said]:
+    """What all beans say."""
     for bean in BEANS:
-        for attribute, labels, value in _attributes(bean, values):
-            name = f"{bean.metric}_{attribute}"
-            if name not in made:
-                made[name] = UnknownMetricFamily(name, f"Attribute {attribute} of beans of Kafka's {bean.metric}.")
-            made[name].add_sample(name, {"name": bean.name, **labels}, value)
-    yield from made.values()
+        for key, value in values.get(bean.family.name, {}).items():
+            # A property without a value is left out of a bean's name.
+            properties = tuple((name, text) for name, text in zip(bean.keys, key, strict=False) if text)
+            for attribute, number in _attributes(bean, key, value, rates):
+                yield Said(bean, properties, attribute, number)
 
 
-def _attributes(bean: Bean, values: Found) -> Iterator[tuple[str, dict[str, str], float]]:
-    for key, value in values.get(bean.family.name, {}).items():
-        labels = dict(zip(bean.labels, key, strict=False))
-        if isinstance(value, Summary):
-            yield "Count", labels, value.number
-            yield "Mean", labels, value.total / value.number if value.number else 0.0
-            for quantile, milliseconds in zip(QUANTILES, value.quantiles, strict=False):
-                yield _PERCENTILES[quantile], labels, milliseconds
-        elif bean.family.name == _IDLE:
-            yield "OneMinuteRate", labels, value
-        else:
-            yield "Count" if bean.family.kind in _METERS else "Value", labels, value
+def _attributes(bean: Bean, key: Labels, value: float | Summary, rates: RecentRates) -> Iterator[tuple[str, float]]:
+    family = bean.family.name
+    if isinstance(value, Summary):
+        yield "Count", value.number
+        yield "Mean", value.total / value.number if value.number else 0.0
+        for quantile, number in zip(QUANTILES, value.quantiles, strict=False):
+            yield PERCENTILES[quantile], number
+        if family in _TIMERS:
+            yield "OneMinuteRate", rates.rate((family, *key), value.number)
+    elif bean.attribute:
+        yield bean.attribute, value
+    elif family == _IDLE:
+        yield "OneMinuteRate", value
+    elif bean.family.kind in _METERS:
+        yield "Count", value
+        yield "OneMinuteRate", rates.rate((family, *key), value)
+    else:
+        yield "Value", value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.metrics.exposition import encoded, process_families
 from kbroker.metrics.kafka_rows import Found, Labels, Summary, Value
-from kbroker.metrics.kafka_table import SECTIONS
+from kbroker.metrics.kafka_table import EXPORTER, SECTIONS
 from kbroker.metrics.kafka_values import kafka_values
 from kbroker.metrics.maintenance import Family
 from kbroker.metrics.percentiles import QUANTILES
@@ -19,21 +19,32 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from kbroker.metrics.kafka_snapshot import KafkaSnapshot
+    from kbroker.metrics.recent_rates import RecentRates
 
 QUANTILE = "quantile"
 
 
-def render(snapshot: KafkaSnapshot, accept: str = "", *, raw: bool = False) -> tuple[bytes, str]:
-    """The text and its content type, in the format that an Accept header asks for; `raw`: under the names that JMX
-    exporter has without rules.  Runs on any thread."""
-    return encoded(lambda: raw_families(snapshot) if raw else kafka_families(snapshot), accept)
+def render(snapshot: KafkaSnapshot, accept: str = "") -> tuple[bytes, str]:
+    """The text and its content type, in the format that an Accept header asks for.  Runs on any thread."""
+    return encoded(lambda: kafka_families(snapshot), accept)
 
 
-def raw_families(snapshot: KafkaSnapshot) -> Iterator[Metric]:
-    """All families of beans, and the process's."""
-    from kbroker.metrics.kafka_beans import bean_families
+def render_named(snapshot: KafkaSnapshot, accept: str, naming: str, rates: RecentRates) -> tuple[bytes, str]:
+    """The same under one of NAMINGS.  Runs on any thread, one at a time."""
+    return encoded(lambda: named(snapshot, naming, rates), accept)
 
-    yield from bean_families(kafka_values(snapshot))
+
+def named(snapshot: KafkaSnapshot, naming: str, rates: RecentRates) -> Iterator[Metric]:
+    """What all beans say, kafka_exporter's families, and the process's."""
+    from kbroker.metrics.kafka_naming import named_families
+    from kbroker.metrics.kafka_namings import NAMINGS
+
+    values = kafka_values(snapshot)
+    rates.begin(snapshot.now.at)
+    yield from named_families(NAMINGS[naming], values, rates)
+    rates.end()
+    for family in EXPORTER:
+        yield from shown(family, values)
     yield from process_families()
 
 

@@ -21,7 +21,7 @@ from kbroker.metrics.kafka_snapshot import (
     WORKED,
     KafkaSnapshot,
 )
-from kbroker.metrics.percentiles import BOUNDS_BYTES, BOUNDS_MS, QUANTILES, percentile
+from kbroker.metrics.percentiles import BOUNDS_BYTES, quantiles
 from kbroker.metrics.recent import growth
 
 _ONE = "kafka_network_requestmetrics_"
@@ -46,20 +46,20 @@ def request_parts(snapshot: KafkaSnapshot) -> Iterator[Row]:
         worked = _added(recent[2:], _changes((WORKED, api), snapshot))
         whole = _added(recent[2:], _changes((WHOLE, api), snapshot))
         work_ns = sum_ns - sums[QUEUED] - sums[WAITED]
-        yield _ONE + "localtimems", (api,), Summary(_quantiles(worked), count, work_ns / _NS_PER_MS)
+        yield _ONE + "localtimems", (api,), Summary(quantiles(worked), count, work_ns / _NS_PER_MS)
         total_ns = sum_ns + sums[HELD] + sums[SENT]
-        yield _ONE + "totaltimems", (api,), Summary(_quantiles(whole), count, total_ns / _NS_PER_MS)
+        yield _ONE + "totaltimems", (api,), Summary(quantiles(whole), count, total_ns / _NS_PER_MS)
         sent = growth((SENT, api), old, now)
         for kind, name in _PARTS:
             part = growth((kind, api), old, now)
             # What had no such part is in the first bucket, at 0.
             of_all = sent[0] if kind in _OF_ANSWERS else recent[0]
             number = now.counters[SENT, api][0] if kind in _OF_ANSWERS else count
-            quantiles = _quantiles(part[2:], max(0.0, of_all - part[0]))
-            yield _ONE + name, (api,), Summary(quantiles, number, sums[kind] / _NS_PER_MS)
+            recent_ones = quantiles(part[2:], max(0.0, of_all - part[0]))
+            yield _ONE + name, (api,), Summary(recent_ones, number, sums[kind] / _NS_PER_MS)
         size = growth((SIZES, api), old, now)
-        quantiles = _quantiles(size[2:], bounds=BOUNDS_BYTES)
-        yield _ONE + "requestbytes", (api,), Summary(quantiles, count, now.counters[SIZES, api][1])
+        recent_ones = quantiles(size[2:], bounds=BOUNDS_BYTES)
+        yield _ONE + "requestbytes", (api,), Summary(recent_ones, count, now.counters[SIZES, api][1])
 
 
 def _changes(key: Labels, snapshot: KafkaSnapshot) -> list[float]:
@@ -71,15 +71,3 @@ def _changes(key: Labels, snapshot: KafkaSnapshot) -> list[float]:
 
 def _added(buckets: Sequence[float], moved: Sequence[float]) -> list[float]:
     return [a + b for a, b in zip(buckets, moved, strict=True)]
-
-
-def _quantiles(buckets: Sequence[float], zeros: float = 0.0, bounds: Sequence[float] = BOUNDS_MS) -> tuple[float, ...]:
-    """`zeros`: how many more values there are, each of 0."""
-    total = sum(buckets) + zeros
-    if total <= 0:
-        return (0.0,) * len(QUANTILES)
-    found = []
-    for text in QUANTILES:
-        above = float(text) * total - zeros
-        found.append(percentile(buckets, above / sum(buckets), bounds) if above > 0 else 0.0)
-    return tuple(found)

@@ -19,6 +19,7 @@ class Traffic(NamedTuple):
     bytes_out: int = 0
     fetches: int = 0
     failed_fetches: int = 0
+    bytes_rejected: int = 0
 
 
 NO_TRAFFIC = Traffic()
@@ -42,7 +43,8 @@ class KafkaFigures:
     """`topics`: how many partitions the topics have that this broker shows: those whose first partition it shows.
 
     `partitions` is empty with more than `kbroker.metrics.max.partitions`; `traffic` and `topics` with as many topics.
-    `topic_count`, `partition_count` and `broker_count`: of the cluster.  `values`: by the name of the family."""
+    `topic_count`, `partition_count`: of the cluster; `broker_count`: its brokers that are not fenced.  `values`: by the
+    name of the family."""
 
     total: Traffic = NO_TRAFFIC
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
@@ -51,4 +53,5 @@ class KafkaFigures:
     topic_count: int = 0
     partition_count: int = 0
     broker_count: int = 0
+    fenced_count: int = 0
     values: Values = field(default_factory=dict)

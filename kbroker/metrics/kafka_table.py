@@ -21,6 +21,8 @@ kafka_server_brokertopicmetrics_totalfetchrequests|both|topic|
     Partitions that fetches have asked for, those of followers included (TotalFetchRequestsPerSec).
 kafka_server_brokertopicmetrics_failedfetchrequests|both|topic|
     Those among them that failed, but for what Kafka expects (FailedFetchRequestsPerSec).
+kafka_server_brokertopicmetrics_bytesrejected|both|topic|
+    Bytes of records refused for a batch above max.message.bytes (BytesRejectedPerSec).
 kafka_server_brokertopicmetrics_replicationbytesin|both||Bytes copied from leaders.
 kafka_server_brokertopicmetrics_replicationbytesout|both||Bytes sent to followers.
 kafka_server_brokertopicmetrics_reassignmentbytesin|both||Those of replicas that a reassignment adds here.
@@ -50,15 +52,19 @@ kafka_server_replicafetchermanager_failedpartitionscount|gauge|clientid|Partitio
 kafka_server_fetchsessioncache_numincrementalfetchsessions|gauge||Fetch sessions that are kept.
 kafka_server_fetchsessioncache_numincrementalfetchpartitionscached|gauge||Their partitions.
 kafka_server_fetchsessioncache_incrementalfetchsessionevictions|both||Sessions that gave way to others.
-kafka_server_delayedoperationpurgatory_purgatorysize|gauge|delayedoperation|Fetches that wait for records.
-kafka_server_delayedoperationpurgatory_numdelayedoperations|gauge|delayedoperation|The same.
+kafka_server_delayedoperationpurgatory_purgatorysize|gauge|delayedoperation|
+    Partitions that waiting requests watch: Fetch and ShareFetch for records, Produce for the ISR, DeleteRecords for
+     followers; 0 for what does not wait here: AlterAcls, RemoteFetch, RemoteListOffsets.
+kafka_server_delayedoperationpurgatory_numdelayedoperations|gauge|delayedoperation|Those requests.
 kafka_controller_kafkacontroller_activecontrollercount|gauge||1 on the broker that is the controller.
 kafka_controller_kafkacontroller_offlinepartitionscount|gauge||Partitions without a leader; 0 on others.
 kafka_controller_kafkacontroller_preferredreplicaimbalancecount|gauge||
     Partitions that another than the preferred replica leads; 0 on others.
 kafka_controller_kafkacontroller_globaltopiccount|gauge||Topics of the cluster; 0 on others.
 kafka_controller_kafkacontroller_globalpartitioncount|gauge||Partitions of the cluster; 0 on others.
-kafka_controller_kafkacontroller_activebrokercount|gauge||Brokers that are there; 0 on others than the controller.
+kafka_controller_kafkacontroller_activebrokercount|gauge||
+    Brokers that are there and not fenced; 0 on others than the controller.
+kafka_controller_kafkacontroller_fencedbrokercount|gauge||Brokers that are fenced; 0 on others than the controller.
 kafka_controller_controllerstats_uncleanleaderelections|both||Elections that may have lost records.
 kafka_log_logmanager_offlinelogdirectorycount|gauge||Log directories that have failed.
 kafka_log_logmanager_logdirectoryoffline|gauge|logdirectory|1 for a log directory that has failed, else 0.
@@ -73,7 +79,7 @@ kafka_log_logcleanermanager_time_since_last_run_ms|gauge||Since the last compact
 kafka_log_logcleanermanager_uncleanable_partitions_count|gauge|logdirectory|Partitions whose last compaction failed.
 kafka_log_logcleanermanager_uncleanable_bytes|gauge|logdirectory|Bytes that wait for compaction in them.
 kafka_log_logflushstats_logflushrateandtimems|summary||
-    Milliseconds of fsyncs of logs outside group commits, without percentiles.
+    Milliseconds of fsyncs of logs, group commits included.
 kafka_log_log_size|gauge|topic,partition|Bytes of a log.
 kafka_log_log_numlogsegments|gauge|topic,partition|Its segments.
 kafka_log_log_logstartoffset|gauge|topic,partition|Its first offset.
@@ -110,6 +116,7 @@ kafka_network_socketserver_networkprocessoravgidle_percent|gauge||
 kafka_network_socketserver_networkprocessoravgidlepercent|gauge||The same, as Confluent names it.
 kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent|gauge||The same: the loop serves requests, too.
 kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total|gauge||The same, as Confluent names it.
+kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent|gauge||The same, as many alerts name it.
 kafka_network_acceptor_acceptorblockedpercent|gauge|listener|0: no thread waits to hand connections over.
 kafka_server_socket_server_metrics_connection_count|gauge|listener,networkprocessor|Open connections.
 kafka_server_socketservermetrics_connection_count|gauge|listener,network_processor|The same, as Confluent names it.
@@ -190,6 +197,8 @@ SECTIONS = tuple(
         ("kafka_exporter", _EXPORTER),
     )
 )
+
+EXPORTER = SECTIONS[-1][1]
 
 #: From the families of `metrics.cluster`: shown where those are.
 SAME = {

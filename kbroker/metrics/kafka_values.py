@@ -14,6 +14,7 @@ from kbroker.metrics.kafka_snapshot import (
 from kbroker.metrics.kafka_sources import Traffic
 from kbroker.metrics.kafka_table import NONE_ALONE, SAME
 from kbroker.metrics.kafka_upkeep import upkeep
+from kbroker.metrics.percentiles import quantiles
 from kbroker.metrics.recent import growth, rate
 from kbroker.metrics.sources import QuotaRow
 
@@ -21,6 +22,7 @@ from kbroker.metrics.sources import QuotaRow
 PROCESSOR = "0"
 REPLICA = ("Replica",)
 LOOP_TIME = ("loop", "processor")
+FLUSHES = ("flushes", "all")
 GROUP_STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead")
 _TRAFFIC = (
     ("messagesin", "messages_in"),
@@ -29,6 +31,7 @@ _TRAFFIC = (
     ("failedproducerequests", "failed_appends"),
     ("totalfetchrequests", "fetches"),
     ("failedfetchrequests", "failed_fetches"),
+    ("bytesrejected", "bytes_rejected"),
 )
 _QUOTAS = {"produce": ("produce", "byte_rate"), "fetch": ("fetch", "byte_rate"), "request": ("request", "request_time")}
 
@@ -94,6 +97,7 @@ def _broker(snapshot: KafkaSnapshot) -> Iterator[Row]:
     active = known.get("kbroker_controller_active")
     if isinstance(active, (int, float)):
         yield "kafka_controller_kafkacontroller_activebrokercount", (), active * snapshot.figures.broker_count
+        yield "kafka_controller_kafkacontroller_fencedbrokercount", (), active * snapshot.figures.fenced_count
         yield "kafka_controller_kafkacontroller_globaltopiccount", (), active * snapshot.figures.topic_count
         yield "kafka_controller_kafkacontroller_globalpartitioncount", (), active * snapshot.figures.partition_count
     offline = snapshot.base.offline.directories
@@ -156,10 +160,10 @@ def _partitions(snapshot: KafkaSnapshot) -> Iterator[Row]:
 
 
 def _flushes(snapshot: KafkaSnapshot) -> Iterator[Row]:
-    count = snapshot.base.maintenance.get("kbroker_log_flushes")
-    seconds = snapshot.base.maintenance.get("kbroker_log_flush_seconds")
-    if isinstance(count, (int, float)) and isinstance(seconds, (int, float)):
-        yield "kafka_log_logflushstats_logflushrateandtimems", (), Summary((), count, seconds * 1000)
+    now = snapshot.now.counters.get(FLUSHES)
+    if now is not None:
+        recent = growth(FLUSHES, snapshot.minutes, snapshot.now)
+        yield "kafka_log_logflushstats_logflushrateandtimems", (), Summary(quantiles(recent[2:]), now[0], now[1] / 1e6)
 
 
 def _requests(snapshot: KafkaSnapshot) -> Iterator[Row]:
@@ -174,15 +178,13 @@ def _requests(snapshot: KafkaSnapshot) -> Iterator[Row]:
                 clean = max(0.0, numbers[0] - failed.get(key[1], 0))
                 yield "kafka_network_requestmetrics_errors", (key[1], "NONE"), clean
     yield "kafka_network_requestchannel_requestqueuesize", (), 0.0
-    purgatory = "kafka_server_delayedoperationpurgatory_purgatorysize"
-    yield purgatory, ("Fetch",), snapshot.base.fetches_waiting
-    yield "kafka_server_delayedoperationpurgatory_numdelayedoperations", ("Fetch",), snapshot.base.fetches_waiting
     idle = _idle(snapshot)
     if idle is not None:
         yield "kafka_network_socketserver_networkprocessoravgidle_percent", (), idle
         yield "kafka_network_socketserver_networkprocessoravgidlepercent", (), idle
         yield "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", (), idle
         yield "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total", (), idle
+        yield "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent", (), idle
 
 
 def error_name(code: int) -> str:

@@ -27,3 +27,15 @@ def percentile(buckets: Sequence[float], quantile: float, bounds: Sequence[float
             return low + (high - low) * (wanted - below) / count
         below += max(count, 0)
     return bounds[-1]
+
+
+def quantiles(buckets: Sequence[float], zeros: float = 0.0, bounds: Sequence[float] = BOUNDS_MS) -> tuple[float, ...]:
+    """Those of QUANTILES.  `zeros`: how many more values there are, each of 0."""
+    total = sum(buckets) + zeros
+    if total <= 0:
+        return (0.0,) * len(QUANTILES)
+    found = []
+    for text in QUANTILES:
+        above = float(text) * total - zeros
+        found.append(percentile(buckets, above / sum(buckets), bounds) if above > 0 else 0.0)
+    return tuple(found)

@@ -36,6 +36,11 @@ class Recent:
         self._start = Reading(now(), {})
         self._kept: deque[Reading] = deque(maxlen=KEPT)
 
+    @property
+    def started_at(self) -> float:
+        """When all counters were 0."""
+        return self._start.at
+
     def sample(self) -> None:
         """Keeps a reading."""
         self._kept.append(self.now())

@@ -43,12 +43,24 @@ class CallLater(Protocol):
         """Run `callback` in `delay` seconds."""
 
 
-class CommitWait(Pending):
-    """See the module.  Used on one loop."""
+class WaitTally:
+    """How many requests of one kind wait now, and for how many partitions."""
 
-    __slots__ = ("_count", "_left", "_limit", "_over", "_timeout_ms", "error")
+    __slots__ = ("requests", "watched")
 
     def __init__(self) -> None:
+        self.requests = 0
+        self.watched = 0
+
+
+class CommitWait(Pending):
+    """See the module.  Used on one loop.  `tally`: where it is counted while it waits, if anywhere."""
+
+    __slots__ = ("_count", "_counted", "_left", "_limit", "_over", "_tally", "_timeout_ms", "error")
+
+    def __init__(self, tally: WaitTally | None = None) -> None:
+        self._tally = tally
+        self._counted = 0
         self.error: KafkaError | None = None
         self._limit: Cancellable | None = None
         self._left: dict[int, Settled | None] = {}
@@ -88,6 +100,10 @@ class CommitWait(Pending):
             over()
             return
         self._over = over
+        if self._tally is not None:
+            self._counted = len(self._left)
+            self._tally.requests += 1
+            self._tally.watched += self._counted
         if timeout_ms is not None and call_later is not None:
             self._limit = call_later(max(0, timeout_ms) / 1000, self.expired)
 
@@ -104,6 +120,10 @@ class CommitWait(Pending):
         self._end_wait()
 
     def lost(self) -> None:
+        if self._tally is not None and self._counted:
+            self._tally.requests -= 1
+            self._tally.watched -= self._counted
+            self._counted = 0
         self._left = {}
         self._over = None
         if self._limit is not None:
@@ -113,6 +133,9 @@ class CommitWait(Pending):
         if number not in self._left:
             return
         settled = self._left.pop(number)
+        if self._tally is not None and self._counted > 1:
+            self._tally.watched -= 1
+            self._counted -= 1
         self.error = self.error or error
         if settled is not None:
             settled(error)

@@ -23,6 +23,7 @@ from kbroker._fast.log.fetch_target import enter, leave
 from kbroker._fast.log.log_fields import PurgatoryFields, RecordSource
 from kbroker._fast.net.pending import DelayedFetch
 from kbroker.clock import until_beat
+from kbroker.replication.commit_wait import WaitTally
 
 if TYPE_CHECKING:
     from kbroker._fast.net.pending import Request
@@ -36,19 +37,26 @@ RESTS_PER_LOOK = 4
 
 
 class FetchPurgatory(PurgatoryFields):
-    """The waiting fetches of a broker.
+    """The waiting fetches of a broker; `produces`, `deletions`: how many requests of those kinds wait besides.
 
     `due`: a few are looked at in this turn of the loop, or at once after it; few enough for a producer's answer to wait
     for them.
     """
 
-    __slots__ = ("_loop", "_marked", "_waiting")
+    __slots__ = ("_loop", "_marked", "_waiting", "deletions", "produces")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.ready = ReadyQueue(loop)
         self._marked: dict[RecordSource, None] = {}
         self._waiting: dict[DelayedFetch, None] = {}
+        self.produces = WaitTally()
+        self.deletions = WaitTally()
+
+    @property
+    def delayed(self) -> list[DelayedFetch]:
+        """The fetches that wait now."""
+        return list(self._waiting)
 
     def __len__(self) -> int:
         return len(self._waiting)

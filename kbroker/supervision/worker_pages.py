@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from kbroker.metrics.http_messages import DESCRIBE_CLUSTER, KBROKER, VIEWER, Access, Names
+from kbroker.metrics.http_messages import DESCRIBE_CLUSTER, KBROKER, VIEWER, Access, Names, scraped_path
 from kbroker.metrics.http_server import MetricsServer
 from kbroker.metrics.listener_address import is_encrypted, parse_listener
 from kbroker.outage import Outages
@@ -133,7 +133,7 @@ class WorkerPages(MetricsServer):
         return {number: answer for number, answer in asked.items() if answer is not None}
 
     async def scrape(self, names: Names, accept: str) -> tuple[bytes, str]:
-        pages = await self._of_all(f"/metrics/{names}", accept)
+        pages = await self._of_all(scraped_path(names), accept)
         content_type = next((each.content_type for each in pages.values()), _TEXT)
         text = await asyncio.get_running_loop().run_in_executor(
             None, lambda: merged({number: each.body.decode() for number, each in pages.items()})

@@ -17,7 +17,12 @@ import urllib.request
 from pathlib import Path
 from typing import NamedTuple
 
+from confluent_kafka import Consumer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests.network import raw_client as raw
+from tests.network.raw_client import RawClient
+from tests.quotas.throttled import set_quotas
 
 TABLE = Path(__file__).with_name("kafka_series.tsv")
 BROKER, KRAFT = "broker", "kraft"
@@ -66,3 +71,19 @@ def lacking(samples: Samples, concerns: str) -> set[str]:
         for row in table()
         if row.concerns == concerns and not any(row.labels <= labels.keys() for labels, _ in samples.get(row.name, ()))
     }
+
+
+def use(port: int) -> None:
+    """What a broker does in a day: topics, records, a consumer group with a lag, errors, and quotas for everybody."""
+    set_quotas(port, {"client-id": None}, producer_byte_rate=1e9, consumer_byte_rate=1e9, request_percentage=1e5)
+    raw.create_topic(port, "seen", 2)
+    with RawClient(port) as client:
+        for _ in range(4):
+            assert raw.produce_answer(client.ask(raw.produce("seen", 0, raw.good_batch(5))))[0] == raw.NONE
+        client.ask(raw.fetch("seen", 0, 0))
+        client.ask(raw.produce("nowhere", 0, raw.good_batch(1)))
+    consumer = Consumer({"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "readers", "enable.auto.commit": False})
+    try:
+        consumer.commit(offsets=[TopicPartition("seen", 0, 13)], asynchronous=False)
+    finally:
+        consumer.close()

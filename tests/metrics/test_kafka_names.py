@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
@@ -22,10 +22,9 @@ from kbroker.schemas import wire
 from tests.broker.client import until
 from tests.broker_process import BrokerProcess
 from tests.conftest import StartBroker
-from tests.metrics.kafka_series import BROKER, KRAFT, Samples, lacking, of, scraped, table
+from tests.metrics.kafka_series import BROKER, KRAFT, Samples, lacking, of, scraped, table, use
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
-from tests.quotas.throttled import set_quotas
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics-kafka.md"
 USERS = {
@@ -35,22 +34,6 @@ USERS = {
     *("exporter", "exporter-dashboard", "exporter-alerts"),
     "prometheus",
 }
-
-
-def use(port: int) -> None:
-    """What a broker does in a day: topics, records, a consumer group with a lag, errors, and quotas for everybody."""
-    set_quotas(port, {"client-id": None}, producer_byte_rate=1e9, consumer_byte_rate=1e9, request_percentage=1e5)
-    raw.create_topic(port, "seen", 2)
-    with RawClient(port) as client:
-        for _ in range(4):
-            assert raw.produce_answer(client.ask(raw.produce("seen", 0, raw.good_batch(5))))[0] == raw.NONE
-        client.ask(raw.fetch("seen", 0, 0))
-        client.ask(raw.produce("nowhere", 0, raw.good_batch(1)))
-    consumer = Consumer({"bootstrap.servers": f"127.0.0.1:{port}", "group.id": "readers", "enable.auto.commit": False})
-    try:
-        consumer.commit(offsets=[TopicPartition("seen", 0, 13)], asynchronous=False)
-    finally:
-        consumer.close()
 
 
 @pytest.fixture(name="used", scope="module")
@@ -69,9 +52,7 @@ def test_the_series_that_concern_a_broker_are_there(used: BrokerProcess) -> None
     missing = lacking(samples, BROKER)
     assert not missing
     in_quorums = sum(row.concerns == KRAFT for row in table())
-    words = (
-        f"{len(rows) + in_quorums} of the {len(table())} series of that table concern a broker, and all are shown"
-    )
+    words = f"{len(rows) + in_quorums} of the {len(table())} series of that table concern a broker, and all are shown"
     assert words in " ".join(DOCS.read_text().split()), words
 
 
@@ -302,7 +283,8 @@ def test_very_many_partitions_have_sums_alone(kbroker_process: StartBroker) -> N
 def test_beans_have_the_names_of_an_exporter_without_rules(used: BrokerProcess) -> None:
     """Dashboards for JMX exporter's own names would stay empty.
 
-    `kbroker.metrics.kafka_beans`, `kbroker.metrics.kafka_upkeep`."""
+    `kbroker.metrics.kafka_beans`, `kbroker.metrics.kafka_naming`, `kbroker.metrics.kafka_namings`,
+    `kbroker.metrics.kafka_upkeep`."""
     raw_names, ruled = scraped(used.metrics_url, "/metrics/kafka/raw"), scraped(used.metrics_url)
     for name, labels, ruled_name in (
         ("kafka_server_BrokerTopicMetrics_Count", {"name": "MessagesInPerSec"}, "messagesin_total"),
@@ -317,8 +299,38 @@ def test_beans_have_the_names_of_an_exporter_without_rules(used: BrokerProcess) 
     assert of(raw_names, "kafka_network_RequestMetrics_50thPercentile", name="TotalTimeMs", request="Produce") > 0
 
 
+def test_a_batch_above_the_limit_is_bytes_rejected(kbroker_process: StartBroker) -> None:
+    """Producers whose records are too large would not be seen by those who watch for them."""
+    broker = kbroker_process()
+    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{broker.port}"})
+    admin.create_topics([NewTopic("small", 1, config={"max.message.bytes": "100"})])["small"].result(30)
+    batch = raw.good_batch(1, value=bytes(500))
+    with RawClient(broker.port) as client:
+        assert raw.produce_answer(client.ask(raw.produce("small", 0, batch)))[0] == raw.MESSAGE_TOO_LARGE
+    samples = scraped(broker.metrics_url)
+    name = "kafka_server_brokertopicmetrics_bytesrejected_total"
+    assert of(samples, name) == of(samples, name, topic="small") == len(batch)
+
+
+def test_what_waits_is_shown_by_kind(used: BrokerProcess) -> None:
+    """Requests that pile up behind slow followers or idle topics would not be told from each other."""
+    one = "kafka_server_delayedoperationpurgatory_"
+    kinds = ("AlterAcls", "DeleteRecords", "Fetch", "Produce", "RemoteFetch", "RemoteListOffsets", "ShareFetch")
+    with RawClient(used.port) as client:
+        client.send(raw.fetch("seen", 1, 0, wait_ms=20_000))
+        until(
+            lambda: of(scraped(used.metrics_url), f"{one}purgatorysize", delayedoperation="Fetch") == 1,
+            "a fetch that waits",
+        )
+        samples = scraped(used.metrics_url)
+        for kind in kinds:
+            assert of(samples, f"{one}numdelayedoperations", delayedoperation=kind) == (kind == "Fetch"), kind
+        assert {labels["delayedoperation"] for labels, _ in samples[f"{one}purgatorysize"]} == {*kinds}
+
+
 def test_the_upkeep_of_logs_has_kafkas_names(used: BrokerProcess) -> None:
     """An operator who looks at what Kafka's documents say to watch would see nothing."""
+    raw.create_topic(used.port, "flushed", 1)
     samples = scraped(used.metrics_url)
     directories = {labels["logdirectory"] for labels, _ in samples["kafka_log_logmanager_logdirectoryoffline"]}
     assert len(directories) == 1

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.errors import KafkaStorageError, RequestTimedOutError
-from kbroker.replication.commit_wait import CommitWait
+from kbroker.replication.commit_wait import CommitWait, WaitTally
 
 
 class Timer:
@@ -35,7 +35,8 @@ def kind(error: object) -> str:
 @given(st.lists(st.sampled_from(["commit", "refuse", "time"]), max_size=8), st.integers(0, 4))
 def test_each_expectation_is_settled_once_and_the_end_comes_once(events: list[str], count: int) -> None:
     """An answer would be given twice or never, or say of a partition what came after the client had been answered."""
-    wait, timer = CommitWait(), Timer()
+    tally = WaitTally()
+    wait, timer = CommitWait(tally), Timer()
     settled: list[tuple[int, str]] = []
     ends: list[int] = []
     expected = [wait.expect(lambda error, at=at: settled.append((at, kind(error)))) for at in range(count)]
@@ -51,6 +52,8 @@ def test_each_expectation_is_settled_once_and_the_end_comes_once(events: list[st
             error = None if event == "commit" else KafkaStorageError()
             expected[at](error)
             model.setdefault(at, kind(error))
+        left = count - len(model)
+        assert (tally.requests, tally.watched) == (left > 0, left), "what waits is counted, and nothing else"
     assert dict(settled) == model and len(settled) == len(model)
     assert ends == ([count] if len(model) == count else [])
     if ends:

@@ -69,6 +69,8 @@ cdef struct Traffic:
     int64_t bytes_out
     int64_t fetches
     int64_t failed_fetches
+    # Of records that were refused for a batch above max.message.bytes.
+    int64_t bytes_rejected
 
 
 cdef class LogFields:

@@ -60,6 +60,7 @@ class Pending:
     def expire_after(self, loop: asyncio.AbstractEventLoop, wait_ms: float) -> None: ...
 
 class DelayedFetch(Pending):
+    operation: str
     sources: tuple[RecordSource, ...]
     wait_ms: int
     on_beat: bool

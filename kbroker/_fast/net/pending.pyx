@@ -113,8 +113,10 @@ cdef class DelayedFetch(Pending):
     """A fetch that waits in a purgatory for more to read at its sources, or for `wait_ms` to pass.
 
     `sources`: partitions, or other `RecordSource`s.  `on_beat`: it may wait for less, up to a beat of the clock, as
-    those of followers, which come again at once.
+    those of followers, which come again at once.  `operation`: what Kafka calls the kind of such waits.
     """
+
+    operation = "Fetch"
 
     def __init__(self, purgatory, tuple sources not None, int wait_ms):
         self.purgatory = purgatory

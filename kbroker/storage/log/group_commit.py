@@ -28,6 +28,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbroker._fast.base.build_facts import CHECKED
+from kbroker._fast.base.counters import Histogram
 from kbroker.errors import KafkaError, NotLeaderOrFollowerError, bare
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.open_files import SegmentFile
@@ -141,6 +142,7 @@ class GroupCommit:
         "on_durable",
         "on_refused",
         "settled_count",
+        "times",
     )
 
     def __init__(self, files: FileSystem, mode: FsyncMode = FsyncMode.OS) -> None:
@@ -153,6 +155,7 @@ class GroupCommit:
         self.fsync_count = 0
         self.fsync_seconds = 0.0
         self.settled_count = 0
+        self.times = Histogram()
 
     def attach(
         self,
@@ -209,6 +212,7 @@ class GroupCommit:
             def tell() -> None:
                 self.fsync_count += 1
                 self.fsync_seconds += seconds
+                self.times.add(round(seconds * 1e9))
                 done(job, failure)
 
             loop.call_soon_threadsafe(tell)
