@@ -16,7 +16,7 @@ kbroker.metrics.authentication|LIST|||distinct|+|
 kbroker.metrics.bearer.token|PASSWORD|null|||+|the token of a bearer at metrics.listener, such as Prometheus
 kbroker.metrics.bearer.principal|STRING|User:metrics|||+|the principal that the bearer is, for ACLs
 kbroker.metrics.names|STRING|kbroker||one of kbroker, kafka, kafka-raw, kafka-raw-lower, kafka-raw-total, kafka-flat,
-    kafka-plain, kafka-bitnami, kafka-cp-helm, kafka-sysdig|+|
+    kafka-flat-mixed, kafka-plain, kafka-plain-mixed, kafka-bitnami, kafka-cp-helm, kafka-sysdig|+|
     names of the metrics at /metrics: kbroker, kafka (those of Kafka's exporters, docs/metrics-kafka.md), or another
     naming of Kafka's (kafka-raw is JMX exporter without rules); all are at /metrics/kbroker, /metrics/kafka and
     /metrics/kafka/raw and so on

@@ -36,7 +36,18 @@ Names = str
 """The names that a scrape has: this broker's own, or those under which Kafka's exporters show a broker."""
 KBROKER: Names = "kbroker"
 KAFKA: Names = "kafka"
-KAFKA_NAMINGS = ("raw", "raw-lower", "raw-total", "flat", "plain", "bitnami", "cp-helm", "sysdig")
+KAFKA_NAMINGS = (
+    "raw",
+    "raw-lower",
+    "raw-total",
+    "flat",
+    "flat-mixed",
+    "plain",
+    "plain-mixed",
+    "bitnami",
+    "cp-helm",
+    "sysdig",
+)
 """Those that rules of JMX exporter give (`kafka_namings`), each a choice `kafka-…`."""
 SCRAPED: dict[str, Names | None] = {
     "/metrics": None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbroker._fast.base.counters import PARTS
+from kbroker._fast.base.counters import BUCKET_BOUNDS_NS, PARTS
 from kbroker.metrics.kafka_sources import KafkaFigures
 from kbroker.metrics.recent import Counters, Reading
 from kbroker.metrics.snapshot import Snapshot, take
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 #: Keys of readings, before the API's name.
 TIMES, SIZES, WORKED, WHOLE = "times", "sizes", "worked", "whole"
 QUEUED, WAITED, THROTTLED, HELD, SENT = PARTS
+#: Produce and Fetch: Kafka shows requests that never came as well, dashboards of these alone.
+ALWAYS = (0, 1)
 FETCH, FETCH_CONSUMER, FETCH_FOLLOWER = "Fetch", "FetchConsumer", "FetchFollower"
+BUCKETS = len(BUCKET_BOUNDS_NS) + 1
 MINUTES_SECONDS = 300.0
 MINUTE_SECONDS = 60.0
 HALF_MINUTE_SECONDS = 30.0
@@ -66,9 +69,11 @@ def request_counters(requests: RequestStats, names: dict[int, str]) -> Counters:
     found: dict[tuple[str, ...], tuple[float, ...]] = {}
     for api, count, _, _, _, sum_ns, buckets in requests.snapshot():
         found[TIMES, names.get(api, str(api))] = (count, sum_ns, *buckets)
-    for parts in requests.parts_by_api():
+    for api in ALWAYS:
+        found.setdefault((TIMES, names[api]), (0.0,) * (2 + BUCKETS))
+    for parts in requests.parts_by_api(ALWAYS):
         _add_parts(found, names.get(parts[0], str(parts[0])), parts)
-    for api, count, size, sizes in requests.sizes_by_api():
+    for api, count, size, sizes in requests.sizes_by_api(ALWAYS):
         found[SIZES, names.get(api, str(api))] = (count, size, *sizes)
     (count, sum_ns, buckets), parts, (_, _, size, sizes) = requests.followers()
     followers: dict[tuple[str, ...], tuple[float, ...]] = {}
@@ -80,8 +85,7 @@ def request_counters(requests: RequestStats, names: dict[int, str]) -> Counters:
         if all_fetches is None:
             continue
         found[kind, FETCH_CONSUMER] = tuple(a - b for a, b in zip(all_fetches, numbers, strict=True))
-        if count:
-            found[kind, FETCH_FOLLOWER] = numbers
+        found[kind, FETCH_FOLLOWER] = numbers
     return found
 
 

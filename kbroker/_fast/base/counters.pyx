@@ -168,21 +168,21 @@ cdef class RequestStats:
         """An answer had an error."""
         self.count_code(api_key, code)
 
-    def parts_by_api(self):
-        """One tuple per API seen: (api_key, a (count, sum_ns, buckets) for each of PARTS, worked, whole)."""
+    def parts_by_api(self, tuple also=()):
+        """One tuple per API seen, and for those of `also`: (api_key, a (count, sum_ns, buckets) for each of PARTS, worked, whole)."""
         cdef int slot
         return [
             parts_row(slot if slot < API_SLOTS - 1 else -1, &self.parts[slot])
-            for slot in range(API_SLOTS) if self.totals[slot].count
+            for slot in range(API_SLOTS) if self.totals[slot].count or slot in also
         ]
 
-    def sizes_by_api(self):
-        """One tuple per API seen: (api_key, count, bytes without headers, buckets)."""
+    def sizes_by_api(self, tuple also=()):
+        """One tuple per API seen, and for those of `also`: (api_key, count, bytes without headers, buckets)."""
         cdef int slot, k
         return [
             (slot if slot < API_SLOTS - 1 else -1, self.totals[slot].count, self.totals[slot].body_bytes,
              tuple([self.totals[slot].sizes[k] for k in range(BUCKETS)]))
-            for slot in range(API_SLOTS) if self.totals[slot].count
+            for slot in range(API_SLOTS) if self.totals[slot].count or slot in also
         ]
 
     def followers(self):
