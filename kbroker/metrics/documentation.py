@@ -48,8 +48,8 @@ What Strimzi, Confluent's stack, kafka_exporter and awesome-prometheus-alerts as
 with the reason where a series does not concern a broker: it is of Kubernetes, Java, Confluent Server or a controller.
 109 of the 144 series of that table concern a broker, and all are shown.
 
-Of 356 series that 67 public dashboards, rules and guides ask a broker for, 322 are shown, each under the naming that fits
-who asks (`tests/metrics/kafka_asked.tsv` has the names; of many a part was read). `python -m bench.asked_series FOLDER`
+Of 356 series that 67 public dashboards, rules and guides ask a broker for, 322 are shown, each under the naming that
+fits (`tests/metrics/kafka_asked.tsv` has the names; of many a part was read). `python -m bench.asked_series FOLDER`
 counts your own. What lacks most: names that no exporter's rules give (`under_replicated_partitions`), the times of a
 controller's elections and queue, and message conversions by request. `kafka_cluster_status` is of no broker: it is what
 the monitoring of one operator finds by itself.
