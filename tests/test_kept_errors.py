@@ -65,7 +65,11 @@ READERS = LOG | {
     "write_error",
 }
 # What a function makes to wait for; it keeps the error that it came to.
-FUTURES = {"create_future", "create_task", "ensure_future", "gather", "run_in_executor", "shield", "wrap_future"}
+FUTURES = {
+    "create_future", "create_task", "ensure_future", "gather", "run_in_executor", "shield", "submit", "wrap_future",
+}  # fmt: skip
+OF_THREADS = {"run_in_executor", "submit", "wrap_future"}
+PUTS = {"add", "append", "insert"}
 WAITS = {"shield", "wait_for", "wrap_future"}
 
 MODULES = [path for path in sorted(PACKAGE.rglob("*.py")) if path.relative_to(PACKAGE).parts[0] not in ELSEWHERE]
@@ -119,38 +123,105 @@ def raised(tree: ast.AST) -> Iterator[int]:
             yield node.lineno
 
 
+def _holds_futures(value: ast.AST) -> bool:
+    """Whether this makes a future, or a list of them."""
+    if isinstance(value, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+        value = value.value if isinstance(value, ast.DictComp) else value.elt
+    if isinstance(value, ast.Tuple | ast.List | ast.Set):
+        return any(map(_holds_futures, value.elts))
+    return isinstance(value, ast.Call) and _name_of(value) in FUTURES
+
+
+def _bound(function: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The names of a function, with what each is bound to or taken from."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    yield from zip(target.elts, node.value.elts, strict=False)
+                else:
+                    yield target, node.value
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            yield node.target, node.value
+        elif isinstance(node, ast.For | ast.comprehension):
+            yield node.target, node.iter
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
 def awaited(tree: ast.AST) -> Iterator[int]:
-    """Lines that await a future which a local holds: it keeps its error, whose frames have the local.  Those that are
-    deleted when the wait is over are left out."""
+    """Lines that raise the error of a future which a local holds: it keeps its error, whose frames have the local.
+    Those that are deleted when the wait is over are left out."""
     for function in ast.walk(tree):
-        if not isinstance(function, ast.AsyncFunctionDef):
+        if not isinstance(function, ast.AsyncFunctionDef | ast.FunctionDef):
             continue
         nodes = list(ast.walk(function))
-        made = {
-            target.id
-            for node in nodes
-            if isinstance(node, ast.Assign | ast.AnnAssign)
-            and isinstance(node.value, ast.Call)
-            and _name_of(node.value) in FUTURES
-            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-            if isinstance(target, ast.Name)
-        }
+        made: set[str] = set()
+        for target, value in _bound(function):
+            if _holds_futures(value) or (isinstance(value, ast.Name) and value.id in made):
+                made |= _names_in(target)
         made -= {gone.id for node in nodes if isinstance(node, ast.Delete) for gone in node.targets
                  if isinstance(gone, ast.Name)}  # fmt: skip
         for node in nodes:
+            waited: ast.AST | None = None
             if isinstance(node, ast.Await):
                 waited = node.value
                 if isinstance(waited, ast.Call) and _name_of(waited) in WAITS and waited.args:
                     waited = waited.args[0]
-                if isinstance(waited, ast.Name) and waited.id in made:
-                    yield node.lineno
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "result":
+                waited = node.func.value
+            if isinstance(waited, ast.Name) and waited.id in made:
+                yield node.lineno
+
+
+def _is_attribute(target: ast.AST) -> bool:
+    if isinstance(target, ast.Subscript):
+        target = target.value
+    return isinstance(target, ast.Attribute)
+
+
+def stored(tree: ast.AST) -> Iterator[int]:
+    """Lines that put the future of a thread's job into an object: it keeps its error, whose frames have what the job
+    works on, and who waits for it."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.AsyncFunctionDef | ast.FunctionDef):
+            continue
+        bound = list(_bound(function))
+        made = {target.id for target, value in bound if _is_of_a_thread(value) and isinstance(target, ast.Name)}
+        for target, value in bound:
+            if _is_attribute(target) and (_is_of_a_thread(value) or _names_in(value) & made):
+                yield target.lineno
+        for node in ast.walk(function):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in PUTS:
+                continue
+            if _is_attribute(node.func.value) and any(_has_of_a_thread(each, made) for each in node.args):
+                yield node.lineno
+
+
+def _is_of_a_thread(value: ast.AST) -> bool:
+    return isinstance(value, ast.Call) and _name_of(value) in OF_THREADS
+
+
+def _has_of_a_thread(value: ast.AST, made: set[str]) -> bool:
+    return any(_is_of_a_thread(each) for each in ast.walk(value)) or bool(_names_in(value) & made)
 
 
 # Futures that only come to results.
 WITHOUT_ERRORS = {
+    "kbroker/storage/manager/log_closing.py",
     "kbroker/replication/commit_wait.py",
     "kbroker/cluster/zookeeper/kazoo_session.py",
     "kbroker/coordinator/share/share_states.py",
+}
+
+# Futures of threads whose jobs return what fails, bare, or that are forgotten once they are over.
+WITH_BARE_ERRORS = {
+    "kbroker/cluster/kraft/observer.py",
+    "kbroker/storage/log/local_log.py",
+    "kbroker/storage/manager/log_checkpoints.py",
+    "kbroker/storage/recovery/recovery_saver.py",
 }
 
 
@@ -164,6 +235,7 @@ def test_no_error_is_kept_with_its_frames(path: Path) -> None:
     assert not list(raised(tree)), f"{name}: use again(error)"
     assert "with_traceback" not in text or name == "kbroker/errors.py", f"{name}: use bare(error)"
     assert name in WITHOUT_ERRORS or not list(awaited(tree)), f"{name}: delete the local behind its await"
+    assert name in WITH_BARE_ERRORS or not list(stored(tree)), f"{name}: have the job return bare(error)"
 
 
 @pytest.mark.parametrize(
@@ -208,6 +280,31 @@ def test_an_awaited_local_is_found() -> None:
     text = "async def f():\n    task = loop.create_task(g())\n    await asyncio.shield(task)\n"
     assert list(awaited(ast.parse(text)))
     assert not list(awaited(ast.parse(f"{text}    del task\n")))
+    for text in (
+        "def f():\n    job = pool.submit(g)\n    return job.result()\n",
+        "def f():\n    jobs = [(x, pool.submit(x)) for x in all]\n    for x, job in jobs:\n        job.result()\n",
+        "async def f():\n    task = ensure_future(g())\n    await wait([task])\n    task.result()\n",
+    ):
+        assert list(awaited(ast.parse(text))), text
+    assert not list(awaited(ast.parse("def f():\n    job = pool.submit(g)\n    return job\n")))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "self.job = pool.submit(g)", "self.jobs[1] = pool.submit(g)", "self.jobs.append((1, pool.submit(g)))",
+        "job = loop.run_in_executor(None, g); self.jobs.add(job)", "job = pool.submit(g); self.job, self.x = job, 1",
+    ],
+)  # fmt: skip
+def test_a_stored_future_of_a_thread_is_found(statement: str) -> None:
+    """The same."""
+    assert list(stored(ast.parse(f"def f(self):\n    {statement}\n")))
+
+
+def test_a_future_that_is_handed_on_is_none_that_is_stored() -> None:
+    """The rule would be in the way of what is right."""
+    for statement in ("jobs.append(pool.submit(g))", "pool.submit(g)", "self.x = await loop.run_in_executor(None, g)"):
+        assert not list(stored(ast.parse(f"async def f(self):\n    {statement}\n"))), statement
 
 
 def _caught() -> KafkaError:

@@ -236,6 +236,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if not handle._cancelled:
                 self._run_handle(handle)
+        # As asyncio's own loop does: the error of a job that ran in this turn has this frame, and the handle that makes
+        # it known has the job.
+        handle = each = None  # type: ignore[assignment]
+        del came, due, in_order
 
     def _run_handle(self, handle: asyncio.Handle) -> None:
         context: Context = handle._context  # type: ignore[attr-defined]
@@ -249,6 +253,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 handle._run()
             else:
                 self.budget.run(process, handle._run)
+        del handle  # The error of a job that it has run has this frame.
 
     def _give_up(self, handle: asyncio.Handle) -> None:
         """What a process that has ended would have done; a task of its own that waited for that would complain when it

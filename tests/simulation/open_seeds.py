@@ -6,11 +6,5 @@ what is drawn: one that passes is to be taken out.
 
 from __future__ import annotations
 
-_MOVE = "a move between directories that was called off leaves its error and a job of an executor as garbage"
-
 OPEN: dict[int, str] = {
-    577: _MOVE,
-    728: "a log whose fsync failed keeps the error in `LocalLog._flushing`, and the error the log",
-    837: _MOVE,
-    981: _MOVE,
 }

@@ -35,7 +35,10 @@ PROCESS_ID = 10_000
 
 
 class Job(Future[Any]):
-    """What was handed to an executor: it runs whole when it starts; who waits for it knows when it is over."""
+    """What was handed to an executor: it runs whole when it starts; who waits for it knows when it is over.
+
+    Its error has the frames of what has it run, which no thread would have: these delete their names of the job.
+    """
 
     def __init__(self, loop: SimulatedLoop, work: Callable[[], Any]) -> None:
         super().__init__()
@@ -77,14 +80,20 @@ class Job(Future[Any]):
             self.set_exception(error)
 
     def result(self, timeout: float | None = None) -> Any:
-        self.run()
-        self.finish()
-        return super().result(timeout)
+        try:
+            self.run()
+            self.finish()
+            return super().result(timeout)
+        finally:
+            del self
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        self.run()
-        self.finish()
-        return super().exception(timeout)
+        try:
+            self.run()
+            self.finish()
+            return super().exception(timeout)
+        finally:
+            del self
 
 
 class _Pool:
@@ -117,9 +126,12 @@ def _simulated_executors(loop: SimulatedLoop) -> list[Any]:
             raise RuntimeError("cannot schedule new futures after shutdown")
         job = Job(loop, lambda: function(*args, **named))
         if loop.running_job is not None or self._thread_name_prefix in IN_PLACE:
-            job.run()
-            job.finish()
-            return job
+            try:
+                job.run()
+                job.finish()
+                return job
+            finally:
+                del job
         pool = self.__dict__.setdefault("simulated", _Pool(self._max_workers))
         slow_ns = loop.disk.slow_ns.get(PROCESS.get().name, 0) if self._thread_name_prefix in OF_DISKS else 0
         pool.submit(loop, job, slow_ns)
@@ -134,12 +146,17 @@ def _simulated_executors(loop: SimulatedLoop) -> list[Any]:
             elif wait:
                 job.run()
                 pool._finish(job)
+            del job
 
     def wait_in_place(jobs: Iterable[Future[Any]]) -> None:
         """Nobody else would do what is waited for."""
-        for job in list(jobs):
+        left = list(jobs)
+        del jobs
+        while left:
+            job = left.pop(0)
             if not job.cancelled():
                 job.exception()
+            del job
 
     return [
         mock.patch.object(log_checkpoints, "wait", wait_in_place),

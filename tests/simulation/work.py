@@ -54,6 +54,7 @@ class Budget:
         self._process = process
         work_meter.begin(CALLS, self._over)
         callback()
+        del callback  # The error of a job that it has run has this frame.
         self.most = max(self.most, work_meter.calls())
         moved = work_meter.transferred()
         work_meter.begin(0, None)

@@ -102,9 +102,12 @@ class KRaftController(Controller):
             self._under_way.update(new)
             task = asyncio.ensure_future(self._create(new, ask))
             task.add_done_callback(lambda _: self._under_way.difference_update(new))
-            finished, _ = await asyncio.wait([task], timeout=WAIT_SECONDS)
-            if finished:
-                outcomes |= task.result()
+            try:
+                await asyncio.wait([task], timeout=WAIT_SECONDS)
+                if task.done():
+                    outcomes |= task.result()
+            finally:
+                del task  # It keeps its error, and the error this frame.
         return outcomes
 
     async def _create(self, wanted: Sequence[str], ask: AskCreation) -> dict[str, TopicOutcome]:

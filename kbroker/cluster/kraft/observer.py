@@ -179,11 +179,11 @@ class QuorumObserver:
             made = self._loop.run_in_executor(None, partial(call, *args, **kwargs))
             self._disk_call = made
             try:
-                found = await asyncio.shield(made)
+                return await asyncio.shield(made)
             finally:
+                if made.done():
+                    self._disk_call = None
                 del made  # It keeps its error, and the error this frame.
-            self._disk_call = None
-            return found
 
     async def _run(self) -> None:
         try:

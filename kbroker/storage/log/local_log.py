@@ -182,7 +182,7 @@ class LocalLog(LocalLogFields):
         # The smallest offset that a truncation went to; a copy in another directory (`future_log`) resets it.
         self.lowest_cut = NEVER_CUT
         self.flush_failed = False
-        self._flushing: list[tuple[int, Future[None]]] = []
+        self._flushing: list[tuple[int, Future[Exception | None]]] = []
         self._removals: list[SegmentRemoval] = []
 
     @classmethod
@@ -304,13 +304,15 @@ class LocalLog(LocalLogFields):
             return
         jobs, directory = (*self.sync_jobs(end_offset), *extra), self.directory
 
-        def run() -> None:
+        def run() -> Exception | None:
             try:
                 self._sync(jobs)
-            except OSError as error:
-                # By then the log may lie in another directory, which is fine.
-                self.report("an fsync", error, fsync=True, directory=directory)
-                raise
+            except Exception as error:
+                if isinstance(error, OSError):
+                    # By then the log may lie in another directory, which is fine.
+                    self.report("an fsync", error, fsync=True, directory=directory)
+                return bare(error)  # The log keeps the future.
+            return None
 
         self.collect_flushes()
         self._flushing.append((end_offset, executor.submit(run)))
@@ -321,15 +323,15 @@ class LocalLog(LocalLogFields):
         return bool(self._flushing)
 
     @property
-    def flushes_under_way(self) -> list[Future[None]]:
-        """What `flush_later` started and `collect_flushes` has not seen done."""
+    def flushes_under_way(self) -> list[Future[Exception | None]]:
+        """What `flush_later` started and `collect_flushes` has not seen done: each comes to its error, or None."""
         return [future for _, future in self._flushing]
 
     def collect_flushes(self) -> None:
         """Moves the recovery point over flushes that the executor has finished, up to the first that failed."""
         while self._flushing and self._flushing[0][1].done():
             end_offset, future = self._flushing.pop(0)
-            error = future.exception()
+            error = future.result()
             if error is not None and not self.flush_failed:
                 self.flush_failed = True
                 logger.error(
@@ -358,7 +360,7 @@ class LocalLog(LocalLogFields):
     def wait_for_flushes(self) -> None:
         """Block until the flushes under way have ended; only where the loop does not run any more."""
         for _, future in self._flushing:
-            future.exception()
+            future.result()
         self.collect_flushes()
 
     # -- removal ------------------------------------------------------------------------------------------------------

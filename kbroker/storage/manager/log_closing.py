@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from kbroker.errors import KafkaError
+from kbroker.errors import KafkaError, bare
 from kbroker.storage.directories.log_dirs import LogDir
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.unified_log import UnifiedLog
@@ -63,17 +63,24 @@ def close_logs(directory: LogDir, logs: list[UnifiedLog], files: FileSystem) -> 
     if len(waiting) >= AT_ONCE_FROM:
         waiting = _sync_at_once(directory, waiting, files)
     with ThreadPoolExecutor(CLOSE_WORKERS, thread_name_prefix="log-close") as pool:
-        futures = [(log, pool.submit(make_durable)) for log, make_durable in waiting]
+        futures = [(log, pool.submit(_outcome_of, make_durable)) for log, make_durable in waiting]
         for log, future in futures:
-            try:
-                future.result()
-            except OSError as error:
-                failures.add(log, error)
+            failed = future.result()
+            if failed is not None:
+                failures.add(log, failed)
             else:
                 log.closed_durably()
     if failures.count:
         logger.error("%d of %d logs were not closed cleanly; the next start recovers them", failures.count, len(logs))
     return failures.count == 0
+
+
+def _outcome_of(make_durable: Callable[[], None]) -> OSError | None:
+    try:
+        make_durable()
+    except OSError as error:
+        return bare(error)  # `close_logs` has the future, and would be one of the error's frames.
+    return None
 
 
 def _sync_at_once(directory: LogDir, waiting: Waiting, files: FileSystem) -> Waiting:
