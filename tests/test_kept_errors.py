@@ -68,6 +68,7 @@ READERS = LOG | {
 FUTURES = {
     "create_future", "create_task", "ensure_future", "gather", "run_in_executor", "shield", "submit", "wrap_future",
 }  # fmt: skip
+TASKS = {"create_task", "ensure_future"}
 OF_THREADS = {"run_in_executor", "submit", "wrap_future"}
 PUTS = {"add", "append", "insert"}
 WAITS = {"shield", "wait_for", "wrap_future"}
@@ -208,6 +209,31 @@ def _has_of_a_thread(value: ast.AST, made: set[str]) -> bool:
     return any(_is_of_a_thread(each) for each in ast.walk(value)) or bool(_names_in(value) & made)
 
 
+def _own_attribute(target: ast.AST) -> str | None:
+    is_own = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+    return target.attr if is_own and isinstance(target, ast.Attribute) else None
+
+
+def unforgotten(tree: ast.AST) -> Iterator[int]:
+    """Lines that put a task into an attribute of its object that the object never empties: a task that was cancelled
+    keeps that, and with it the object."""
+    for cls in ast.walk(tree):
+        if not isinstance(cls, ast.ClassDef):
+            continue
+        begun: dict[str, int] = {}
+        emptied: set[str | None] = set()
+        for function in cls.body:
+            if not isinstance(function, ast.AsyncFunctionDef | ast.FunctionDef):
+                continue
+            for target, value in _bound(function):
+                name = _own_attribute(target)
+                if name is not None and isinstance(value, ast.Call) and _name_of(value) in TASKS:
+                    begun[name] = target.lineno
+                elif isinstance(value, ast.Constant) and value.value is None and function.name != "__init__":
+                    emptied.add(name)
+        yield from (line for name, line in begun.items() if name not in emptied)
+
+
 # Futures that only come to results.
 WITHOUT_ERRORS = {
     "kbroker/storage/manager/log_closing.py",
@@ -236,6 +262,7 @@ def test_no_error_is_kept_with_its_frames(path: Path) -> None:
     assert "with_traceback" not in text or name == "kbroker/errors.py", f"{name}: use bare(error)"
     assert name in WITHOUT_ERRORS or not list(awaited(tree)), f"{name}: delete the local behind its await"
     assert name in WITH_BARE_ERRORS or not list(stored(tree)), f"{name}: have the job return bare(error)"
+    assert not list(unforgotten(tree)), f"{name}: forget the task where it ends"
 
 
 @pytest.mark.parametrize(
@@ -305,6 +332,22 @@ def test_a_future_that_is_handed_on_is_none_that_is_stored() -> None:
     """The rule would be in the way of what is right."""
     for statement in ("jobs.append(pool.submit(g))", "pool.submit(g)", "self.x = await loop.run_in_executor(None, g)"):
         assert not list(stored(ast.parse(f"async def f(self):\n    {statement}\n"))), statement
+
+
+def test_a_task_that_its_object_never_forgets_is_found() -> None:
+    """The same."""
+    text = """
+class A:
+    def __init__(self):
+        self._task = None
+    def begin(self):
+        self._task = self._loop.create_task(self.run())
+    def close(self):
+        self._task.cancel()
+"""
+    assert list(unforgotten(ast.parse(text)))
+    assert not list(unforgotten(ast.parse(f"{text}        self._task = None\n")))
+    assert not list(unforgotten(ast.parse(f"{text}        task, self._task = self._task, None\n")))
 
 
 def _caught() -> KafkaError:

@@ -15,7 +15,7 @@ from kbroker.storage.log.local_log import LocalLog
 from kbroker.storage.manager import log_closing
 from tests.garbage.uncollected import uncollected
 from tests.storage.batches import append, batch
-from tests.storage.test_log_dir_failure import Two
+from tests.storage.two_directories import Two
 
 
 def test_a_log_whose_flush_has_failed_is_freed_with_its_last_reference(tmp_path: Path) -> None:

@@ -220,7 +220,8 @@ class BrokerLife:
 
     async def close(self) -> None:
         """Send nothing any more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+        task, self._task = self._task, None  # It keeps how it ended, and with that this.
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
         self._client.close()

@@ -156,9 +156,10 @@ class QuorumObserver:
 
     async def close(self) -> None:
         """Stop, and close the log."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        task, self._task = self._task, None  # It keeps how it ended, and with that this.
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await self._snapshots.close()
         self._client.close()
         left = [each for each in (self._writing, self._disk_call) if each is not None]
@@ -310,7 +311,12 @@ class QuorumObserver:
                         raise MetadataLogError(text)
         finally:
             if writing is not None:
-                await asyncio.shield(writing)
+                try:
+                    await asyncio.shield(writing)
+                finally:
+                    if writing.done():
+                        self._writing = None
+                    del writing  # It keeps its error, and the error this frame.
         self._served(quorum, steps)
 
     def _append(self, batches: tuple[MetadataBatch, ...]) -> asyncio.Task[None] | None:

@@ -105,6 +105,7 @@ class OwnSnapshots:
 
     async def close(self) -> None:
         """Stop writing."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        task, self._task = self._task, None  # It keeps how it ended, and with that this.
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)

@@ -272,8 +272,10 @@ class ControllerLink:
     def close(self) -> None:
         """Hang up for good: the controller takes the worker for gone."""
         self._became(LinkState.CLOSED)
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._again):
+            if task is not None:
+                task.cancel()
+        self._task = self._again = None  # They keep how they ended, and with that this.
         self._hang_up()
 
 

@@ -91,6 +91,7 @@ class LogReports:
             logger.error("it cannot be stored who leads after losses: %s", error)
         finally:
             self._settled.set()
+            self._task = None  # It keeps how it ended, and with that this.
 
     def close(self) -> None:
         """The controller stops."""

@@ -209,6 +209,7 @@ class KazooSession:
         self._change(SessionState.CLOSED)
         if self._again is not None:
             self._again.cancel()
+            self._again = None  # It keeps how it ended, and with that this.
         await _end(self._client)
 
     # States

@@ -14,6 +14,7 @@ import pytest
 
 from kbroker.cluster.kraft.batches import checked_batch
 from kbroker.cluster.kraft.settings import MetadataLogSettings
+from kbroker.host.garbage import left_by_requests
 from kbroker.metadata.image import ConfigResource
 from kbroker.metadata.metadata_record import MetadataLogError, metadata_record
 from kbroker.protocol.messages import Message
@@ -21,6 +22,7 @@ from kbroker.records.batch import RecordBatchBuilder
 from kbroker.schemas import wire
 from tests.cluster.kraft.controllers import VOTERS, Controllers, data_batch
 from tests.cluster.kraft.observing import Observing, over_model
+from tests.garbage.uncollected import uncollected
 from tests.storage.faulty_files import Fault, FaultyFiles
 
 BROKERS = ConfigResource(4, "")
@@ -256,6 +258,28 @@ def test_a_failed_disk_is_told_once(tmp_path: Path) -> None:
         assert len(following.failures) == 1
 
     run(work())
+
+
+@pytest.mark.parametrize("call", [9, 13, None])
+def test_an_observer_that_has_ended_keeps_no_frames(tmp_path: Path, call: int | None) -> None:
+    """Its tasks and the call of its disk would keep how they ended, and with that all that they had under way.
+
+    `call`: the one of the disk that fails."""
+
+    async def work() -> None:
+        controllers = Controllers()
+        settle(controllers, 2)
+        following, _ = over_model(tmp_path, controllers, files=FaultyFiles(call or 0, Fault.ERROR))
+        async with following:
+            if call is None:
+                await level(following, controllers)
+            else:
+                with pytest.raises(MetadataLogError):
+                    await given_up(following)
+
+    with uncollected() as left:
+        run(work())
+    assert not left_by_requests(left)
 
 
 def test_one_that_is_cut_off_waits_for_its_controllers(tmp_path: Path) -> None:
