@@ -1,8 +1,8 @@
 """The series that public dashboards and rules ask a Kafka broker for, against what it shows; and the tool that counts.
 
 `kafka_asked.tsv` has names alone, with how often a file asks for them, and the naming that fits the file: of 67 public
-dashboards, rules and guides found in November 2026, of which many repeat the same few alerts, and of many of which a part
-was read.  Of `bench.asked_series`.
+dashboards, rules and guides found in November 2026, of which many repeat the same few alerts, and of many of which a
+part was read.  Of `bench.asked_series`.
 """
 
 from __future__ import annotations
