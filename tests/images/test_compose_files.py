@@ -251,6 +251,47 @@ def test_bitnamis_users_log_in_from_the_first_start_on(tmp_path: Path, mechanism
     assert "of-admin" not in report["output"]
 
 
+WITH_A_MODULE_OVER_LINES: dict[str, Any] = {
+    "service": "broker",
+    "volumes": ["kafka_data:/var/lib/kafka/data"],
+    "environment": {
+        "KAFKA_NODE_ID": 1,
+        "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@broker:29093",
+        "KAFKA_LISTENERS": "CONTROLLER://:29093,CLIENTS://:9092",
+        "KAFKA_ADVERTISED_LISTENERS": "CLIENTS://localhost:9092",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "CLIENTS",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN",
+        "KAFKA_SASL_MECHANISM_INTER_BROKER_PROTOCOL": "PLAIN",
+        "KAFKA_LISTENER_NAME_CLIENTS_PLAIN_SASL_JAAS_CONFIG": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
+            '  username="admin" \\\n  password="of-admin" \\\n  user_admin="of-admin" \\\n  user_alice="of-alice" ;\n'
+        ),
+        "KAFKA_LISTENER_NAME_CLIENTS_PLAIN_SASL_SERVER_CALLBACK_HANDLER_CLASS": (
+            "org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler"
+        ),
+    },
+    "on_volume": True,
+}
+
+
+@pytest.mark.timeout(400)
+def test_users_of_a_login_module_over_several_lines_log_in(tmp_path: Path) -> None:
+    """The container would end with an error about a module that the image's Kafka reads."""
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "alice"}
+    said = {
+        **WITH_A_MODULE_OVER_LINES,
+        "clients": {"CLIENTS": {**login, "sasl.password": "of-alice"}},
+        "strangers": {"CLIENTS": {**login, "sasl.password": "of-admin"}},
+    }
+    report = played(said, tmp_path)
+    assert [len(values) for values in report["values"].values()] == [1] and len(report["again"]) == 2
+    assert "of-alice" not in report["output"]
+
+
 def test_a_container_that_runs_as_another_user_writes_to_its_volume(tmp_path: Path) -> None:
     """`user:` of a compose file, as people have it for mounted directories, would end the container."""
     said = next(each for each in FILES if each["origin"].startswith("jaegertracing/jaeger docker-compose/kafka/v3"))
