@@ -137,8 +137,9 @@ class BrokerSettings:
             if names:
                 raise InvalidRequestError(f"{reason}: {_listed(names)}")
         for name, row in known.items():
-            if row.refused and not row.security and row.asks(row.parse(changed[name])):
-                raise InvalidRequestError(f"{name} asks for what kbroker cannot do: {row.reason}")
+            value = row.parse(changed[name])
+            if row.refused and not row.security and row.asks(value):
+                raise InvalidRequestError(f"{name} asks for what kbroker cannot do: {row.why_not(value)}")
 
     def _judge(self, merged: BrokerConfig) -> None:
         wrong = contradiction(merged.value_of)

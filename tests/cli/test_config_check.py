@@ -24,7 +24,7 @@ LINES = (
     ("listeners=PLAINTEXT://:99999999", "invalid", "is not name://host:port"),
     ("max.connections.per.ip=0", "invalid", "can be set to zero only if"),
     ("group.min.session.timeout.ms=9000000", "invalid", "no more than group.max.session.timeout.ms"),
-    ("ssl.engine.factory.class=a.B", "refused", "it names Java classes"),
+    ("ssl.engine.factory.class=a.B", "refused", "it names a Java class that is none"),
     ("create.topic.policy.class.name=a.B", "refused", "it names Java classes"),
 )
 

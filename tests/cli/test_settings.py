@@ -55,7 +55,10 @@ def test_a_refusal_is_one_line_with_the_reason(broker: BrokerProcess) -> None:
     for arguments, reason in (
         (("set", "log.cleaner.threads=9"), "cannot be increased to more than double the current value 1"),
         (("set", "log.dirs=/x"), "Cannot update these configs dynamically: [log.dirs]"),
-        (("set", "metric.reporters=9"), "metric.reporters asks for what kbroker cannot do: it names Java classes"),
+        (
+            ("set", "metric.reporters=9"),
+            "metric.reporters asks for what kbroker cannot do: it names a Java class that is none of Kafka",
+        ),
         (("set", "cordoned.log.dirs=/x"), "broker id must be specified"),
         (("set", "log.retention.ms=1", "--broker", "7"), "Unexpected broker id, expected 1"),
         (("show", "no.such"), "the broker has no setting no.such"),
