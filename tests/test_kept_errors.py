@@ -65,6 +65,8 @@ READERS = LOG | {
     "write_error",
 }
 # What a function makes to wait for; it keeps the error that it came to.
+OUTAGES = {"_defects", "_outage", "_outages", "_refusals", "outage"}
+"""What `kbroker.outage` is called where it is used: its `failed` writes a line, and keeps nothing."""
 FUTURES = {
     "create_future", "create_task", "ensure_future", "gather", "run_in_executor", "shield", "submit", "wrap_future",
 }  # fmt: skip
@@ -80,13 +82,21 @@ def _name_of(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
+def _is_a_line(call: ast.Call) -> bool:
+    """Whether an outage is spoken of."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr != "failed":
+        return False
+    return ast.unparse(function.value).rpartition(".")[2] in OUTAGES
+
+
 def _is_kept(node: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
     """Whether the caught error itself is put somewhere here, other than into a text or another error's cause."""
     within, parent = node, above[node]
     while isinstance(parent, ast.Tuple | ast.List | ast.Starred | ast.BoolOp | ast.IfExp | ast.keyword):
         within, parent = parent, above[parent]
     if isinstance(parent, ast.Call):
-        return within is not parent.func and _name_of(parent) not in READERS
+        return within is not parent.func and _name_of(parent) not in READERS and not _is_a_line(parent)
     if isinstance(parent, ast.IfExp | ast.Compare):
         return False
     return isinstance(

@@ -75,6 +75,7 @@ PACKAGES: dict[str, set[str]] = {
     "_fast": BASE | {"_fast"},
     "config": BASE | {"config"},
     "log_output": BASE | {"log_output"},
+    "outage": BASE | {"outage"},
     "periodic": FOUNDATION,
     "metrics": FOUNDATION,
     "records": RECORDS,

@@ -16,7 +16,7 @@ from kbroker.coordinator.runtime.plan import Outcome
 from kbroker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from kbroker.coordinator.transactions.transaction_partition import TransactionPartition
 from kbroker.coordinator.transactions.transaction_state import PREPARED, TransactionState
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, bare
 from kbroker.outage import Outages
 from kbroker.replication.transaction_markers import Marker
 from kbroker.types import TopicPartition
@@ -178,7 +178,7 @@ class Completion:
         try:
             outcome = self._write_complete(transactional_id)
         except KafkaError as error:
-            self._retry_later(state, metadata, error)
+            self._retry_later(state, metadata, bare(error))
             return
         self._outages.over(transactional_id, "transactional id %s: its end is written", transactional_id)
         del state.unmarked[transactional_id]
