@@ -5,9 +5,8 @@
 
 Files are Grafana's dashboards (JSON), rules of Prometheus (YAML), jsonnet and anything else that has `expr`.  Of each
 expression the series on brokers count: those of JMX exporter and of kafka_exporter, not those of Java, Kubernetes,
-Kafka Connect or clients.  An expression has data where each of its series is in a scrape with the labels that it
-names; of alternatives (`or`) one is enough.  A file is judged under the naming that gives it most, which its user would
-choose.
+Kafka Connect or clients.  An expression has data where each of its series is in a scrape with the labels that it names;
+of alternatives (`or`) one is enough.  A file is judged under the naming that gives it most, as its user would.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ from kbroker.storage.log.message_set_validator import (
     validate_records,
 )
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
+from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
@@ -69,6 +70,16 @@ WITHOUT_LOG_START = frozenset(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+# Those among them that Kafka meets when it appends: it counts the attempt, and no failure.
+EXPECTED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
 
@@ -305,11 +316,18 @@ class PartitionAppend:
             self.unacknowledged = Unacknowledged(partition, last_offset, answer)
         return answer
 
+    def _count_expected(self, error: KafkaError) -> None:
+        named = TopicPartition(self.topic.name, self.row.index)
+        log = self._ctx.services.log_manager.logs.get(named)
+        if log is not None:
+            log.count_refused_append()
+            if error.code == ErrorCode.MESSAGE_TOO_LARGE:
+                log.count_too_large(len(self.row.records or b""))
+
     def _refused(self, error: KafkaError) -> PartitionProduceResponse:
         answer = self.refuse(error.code)
-        if error.code == ErrorCode.MESSAGE_TOO_LARGE:
-            partition = self._ctx.services.replica_manager.partition(self.topic.name, self.row.index)
-            partition.log.count_too_large(len(self.row.records or b""))
+        if error.code in EXPECTED and not isinstance(error, UnfitRequestError):
+            self._count_expected(error)
         if error.code not in WITHOUT_LOG_START and not isinstance(error, UnfitRequestError):
             partition = self._ctx.services.replica_manager.partition(self.topic.name, self.row.index)
             answer.log_start_offset = partition.log.log_start_offset

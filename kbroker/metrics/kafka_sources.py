@@ -20,6 +20,7 @@ class Traffic(NamedTuple):
     fetches: int = 0
     failed_fetches: int = 0
     bytes_rejected: int = 0
+    refused_appends: int = 0
 
 
 NO_TRAFFIC = Traffic()

@@ -64,7 +64,7 @@ def _traffic(snapshot: KafkaSnapshot) -> Iterator[Row]:
     def rows(labels: Labels, counted: Traffic) -> Iterator[Row]:
         for name, field in _TRAFFIC:
             yield f"kafka_server_brokertopicmetrics_{name}", labels, getattr(counted, field)
-        attempts = counted.appends + counted.failed_appends
+        attempts = counted.appends + counted.failed_appends + counted.refused_appends
         yield "kafka_server_brokertopicmetrics_totalproducerequests", labels, attempts
 
     yield from rows((), snapshot.figures.total)

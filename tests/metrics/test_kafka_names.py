@@ -310,6 +310,9 @@ def test_a_batch_above_the_limit_is_bytes_rejected(kbroker_process: StartBroker)
     samples = scraped(broker.metrics_url)
     name = "kafka_server_brokertopicmetrics_bytesrejected_total"
     assert of(samples, name) == of(samples, name, topic="small") == len(batch)
+    one = "kafka_server_brokertopicmetrics_"
+    assert of(samples, f"{one}totalproducerequests_total", topic="small") == 1
+    assert of(samples, f"{one}failedproducerequests_total", topic="small") == 0, "Kafka counts no failure"
 
 
 def test_what_waits_is_shown_by_kind(used: BrokerProcess) -> None:

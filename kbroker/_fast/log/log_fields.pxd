@@ -71,6 +71,8 @@ cdef struct Traffic:
     int64_t failed_fetches
     # Of records that were refused for a batch above max.message.bytes.
     int64_t bytes_rejected
+    # Batches that came to a log and were refused for what Kafka expects: they are no failures.
+    int64_t refused_appends
 
 
 cdef class LogFields:

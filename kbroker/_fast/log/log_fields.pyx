@@ -105,7 +105,7 @@ cdef class LogFields:
         """What `Traffic` has, in its order, since the log was opened."""
         cdef Traffic* counts = &self.traffic
         return (counts.messages_in, counts.bytes_in, counts.appends, counts.failed_appends, counts.bytes_out,
-                counts.fetches, counts.failed_fetches, counts.bytes_rejected)
+                counts.fetches, counts.failed_fetches, counts.bytes_rejected, counts.refused_appends)
 
     def count_append(self, int64_t messages, int64_t size) -> None:
         """A leader has appended a batch of so many messages and bytes."""
@@ -114,6 +114,10 @@ cdef class LogFields:
     def count_failed_append(self) -> None:
         """A producer's batch was refused."""
         self.traffic.failed_appends += 1
+
+    def count_refused_append(self) -> None:
+        """A producer's batch was refused for what Kafka does not count as a failure."""
+        self.traffic.refused_appends += 1
 
     def count_too_large(self, int64_t size) -> None:
         """So many bytes of records were refused for a batch above max.message.bytes."""

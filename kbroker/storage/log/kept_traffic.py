@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kbroker.storage.log.unified_log import UnifiedLog
 
-Counted = tuple[int, int, int, int, int, int, int, int]
+Counted = tuple[int, int, int, int, int, int, int, int, int]
 """The fields of `Traffic` (`_fast/log/log_fields.pxd`), in their order."""
 
-NOTHING: Counted = (0, 0, 0, 0, 0, 0, 0, 0)
+NOTHING: Counted = (0, 0, 0, 0, 0, 0, 0, 0, 0)
 #: With more topics the ones that went first are forgotten: only one that comes back would show that.
 MOST_TOPICS = 10_000
 
@@ -58,4 +58,5 @@ def added(one: Counted, other: Counted) -> Counted:
         a[5] + b[5],
         a[6] + b[6],
         a[7] + b[7],
+        a[8] + b[8],
     )
