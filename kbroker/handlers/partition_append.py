@@ -30,6 +30,7 @@ from kbroker.storage.log.log_validator import (
     AppendOrigin,
     RecordValidationError,
     UnfitRequestError,
+    UnreadableBatchError,
 )
 from kbroker.storage.log.message_set_validator import (
     FIRST_PRODUCE_VERSION_OF_BATCHES,
@@ -326,7 +327,7 @@ class PartitionAppend:
 
     def _refused(self, error: KafkaError) -> PartitionProduceResponse:
         answer = self.refuse(error.code)
-        if error.code in EXPECTED and not isinstance(error, UnfitRequestError):
+        if error.code in EXPECTED and not isinstance(error, UnreadableBatchError):
             self._count_expected(error)
         if error.code not in WITHOUT_LOG_START and not isinstance(error, UnfitRequestError):
             partition = self._ctx.services.replica_manager.partition(self.topic.name, self.row.index)

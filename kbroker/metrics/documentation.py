@@ -54,8 +54,9 @@ counts your own. What lacks most: names that no exporter's rules give (`under_re
 controller's elections and queue, and message conversions by request. `kafka_cluster_status` is of no broker: it is what
 the monitoring of one operator finds by itself.
 
-`tests/metrics/test_values_against_kafka.py` compares 160 numbers with what the beans of Apache Kafka 4.3.1 say after the
-same requests: counts of requests, messages, bytes, refusals and sizes, partitions, offsets, segments. They are equal.
+`tests/metrics/test_values_against_kafka.py` compares some 160 numbers with what the beans of Apache Kafka 4.3.1 say
+after the same requests: counts of requests, messages, bytes, refusals and sizes, partitions, offsets, segments. They
+are equal.
 
 A request's time in all is that until the socket has all of its answer, as in Kafka. Its parts: until it was begun, the
 work on it, what it waited for, its answer's wait, and its answer's way into the socket. There are no queues between

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.brokers import KbrokerProcess
 from tests.compat.real_kafka import KafkaProcess
@@ -84,8 +83,7 @@ def shown(broker: KbrokerProcess) -> Values:
 
 def prepare(port: int) -> None:
     raw.create_topic(port, TOPIC, 2)
-    admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-    admin.create_topics([NewTopic(SMALL, 1, config={"max.message.bytes": "100"})])[SMALL].result(30)
+    raw.create_topic(port, SMALL, 1, config={"max.message.bytes": "100"})
 
 
 def use(port: int) -> None:
@@ -99,6 +97,8 @@ def use(port: int) -> None:
         assert raw.produce_answer(too_large)[0] == raw.MESSAGE_TOO_LARGE
         broken = batch[:-1] + bytes([batch[-1] ^ 1])
         assert raw.produce_answer(client.ask(raw.produce(TOPIC, 1, broken)))[0] == raw.CORRUPT_MESSAGE
+        for unreadable in (bytes(80), batch[:40], batch[:8] + bytes(4) + batch[12:]):
+            client.ask(raw.produce(TOPIC, 0, unreadable))
         client.ask(raw.produce("nowhere", 0, batch))
         for offset in (0, 10, 99):
             client.ask(raw.fetch(TOPIC, 0, offset))

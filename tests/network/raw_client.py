@@ -9,6 +9,7 @@ import socket
 import struct
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 
 from crc32c import crc32c
 
@@ -145,12 +146,14 @@ class RawClient:
         return bytes(data)
 
 
-def create_topic(port: int, topic: str, partitions: int = 1) -> None:
+def create_topic(port: int, topic: str, partitions: int = 1, *, config: Mapping[str, str] | None = None) -> None:
     """CreateTopics 2."""
+    settings = (config or {}).items()
     body = (
         struct.pack(">i", 1)
         + string(topic)
-        + struct.pack(">ihii", partitions, 1, 0, 0)
+        + struct.pack(">ihii", partitions, 1, 0, len(settings))
+        + b"".join(string(key) + string(value) for key, value in settings)
         + struct.pack(">i?", 5_000, False)
     )
     with RawClient(port) as client:

@@ -157,6 +157,10 @@ class UnfitRequestError(InvalidRecordError):
     """Not what a produce request of its version may carry, whatever the topic."""
 
 
+class UnreadableBatchError(CorruptMessageError):
+    """A request in which no batch can be told from the next, whatever the topic: it comes to no log."""
+
+
 class RecordValidationError(KafkaError):
     """Some records of a batch break a rule of the topic; the answer names each of them."""
 
@@ -422,7 +426,7 @@ def _header_of(view: memoryview | bytearray, error: BatchError, produce_version:
     try:
         return read_header(view)
     except BatchError as unreadable:
-        raise CorruptMessageError(str(unreadable)) from unreadable
+        raise UnreadableBatchError(str(unreadable)) from unreadable
 
 
 def _validate_header(
@@ -487,7 +491,7 @@ def _validate_alone(view: memoryview | bytearray, size: int, produce_version: in
     except OldMagicError:
         pass
     except BatchError as error:
-        raise CorruptMessageError(str(error)) from error
+        raise UnreadableBatchError(str(error)) from error
     raise UnfitRequestError(
         f"Produce requests with version {produce_version} are only allowed to contain exactly one record batch "
         "per partition"
