@@ -114,7 +114,7 @@ class Administration:
             return TopicOutcome(outcome.name, error=bare(error))
         fresh = tuple(without_state(each.partition, each.replicas) for each in topic.partitions)
         self._term.context.put_topic(replace(topic, partitions=fresh))
-        self._term.watch_topic(topic.name)
+        self._term.work.watch_topic(topic.name)
         logger.info("created topic %s with %d partition(s)", topic.name, len(topic.partitions))
         return outcome
 
@@ -198,7 +198,7 @@ class Administration:
                 is_isr_only=True,
             )
         if any(each.image is not None and transitions.is_completable(each.image) for each in outcomes):
-            term.mark(Work.COMPLETIONS)
+            term.work.mark(Work.COMPLETIONS)
         return outcomes
 
     async def elect_leaders(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
@@ -28,7 +28,7 @@ from kbroker.cluster.zookeeper.messages import Messages
 from kbroker.cluster.zookeeper.reader import ZnodeReader
 from kbroker.cluster.zookeeper.session import ConnectionLossError, Set, ZooKeeper, ZooKeeperError
 from kbroker.cluster.zookeeper.topic_deletion import TopicDeletion
-from kbroker.cluster.zookeeper.work import Work
+from kbroker.cluster.zookeeper.work import Work, WorkLeft
 from kbroker.cluster.zookeeper.writer import ControllerMovedError, FencedWriter
 from kbroker.cluster.zookeeper.znodes import (
     TopicZnode,
@@ -94,42 +94,24 @@ class Term:
         self.reader = ZnodeReader(self._zookeeper)
         self.writer = FencedWriter(self._zookeeper, fence)
         messages = Messages(self.context, services.versions, services.listener)
+        self._loop = asyncio.get_running_loop()
+        self.work = WorkLeft(self._loop)
         self.changes = StateChanges(
             self.context,
             self.writer,
             self.reader,
             messages,
             services.channels,
-            self._note_failed,
+            self.work.note_failed,
             services.stats,
         )
-        self.deletion = TopicDeletion(self.changes, partial(self.mark, Work.FINISHED_DELETIONS))
+        self.deletion = TopicDeletion(self.changes, partial(self.work.mark, Work.FINISHED_DELETIONS))
         self.changing = asyncio.Lock()
         self.state = TermState.TAKING_OVER
         self.has_begun = asyncio.Event()
-        self._work: dict[Work, float] = {}
-        self._wake = asyncio.Event()
-        self._changed_topics: set[str] = set()
-        self._failed: dict[int, set[TopicPartition]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._left = ZooKeeperRequests(self, self._zookeeper)
-        self._doing: dict[Work, Callable[[], Awaitable[None]]] = {
-            Work.BROKERS: self._follow_brokers,
-            Work.TOPICS: self._follow_topics,
-            Work.DIRECTORIES: self._left.directories,
-            Work.ISR_CHANGES: self._left.isr_changes,
-            Work.FAILED_REPLICAS: self._take_failed,
-            Work.SETTLE: self._settle,
-            Work.DELETIONS: self._follow_deletions,
-            Work.FINISHED_DELETIONS: self._finish_deletions,
-            Work.REASSIGNMENTS: self._left.reassignments,
-            Work.COMPLETIONS: self.complete_reassignments,
-            Work.ELECTIONS: self._left.elections,
-            Work.BALANCE: self._balance,
-        }
-        self._loop = asyncio.get_running_loop()
         self._outages = Outages(logger, logging.ERROR, self._loop.time)
-        services.stats.begin(lambda: (each for _, each in self.context.partitions()))
+        services.stats.begin(partial(_partitions, self.context))
         self._task: asyncio.Task[None] | None = self._loop.create_task(self._run())
 
     @property
@@ -151,16 +133,6 @@ class Term:
 
     # Work
 
-    def mark(self, work: Work) -> None:
-        """Have the term do a kind of work at its next turn."""
-        self._work.setdefault(work, self._loop.time())
-        self._wake.set()
-
-    def watch_topic(self, name: str) -> None:
-        """Look at a topic's assignment again, and learn when it changes."""
-        self._changed_topics.add(name)
-        self.mark(Work.TOPICS)
-
     async def _run(self) -> None:
         try:
             async with self.changing:
@@ -171,9 +143,8 @@ class Term:
             self.has_begun.set()
             self._services.stats.state = "active"
             while True:
-                await self._wake.wait()
-                self._wake.clear()
-                work, self._work = self._work, {}
+                await self.work.wake.wait()
+                work = self.work.take()
                 for each in Work:
                     if each in work:
                         async with self.changing:
@@ -192,15 +163,33 @@ class Term:
 
     async def _do(self, work: Work) -> None:
         try:
-            await self._doing[work]()
+            await self._doing()[work]()
         except (ControllerMovedError, ConnectionLossError):
             raise
         except ZooKeeperError as error:
             text = "%s can't be dealt with, and is tried again: %s"
             self._outages.failed(work, text, work.name.lower(), error)
-            asyncio.get_running_loop().call_later(RETRY_SECONDS, self.mark, work)
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self.work.mark, work)
         else:
             self._outages.over(work, "%s is dealt with again", work.name.lower())
+
+    def _doing(self) -> dict[Work, Callable[[], Awaitable[None]]]:
+        """Made anew each time: a term that kept it would be a cycle with its methods."""
+        left = ZooKeeperRequests(self, self._zookeeper)
+        return {
+            Work.BROKERS: self._follow_brokers,
+            Work.TOPICS: self._follow_topics,
+            Work.DIRECTORIES: left.directories,
+            Work.ISR_CHANGES: left.isr_changes,
+            Work.FAILED_REPLICAS: self._take_failed,
+            Work.SETTLE: self._settle,
+            Work.DELETIONS: self._follow_deletions,
+            Work.FINISHED_DELETIONS: self._finish_deletions,
+            Work.REASSIGNMENTS: left.reassignments,
+            Work.COMPLETIONS: self.complete_reassignments,
+            Work.ELECTIONS: left.elections,
+            Work.BALANCE: self._balance,
+        }
 
     # Taking over
 
@@ -209,10 +198,10 @@ class Term:
         await self._delete_children(paths.LOG_DIR_EVENTS)
         await self._delete_children(paths.ISR_CHANGES)
         await self._read_brokers()
-        await self._read_topics(await self._zookeeper.children(paths.TOPICS, partial(self.mark, Work.TOPICS)))
+        await self._read_topics(await self._zookeeper.children(paths.TOPICS, partial(self.work.mark, Work.TOPICS)))
         for node_id in self.context.live():
             self._services.channels.open(node_id)
-        deletions = await self._zookeeper.children(paths.DELETE_TOPICS, partial(self.mark, Work.DELETIONS))
+        deletions = await self._zookeeper.children(paths.DELETE_TOPICS, partial(self.work.mark, Work.DELETIONS))
         unsettled = self._unsettled()
         self.context.deleting.update(name for name in deletions if name in self.context.image.topics)
         everything = of_topics(self.context.image.topics.values())
@@ -226,9 +215,9 @@ class Term:
         await self._commit(unsettled)
         await self.complete_reassignments()
         for path, work in ((paths.REASSIGN_PARTITIONS, Work.REASSIGNMENTS), (paths.PREFERRED_ELECTION, Work.ELECTIONS)):
-            await self._zookeeper.exists(path, partial(self.mark, work))
+            await self._zookeeper.exists(path, partial(self.work.mark, work))
         for work in (Work.DELETIONS, Work.DIRECTORIES, Work.ISR_CHANGES, Work.REASSIGNMENTS, Work.ELECTIONS):
-            self.mark(work)
+            self.work.mark(work)
         self._schedule_balance(FIRST_BALANCE_SECONDS)
         logger.info(
             "controller epoch %d has taken over: %d brokers, %d topics, %d partitions",
@@ -252,7 +241,7 @@ class Term:
 
     async def _read_brokers(self) -> tuple[set[int], set[int], bool]:
         """(who came, or came again; who went; whether the addresses of others changed)."""
-        found = await self.reader.brokers(partial(self.mark, Work.BROKERS), self._services.listener)
+        found = await self.reader.brokers(partial(self.work.mark, Work.BROKERS), self._services.listener)
         known = self.context.image.brokers
         gone = {each for each, broker in known.items() if each not in found or found[each][1] != broker.epoch}
         came = {each for each, (_, epoch) in found.items() if each not in known or known[each].epoch != epoch}
@@ -273,7 +262,7 @@ class Term:
 
     async def _read_topics(self, names: Iterable[str]) -> list[str]:
         """Put topics into the context; the names of those that are there."""
-        found = await self.reader.topics(list(names), lambda name: partial(self.watch_topic, name))
+        found = await self.reader.topics(list(names), lambda name: partial(self.work.watch_topic, name))
         states = await self.reader.states(
             TopicPartition(name, index) for name, znode in found.items() for index in znode.partitions
         )
@@ -307,7 +296,7 @@ class Term:
             return
         for node_id in came:
             self._services.channels.open(node_id)
-            self._failed.pop(node_id, None)
+            self.work.failed.pop(node_id, None)
         affected = came | gone
         held: dict[TopicPartition, PartitionImage] = {}
         for name, each in self.context.partitions():
@@ -354,15 +343,15 @@ class Term:
     async def _commit(self, changed: Mapping[TopicPartition, PartitionImage]) -> None:
         # A state that cannot be decoded would fail again at once, until somebody mends it; it is not tried again here.
         if any(map(self.changes.has_sense, await self.changes.commit(changed))):
-            self.mark(Work.SETTLE)
+            self.work.mark(Work.SETTLE)
 
     async def _settle(self) -> None:
         await self.settle()
 
     async def _follow_topics(self) -> None:
-        names = await self._zookeeper.children(paths.TOPICS, partial(self.mark, Work.TOPICS))
+        names = await self._zookeeper.children(paths.TOPICS, partial(self.work.mark, Work.TOPICS))
         known = self.context.image.topics
-        suspects, self._changed_topics = self._changed_topics, set()
+        suspects = self.work.take_topics()
         gone = [name for name in known if name not in names]
         for name in gone:
             logger.warning("topic %s was removed from ZooKeeper by others", name)
@@ -388,7 +377,7 @@ class Term:
     async def _reread(self, name: str) -> None:
         """A topic's assignment was written, by this controller itself or by a tool that adds partitions."""
         topic = self.context.image.topics[name]
-        found = (await self.reader.topics([name], lambda each: partial(self.watch_topic, each))).get(name)
+        found = (await self.reader.topics([name], lambda each: partial(self.work.watch_topic, each))).get(name)
         if found is None or name in self.context.deleting or found.topic_id not in (None, topic.topic_id):
             return
         added = tuple(
@@ -400,7 +389,7 @@ class Term:
             self.context.put_topic(replace(topic, partitions=(*topic.partitions, *added)))
 
     async def _follow_deletions(self) -> None:
-        names = await self._zookeeper.children(paths.DELETE_TOPICS, partial(self.mark, Work.DELETIONS))
+        names = await self._zookeeper.children(paths.DELETE_TOPICS, partial(self.work.mark, Work.DELETIONS))
         if not self.config.get("delete.topic.enable"):
             await self._delete_children(paths.DELETE_TOPICS)
             return
@@ -412,13 +401,8 @@ class Term:
     async def _finish_deletions(self) -> None:
         await self.deletion.run()
 
-    def _note_failed(self, node_id: int, names: list[TopicPartition]) -> None:
-        self._failed.setdefault(node_id, set()).update(names)
-        self.mark(Work.FAILED_REPLICAS)
-
     async def _take_failed(self) -> None:
-        failed, self._failed = self._failed, {}
-        for node_id, names in failed.items():
+        for node_id, names in self.work.take_failed().items():
             lost = {}
             for name in names:
                 each = self.context.partition(name)
@@ -445,7 +429,7 @@ class Term:
             for name in changed:
                 logger.info("the reassignment of %s is done", name)
             if await self._zookeeper.exists(paths.REASSIGN_PARTITIONS) is not None:
-                self.mark(Work.REASSIGNMENTS)
+                self.work.mark(Work.REASSIGNMENTS)
 
     async def prefer(self, names: Iterable[TopicPartition]) -> None:
         """Elect preferred leaders where they can lead."""
@@ -463,14 +447,14 @@ class Term:
 
     def _schedule_balance(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(seconds, self.mark, Work.BALANCE)
+        self._timer = loop.call_later(seconds, self.work.mark, Work.BALANCE)
 
     async def _balance(self) -> None:
         """Give leaders back to brokers that should have more of them."""
         config = self.config
         self._schedule_balance(config.get("leader.imbalance.check.interval.seconds"))
         if self.reader.nonsense:
-            self.mark(Work.SETTLE)
+            self.work.mark(Work.SETTLE)
         if not config.get("auto.leader.rebalance.enable"):
             return
         contexts = self.context.contexts(config)
@@ -491,7 +475,11 @@ class Term:
             topic = self.context.image.topics.get(name)
             if topic is not None and topic.configs != settings:
                 self.context.put_topic(replace(topic, configs=settings))
-                self.mark(Work.SETTLE)
+                self.work.mark(Work.SETTLE)
+
+
+def _partitions(context: ControllerContext) -> Iterator[PartitionImage]:
+    return (each for _, each in context.partitions())
 
 
 def bytes_of(data: bytes | None) -> bytes:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.zookeeper.context import ControllerContext
     from kbroker.cluster.zookeeper.reader import ZnodeReader
     from kbroker.cluster.zookeeper.session import ZooKeeper
+    from kbroker.cluster.zookeeper.work import WorkLeft
     from kbroker.cluster.zookeeper.writer import FencedWriter
     from kbroker.config import BrokerConfig
     from kbroker.types import TopicPartition
@@ -41,13 +42,11 @@ class ControllerTerm(Protocol):
     changes: StateChanges
     reader: ZnodeReader
     writer: FencedWriter
+    work: WorkLeft
 
     @property
     def config(self) -> BrokerConfig:
         """The broker's settings by now."""
-
-    def mark(self, work: Work) -> None:
-        """Have the term do a kind of work at its next turn."""
 
     async def complete_reassignments(self) -> None:
         """End the reassignments whose target's replicas are all in the ISR."""
@@ -65,7 +64,7 @@ class ZooKeeperRequests:
 
     async def directories(self) -> None:
         """Ask a broker that has lost a directory for all its replicas: it answers which are gone."""
-        watch = partial(self._term.mark, Work.DIRECTORIES)
+        watch = partial(self._term.work.mark, Work.DIRECTORIES)
         for name in await self._zookeeper.children(paths.LOG_DIR_EVENTS, watch):
             path = f"{paths.LOG_DIR_EVENTS}/{name}"
             found = await self._term.reader.read(path, decode_log_dir_event)
@@ -76,7 +75,7 @@ class ZooKeeperRequests:
 
     async def isr_changes(self) -> None:
         """Leaders of old Kafkas write their ISRs themselves."""
-        watch = partial(self._term.mark, Work.ISR_CHANGES)
+        watch = partial(self._term.work.mark, Work.ISR_CHANGES)
         for child in await self._zookeeper.children(paths.ISR_CHANGES, watch):
             path = f"{paths.ISR_CHANGES}/{child}"
             found = await self._term.reader.read(path, decode_partitions)
@@ -89,8 +88,8 @@ class ZooKeeperRequests:
             self._term.context.put_partitions(read)
             self._term.changes.send_metadata(read)
             await self._term.writer.delete(path)
-            self._term.mark(Work.SETTLE)
-            self._term.mark(Work.COMPLETIONS)
+            self._term.work.mark(Work.SETTLE)
+            self._term.work.mark(Work.COMPLETIONS)
 
     async def reassignments(self) -> None:
         """What old tools wish for: the znode goes when all of it is done."""
@@ -131,7 +130,7 @@ class ZooKeeperRequests:
             await self._term.writer.delete(paths.PREFERRED_ELECTION)
 
     async def _wished(self, path: str, work: Work, decode: Callable[[bytes | None], _Wish]) -> _Wish | None:
-        if await self._zookeeper.exists(path, partial(self._term.mark, work)) is None:
+        if await self._zookeeper.exists(path, partial(self._term.work.mark, work)) is None:
             return None
         found = await self._term.reader.read(path, decode)
         if found is None and await self._zookeeper.exists(path) is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import weakref
 
 import pytest
 
@@ -30,6 +31,7 @@ from kbroker.errors import (
 )
 from kbroker.types import TopicPartition
 from tests.cluster.zookeeper.office import T0, Cluster, brief, in_cluster, take_isr
+from tests.garbage.uncollected import uncollected
 
 
 def test_a_topics_znodes_are_kafkas_and_its_replicas_are_told() -> None:
@@ -383,7 +385,7 @@ def test_a_state_that_makes_no_sense_is_left_alone_until_an_administrator_asks(
         assert brief(cluster.state("t", 1)) == (2, 1, [2, 3])
         assert sum(path in each.message and "makes no sense" in each.message for each in caplog.records) == 1
         assert office.term is not None
-        office.term.mark(Work.BALANCE)
+        office.term.work.mark(Work.BALANCE)
         await cluster.settled()
         assert sum("changed by others" in each.message for each in caplog.records) == 0
         (outcome,) = await office.administration.elect_leaders(ElectionType.UNCLEAN, [T0])
@@ -446,3 +448,29 @@ def test_a_lost_connection_costs_what_happened_meanwhile_and_no_more() -> None:
         assert brief(cluster.state("t")) == (2, 1, [2, 3])
 
     in_cluster(body)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_term_that_has_ended_is_freed_with_its_last_reference(is_lost: bool) -> None:
+    """All that it knew of the cluster would stay as a cycle, of each election once more.
+
+    `is_lost`: the session ends, else the term alone."""
+
+    async def body(cluster: Cluster) -> None:
+        await cluster.create("t", [[1, 2, 3], [2, 3, 1]])
+        cluster.brokers[3].failed.add(T0)
+        cluster.go(2)
+        await cluster.settled()
+        office = cluster.office
+        assert office.term is not None
+        ended = weakref.ref(office.term), weakref.ref(office.term.changes)
+        if is_lost:
+            office.session.expire()
+        else:
+            office.election.resign()
+        await cluster.settled()
+        assert [each() for each in ended] == [None, None]
+        assert cluster.office.is_active and len(cluster.office.terms) == 2
+
+    with uncollected():
+        in_cluster(body)
