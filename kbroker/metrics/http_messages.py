@@ -58,6 +58,10 @@ SCRAPED: dict[str, Names | None] = {
 """Paths with metrics, and the names that each has; None: those that the setting chooses."""
 
 
+SCRAPED_ABOVE_ALL = [path for path in SCRAPED if path == "/metrics/kafka/raw" or path.count("/") < 3]
+"""Those that are named to a client that asks for another path."""
+
+
 def scraped_path(names: Names) -> str:
     """Where a scrape has these names."""
     return next(path for path, known in SCRAPED.items() if known == names)

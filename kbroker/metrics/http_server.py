@@ -40,6 +40,7 @@ from kbroker.metrics.http_messages import (
     NOT_ALLOWED,
     REASONS,
     SCRAPED,
+    SCRAPED_ABOVE_ALL,
     VIEWER,
     Access,
     Answer,
@@ -404,7 +405,12 @@ class _Connection(asyncio.Protocol):
             return await self._look_at_viewer(request)
         page, site = server.pages.get(name), server.sites.get(name)
         if page is None and site is None and request.path not in (*SCRAPED, *PROBES):
-            known = [*SCRAPED, "/healthz", *(f"/{each}" for each in (*server.pages, *server.sites)), "/readyz"]
+            known = [
+                *SCRAPED_ABOVE_ALL,
+                "/healthz",
+                *(f"/{each}" for each in (*server.pages, *server.sites)),
+                "/readyz",
+            ]
             return Answer(404, f"not found; there are {', '.join(known[:-1])} and {known[-1]}\n".encode())
         if not request.is_read and not (request.method == "POST" and name in server.body_limits):
             return Answer(405, b"GET or HEAD only\n")
