@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
+from urllib.parse import parse_qs
 
 PLAIN = "text/plain; charset=utf-8"
 JSON = "application/json"
@@ -58,8 +59,12 @@ SCRAPED: dict[str, Names | None] = {
 """Paths with metrics, and the names that each has; None: those that the setting chooses."""
 
 
-SCRAPED_ABOVE_ALL = [path for path in SCRAPED if path == "/metrics/kafka/raw" or path.count("/") < 3]
-"""Those that are named to a client that asks for another path."""
+def asked_names(names: Names, query: str) -> Names | None:
+    """The names that a scrape of `names` has with this query; None where there are none such."""
+    asked = parse_qs(query).get("names", []) if names == KAFKA else []
+    if not asked or asked[-1] == "strimzi":
+        return names
+    return f"{KAFKA}-{asked[-1]}" if asked[-1] in KAFKA_NAMINGS else None
 
 
 def scraped_path(names: Names) -> str:
@@ -140,6 +145,13 @@ class Answer(NamedTuple):
     headers: Mapping[str, str] = _NO_HEADERS
     gzipped: bytes | None = None
     """The body compressed, where it is at hand."""
+
+
+def not_found(others: Sequence[str]) -> Answer:
+    """What there is, but for most of the namings; `others`: pages and sites."""
+    known = [path for path in SCRAPED if path == "/metrics/kafka/raw" or path.count("/") < 3]
+    known += ["/healthz", *(f"/{each}" for each in others)]
+    return Answer(404, f"not found; there are {', '.join(known)} and /readyz\n".encode())
 
 
 NOT_ALLOWED = Answer(403, b"this takes DESCRIBE on the cluster\n")

@@ -28,7 +28,7 @@ from collections import deque
 from collections.abc import Collection
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 from kbroker.metrics.http_guard import refusal
 from kbroker.metrics.http_messages import (
@@ -40,7 +40,6 @@ from kbroker.metrics.http_messages import (
     NOT_ALLOWED,
     REASONS,
     SCRAPED,
-    SCRAPED_ABOVE_ALL,
     VIEWER,
     Access,
     Answer,
@@ -50,6 +49,8 @@ from kbroker.metrics.http_messages import (
     Pages,
     Request,
     Sites,
+    asked_names,
+    not_found,
     unproved,
 )
 from kbroker.metrics.http_requests import Bodies, RefusedError, RequestReader
@@ -405,13 +406,7 @@ class _Connection(asyncio.Protocol):
             return await self._look_at_viewer(request)
         page, site = server.pages.get(name), server.sites.get(name)
         if page is None and site is None and request.path not in (*SCRAPED, *PROBES):
-            known = [
-                *SCRAPED_ABOVE_ALL,
-                "/healthz",
-                *(f"/{each}" for each in (*server.pages, *server.sites)),
-                "/readyz",
-            ]
-            return Answer(404, f"not found; there are {', '.join(known[:-1])} and {known[-1]}\n".encode())
+            return not_found((*server.pages, *server.sites))
         if not request.is_read and not (request.method == "POST" and name in server.body_limits):
             return Answer(405, b"GET or HEAD only\n")
         # By a Unix socket a supervisor asks, which says where its own client is.
@@ -437,12 +432,9 @@ class _Connection(asyncio.Protocol):
         if request.path == "/readyz":
             is_serving, text = await server.look()
             return Answer(200 if is_serving else 503, f"{text}\n".encode())
-        names = SCRAPED[request.path] or server.names
-        asked = parse_qs(request.query).get("names", []) if names == KAFKA else []
-        if asked and asked[-1] not in ("strimzi", *KAFKA_NAMINGS):
+        names = asked_names(SCRAPED[request.path] or server.names, request.query)
+        if names is None:
             return Answer(404, f"no such names; there are strimzi, {', '.join(KAFKA_NAMINGS)}\n".encode())
-        if asked and asked[-1] != "strimzi":
-            names = f"{KAFKA}-{asked[-1]}"
         body, content_type = await server.shared_scrape(names, request.accept)
         return Answer(200, body, content_type)
 
