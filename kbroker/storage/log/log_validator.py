@@ -158,7 +158,7 @@ class UnfitRequestError(InvalidRecordError):
 
 
 class UnreadableBatchError(CorruptMessageError):
-    """A request in which no batch can be told from the next, whatever the topic: it comes to no log."""
+    """The request has no batch that can be told from the next: it comes to no log."""
 
 
 class RecordValidationError(KafkaError):
