@@ -161,6 +161,20 @@ _SHARE_FETCH = {
     "batch_size": 10,
 }
 
+
+def _offsets(names: tuple[str, ...], **rest: Any) -> Values:
+    return {"replica_id": -1, "topics": _each(names, "name", partitions=[{**_PARTITION, "timestamp": -1}]), **rest}
+
+
+def _election(kind: int, topics: list[Values] | None) -> Values:
+    return {"election_type": kind, "topic_partitions": topics, "timeout_ms": 5000}
+
+
+_FEATURES: Values = {
+    "timeout_ms": 5000,
+    "feature_updates": [{"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}],
+    "validate_only": True,
+}
 _VOTER: Values = {"cluster_id": None, "voter_id": 7, "voter_directory_id": bytes(range(16))}
 ROWS: tuple[Row, ...] = (
     Row("Produce", 9, _produce({"names": _each(NAMES, "name")})),
@@ -172,23 +186,9 @@ ROWS: tuple[Row, ...] = (
     Row("Fetch", 12, _fetch(_each(UNSEEN, "topic"), isolation_level=2, session_epoch=-1), "no level, nothing to read"),
     Row("Fetch", 16, _fetch(_ids(), isolation_level=3, session_epoch=-1), "no isolation level"),
     Row("Fetch", 16, _fetch(_ids()[1:], isolation_level=3, session_epoch=-1), "no level, nothing to read"),
-    Row(
-        "ListOffsets",
-        7,
-        {"replica_id": -1, "topics": _each(NAMES, "name", partitions=[{**_PARTITION, "timestamp": -1}])},
-    ),
-    Row(
-        "ListOffsets",
-        7,
-        {"isolation_level": 2, "topics": _each(BOTH, "name", partitions=[{**_PARTITION, "timestamp": -1}])},
-        "no isolation level",
-    ),
-    Row(
-        "ListOffsets",
-        7,
-        {"isolation_level": 2, "topics": _each(UNSEEN, "name", partitions=[{**_PARTITION, "timestamp": -1}])},
-        "no level, nothing to see",
-    ),
+    Row("ListOffsets", 7, _offsets(NAMES)),
+    Row("ListOffsets", 7, _offsets(BOTH, isolation_level=2), "no isolation level"),
+    Row("ListOffsets", 7, _offsets(UNSEEN, isolation_level=2), "no level, nothing to see"),
     Row("Metadata", 1, {"topics": None}, "all"),
     Row(
         "Metadata",
@@ -410,21 +410,11 @@ ROWS: tuple[Row, ...] = (
     Row("DescribeLogDirs", 1, {"topics": None}),
     Row("DescribeLogDirs", 4, {"topics": None}),
     Row("AlterReplicaLogDirs", 2, {"dirs": [{"path": "/nowhere", "topics": [{"name": OPEN, "partitions": [0]}]}]}),
-    Row(
-        "ElectLeaders",
-        2,
-        {"election_type": 0, "topic_partitions": [{"topic": OPEN, "partitions": [0]}], "timeout_ms": 5000},
-        "named",
-    ),
-    Row("ElectLeaders", 2, {"election_type": 0, "topic_partitions": None, "timeout_ms": 5000}, "all"),
-    Row("ElectLeaders", 2, {"election_type": 0, "topic_partitions": [], "timeout_ms": 5000}, "none"),
-    Row("ElectLeaders", 2, {"election_type": 2, "topic_partitions": [], "timeout_ms": 5000}, "none, of no type"),
-    Row(
-        "ElectLeaders",
-        2,
-        {"election_type": 2, "topic_partitions": [{"topic": OPEN, "partitions": []}], "timeout_ms": 5000},
-        "a topic without partitions, of no type",
-    ),
+    Row("ElectLeaders", 2, _election(0, [{"topic": OPEN, "partitions": [0]}]), "named"),
+    Row("ElectLeaders", 2, _election(0, None), "all"),
+    Row("ElectLeaders", 2, _election(0, []), "none"),
+    Row("ElectLeaders", 2, _election(2, []), "none, of no type"),
+    Row("ElectLeaders", 2, _election(2, [{"topic": OPEN, "partitions": []}]), "a topic without partitions, of no type"),
     Row(
         "AlterPartitionReassignments",
         0,
@@ -437,24 +427,7 @@ ROWS: tuple[Row, ...] = (
         "named",
     ),
     Row("ListPartitionReassignments", 0, {"timeout_ms": 5000, "topics": None}, "all"),
-    Row(
-        "UpdateFeatures",
-        1,
-        {
-            "timeout_ms": 5000,
-            "feature_updates": [{"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}],
-            "validate_only": True,
-        },
-    ),
-    Row(
-        "UpdateFeatures",
-        2,
-        {
-            "timeout_ms": 5000,
-            "feature_updates": [{"feature": "share.version", "max_version_level": 1, "upgrade_type": 1}],
-            "validate_only": True,
-        },
-    ),
+    *(Row("UpdateFeatures", version, _FEATURES) for version in (1, 2)),
     Row("UnregisterBroker", 0, {"broker_id": 7}),
     Row("DescribeQuorum", 2, {"topics": []}),
     Row("AddRaftVoter", 1, {**_VOTER, "timeout_ms": 1000, "listeners": [], "ack_when_committed": True}),
