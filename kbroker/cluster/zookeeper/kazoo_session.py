@@ -130,9 +130,8 @@ class KazooSession:
         self._named = named or settings.connect
         self._loop = loop
         self._secured = settings.set_acl
-        self._losses = 0
+        self._losses, self._state = 0, SessionState.CLOSED
         self._refusals = Outage(logger, logging.ERROR, loop.time)
-        self._state = SessionState.CLOSED
         self._listeners: list[Callable[[SessionState], None]] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._again: asyncio.Task[None] | None = None
