@@ -30,7 +30,7 @@ from kbroker.replication.replica_selector import Reader
 from kbroker.schemas import schema, wire
 from kbroker.security.authorizer import Operation
 from kbroker.storage.files.filesystem import FileSystem
-from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
+from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -85,10 +85,16 @@ def _has_level(request: wire.FetchRequest) -> bool:
 
 
 def _is_read(ctx: RequestContext, target: FetchTarget, by_id: bool) -> bool:
-    """Whether the answer has more of a partition than an error: the client may read it, and the cluster has it."""
-    cache = ctx.services.metadata_cache
+    """Whether the answer has more of a partition than an error: the client may read it, and the cluster has it, or this
+    broker, which may have been named a replica before it hears of the topic."""
+    cache, manager = ctx.services.metadata_cache, ctx.services.replica_manager
     topic = cache.topic_by_id(target.topic_id) if by_id else cache.topic(target.topic or "")
-    return not target.refusal and topic is not None and 0 <= target.index < len(topic.partitions)
+    if target.refusal:
+        return False
+    if topic is not None:
+        return 0 <= target.index < len(topic.partitions)
+    name = manager.names.get(target.topic_id) if by_id else target.topic
+    return manager.hosted(TopicPartition(name or "", target.index)) is not None
 
 
 def _refuse_level(ctx: RequestContext, request: wire.FetchRequest, plan: FetchPlan, by_id: bool) -> Struct:
