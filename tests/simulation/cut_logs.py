@@ -29,6 +29,7 @@ def cut_logs(world: Several, rng: random.Random) -> None:
                 kept = rng.choice(borders[:-1]) if rng.random() < 0.7 else rng.randrange(len(data))
                 world.judge.note("%s of broker %d loses all from %d on", written[-1].name, node, kept)
                 written[-1].write_bytes(data[:kept])
+                world.states.cut.add((node, topic.name, number))
 
 
 def _borders(data: bytes) -> list[int]:

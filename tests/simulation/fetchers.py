@@ -137,9 +137,17 @@ class Fetcher(FetchLoop):
             # What is committed may belong to transactions that begin while it waits.
             late=lambda: (
                 not (is_nearer or self._may_hide(world))
-                and any(judge.ledger(each).committed_end > at for each, at in asked.items())
+                and any(
+                    judge.ledger(each).committed_end > at and not self._is_deposed(connection.node, each)
+                    for each, at in asked.items()
+                )
             ),
         )
+
+    def _is_deposed(self, node: int, partition: Partition) -> bool:
+        """Whether a broker takes itself for the leader while another one is: what is committed there, it has not."""
+        term = self.world.witness.term(node, partition)
+        return term is not None and not self.world.is_in_force(term)
 
     def _may_hide(self, world: World) -> bool:
         """Whether there may be nothing for it in what is committed: of transactions that are under way nothing is shown

@@ -72,6 +72,8 @@ class States:
         self._compared: dict[tuple[int, Name], _Compared] = {}
         self._led: list[tuple[Partition, UnifiedLog]] = []
         """What was led at the last look, or is led by a broker that stops: the replica and the log it had."""
+        self.cut: set[tuple[int, str, int]] = set()
+        """Replicas of which a disk has lost the end while their host was stopped, until they have caught up."""
         self._epochs: dict[tuple[int, Name], int] = {}
         """The epoch of each broker's replica at the last look."""
         self._beliefs: dict[tuple[int, Name, int], _Belief] = {}
@@ -179,7 +181,10 @@ class States:
             replica = None if broker is None else broker.services.replica_manager.hosted(partition.topic_partition)
             if broker is None or replica is None or broker.log_manager.failures.is_offline(replica.log.parent):
                 continue  # What a disk has that has failed is cut back, and not served any more.
-            if replica.log.log_end_offset < high:
+            lost = (each, *name[:2])
+            if replica.log.log_end_offset >= high:
+                self.cut.discard(lost)
+            elif lost not in self.cut:
                 self._fail(
                     node,
                     partition,

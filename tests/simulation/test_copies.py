@@ -116,6 +116,7 @@ def test_a_disk_loses_the_end_of_logs_that_others_have(tmp_path: Path) -> None:
         topics=topics,
         log_dirs=lambda node: [str(tmp_path / str(node))],
         judge=SimpleNamespace(note=lambda *_: None),
+        states=SimpleNamespace(cut=set()),
     )
     rng = random.Random(1)
     for _ in range(20):
@@ -124,5 +125,6 @@ def test_a_disk_loses_the_end_of_logs_that_others_have(tmp_path: Path) -> None:
         assert all((tmp_path / str(node) / "one-0" / f"{0:020d}.log").stat().st_size == len(whole) for node in (1, 2))
         if min(sizes.values()) < len(whole):
             assert max(sizes.values()) == len(whole)
+            assert world.states.cut == {(min(sizes, key=lambda node: sizes[node]), "two", 0)}
             return
     raise AssertionError("nothing was lost in twenty stops")

@@ -7,7 +7,7 @@ Topics are made by the same plans as on a single node; their states follow as if
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -60,6 +60,8 @@ logger = logging.getLogger("kbroker.cluster")
 
 _Request = TypeVar("_Request")
 MAX_ID = 2**63 - 1
+ATTEMPTS = 5
+"""So often a request is decided when others write to its partitions meanwhile."""
 
 
 async def write_topic(zookeeper: ZooKeeper, topic: TopicImage) -> None:
@@ -244,12 +246,39 @@ class Administration:
         absence: Absence,
         is_isr_only: bool = False,
     ) -> list[PartitionOutcome]:
+        """What others have written since, such as a leader's ISR, is read again, and the request decided anew; a leader
+        itself is answered INVALID_UPDATE_VERSION, and does so."""
+        errors: dict[int, KafkaError] = {}
+        left = list(enumerate(requests))
+        failed: Mapping[TopicPartition, KafkaError] = {}
+        for _ in range(1 if is_isr_only else ATTEMPTS):
+            failed = await self._attempt(left, decide, absence, errors, is_isr_only=is_isr_only)
+            left = [(index, request) for index, request in left if index not in errors and request[0] in failed]
+            if not left:
+                break
+        errors |= {index: failed[name] for index, (name, _) in left}
+        return [
+            PartitionOutcome(name, error=errors[index])
+            if index in errors
+            else PartitionOutcome(name, self._term.context.partition(name))
+            for index, (name, _) in enumerate(requests)
+        ]
+
+    async def _attempt(
+        self,
+        requests: Iterable[tuple[int, tuple[TopicPartition, _Request]]],
+        decide: Callable[[PartitionImage, PartitionContext, _Request], PartitionImage],
+        absence: Absence,
+        errors: dict[int, KafkaError],
+        *,
+        is_isr_only: bool,
+    ) -> Mapping[TopicPartition, KafkaError]:
+        """Those that others have written meanwhile; `errors` gets what is wrong with requests, by their index."""
         term, pace = self._term, self._slices.pace()
         updates = PartitionUpdates(term.context.image)
         contexts = term.context.contexts(term.config)
         changed: dict[TopicPartition, PartitionImage] = {}
-        errors: dict[int, KafkaError] = {}
-        for index, (name, request) in enumerate(requests):
+        for index, (name, request) in requests:
             await pace
             try:
                 if name.topic in term.context.deleting:
@@ -262,13 +291,7 @@ class Administration:
             if new is not old:
                 updates.put(name, new)
                 changed[name] = new
-        failed = await term.changes.commit(changed, is_isr_only=is_isr_only)
-        return [
-            PartitionOutcome(name, error=errors.get(index) or failed.get(name))
-            if index in errors or name in failed
-            else PartitionOutcome(name, term.context.partition(name))
-            for index, (name, _) in enumerate(requests)
-        ]
+        return await term.changes.commit(changed, is_isr_only=is_isr_only)
 
     # Brokers
 

@@ -182,6 +182,22 @@ def test_a_reassignment_is_called_off() -> None:
     in_cluster(body)
 
 
+def test_a_request_is_decided_anew_where_others_have_written_meanwhile() -> None:
+    """A tool would be answered that its update is of another version, which it cannot do anything about."""
+
+    async def body(cluster: Cluster) -> None:
+        await cluster.create("t", [[2, 3]])
+        cluster.ensemble.nodes[paths.state("t", 0)].version += 1
+        (outcome,) = await cluster.office.administration.alter_reassignments([Reassignment(T0, [1, 2])], True)
+        assert outcome.error is None
+        assert cluster.json(paths.topic("t"))["adding_replicas"] == {"0": [1]}
+        assert cluster.brokers[1].states[T0].is_new
+        assert await take_isr(cluster, T0, [2, 3, 1]) == 0
+        assert cluster.json(paths.topic("t"))["partitions"] == {"0": [1, 2]}
+
+    in_cluster(body)
+
+
 def test_what_old_tools_wish_for_is_done() -> None:
     """Tools of Kafka before 2.4 would wait for ever."""
 
