@@ -166,8 +166,9 @@ class ClientGate(Gate):
         withheld = throttle_ms > 0 and ctx.api_key == ApiKey.FETCH
         if withheld:
             self._record(QuotaKind.FETCH, -size, now_ms)
-        if self._mutations is not None and ctx.api_key in _MUTATING:
-            throttle_ms, self._mutations = max(throttle_ms, self._mutations.throttle_ms), None
+        mutations, self._mutations = self._mutations, None
+        if mutations is not None and ctx.api_key in _MUTATING:
+            throttle_ms = max(throttle_ms, mutations.throttle_ms)
         return throttle_ms, withheld
 
     def _record(self, kind: QuotaKind, value: float, now_ms: int) -> int:

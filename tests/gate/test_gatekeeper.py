@@ -20,12 +20,17 @@ from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import Route
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.errors import ErrorCode
+from kbroker.gate.client_gate import ClientGate
 from kbroker.gate.gatekeeper import BrokerGatekeeper
 from kbroker.metadata.image import ClusterImage
+from kbroker.metadata.security_image import Acl
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
 from kbroker.quotas.rules import PRODUCER_BYTE_RATE
+from kbroker.security.acl.kinds import PatternType, Permission
+from kbroker.security.acl.settings import AuthorizerSettings
+from kbroker.security.acl.standard_authorizer import StandardAuthorizer
 from kbroker.security.authorizer import CachedAuthorizer, Operation, ResourceKind
 from kbroker.security.plaintext import Plaintext
 from kbroker.security.principal import ANONYMOUS, AuthenticationState, Principal, Session
@@ -158,6 +163,21 @@ def test_decisions_are_remembered_until_they_change_a_bounded_number_of_them() -
     assert len(rules.asked) == 2
     rules.change()
     assert not may_read("t")
+
+
+@pytest.mark.parametrize("kinds", [(ResourceKind.TOPIC, ResourceKind.GROUP), (ResourceKind.GROUP, ResourceKind.TOPIC)])
+def test_a_decision_is_remembered_for_one_kind_of_resource(kinds: tuple[ResourceKind, ResourceKind]) -> None:
+    """Who may read a topic could join the group of its name, once the topic was read."""
+    allowed, other = kinds
+    rule = Acl(allowed, "n", PatternType.LITERAL, str(ALICE), "*", Operation.READ, Permission.ALLOW)
+    authorizer = StandardAuthorizer(AuthorizerSettings(), [rule])
+    keeper = BrokerGatekeeper(SYSTEM_CLOCK, ClusterImage("c"), meters(), authorizer)
+    gate = ClientGate(known(ALICE), CachedAuthorizer(authorizer), {}, keeper.meters, keeper.now_ms, keeper)
+    for _ in range(2):
+        assert gate.is_authorized(Operation.READ, allowed, "n")
+        assert not gate.is_authorized(Operation.READ, other, "n")
+        assert not gate.is_authorized(Operation.WRITE, allowed, "n")
+        assert not gate.is_authorized(Operation.READ, allowed, "m")
 
 
 def test_a_session_moves_only_as_authentication_goes() -> None:

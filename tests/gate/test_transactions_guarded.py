@@ -10,8 +10,12 @@ from kbroker.errors import ErrorCode
 from kbroker.gate.gatekeeper import BrokerGatekeeper
 from kbroker.handlers.transactions import handle_add_partitions_to_txn
 from kbroker.metadata.image import ClusterImage
+from kbroker.metadata.security_image import Acl
 from kbroker.schemas import wire
-from kbroker.security.authorizer import Operation
+from kbroker.security.acl.kinds import PatternType, Permission
+from kbroker.security.acl.settings import AuthorizerSettings
+from kbroker.security.acl.standard_authorizer import StandardAuthorizer
+from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.security.principal import ANONYMOUS
 from tests.gate.rules import Rules, known, meters
 from tests.handlers.admin_broker import AdminBroker, Context
@@ -52,5 +56,27 @@ def test_a_transactional_id_of_others_cannot_be_used(tmp_path: Path) -> None:
         context = Context(broker.services, 24, 5, broker.connection, gate=broker.gate)
         of_a_broker: Any = finished(handle_add_partitions_to_txn(context, request()))
         assert of_a_broker.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    finally:
+        broker.stop()
+
+
+def test_rights_to_a_group_are_none_to_the_transactional_id_of_its_name(tmp_path: Path) -> None:
+    """A consumer whose group is called as a producer's transactional id could end that producer's transactions, and the
+    producer itself could not."""
+    broker = AdminBroker.start(tmp_path)
+    try:
+        rules = [
+            Acl(kind, name, PatternType.LITERAL, str(ANONYMOUS), "*", Operation.WRITE, Permission.ALLOW)
+            for kind, name in ((ResourceKind.GROUP, "orders"), (ResourceKind.TRANSACTIONAL_ID, "mine"))
+        ]
+        authorizer = StandardAuthorizer(AuthorizerSettings(), rules)
+        keeper = BrokerGatekeeper(SYSTEM_CLOCK, ClusterImage("c"), meters(), authorizer)
+        connection: Any = broker.connection
+        connection.session = known(ANONYMOUS)
+        broker.gate = keeper.gate_for(connection, "test")
+        # The transactional id is asked for first; the group of the offsets may not be read.
+        for name, code in (("orders", REFUSED), ("mine", ErrorCode.GROUP_AUTHORIZATION_FAILED)):
+            asked = {"transactional_id": name, "producer_id": 1, "producer_epoch": 0, "group_id": "g"}
+            assert broker.ask("AddOffsetsToTxn", 3, asked)["error_code"] == code
     finally:
         broker.stop()
