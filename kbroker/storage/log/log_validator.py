@@ -158,7 +158,7 @@ class UnfitRequestError(InvalidRecordError):
 
 
 class UnreadableBatchError(CorruptMessageError):
-    """The request has no batch that can be told from the next: it comes to no log."""
+    """No batch of the request can be separated from the next: the request comes to no log."""
 
 
 class RecordValidationError(KafkaError):
