@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kbroker.errors import ErrorCode, KafkaStorageError
 from kbroker.replication.partition import Role
 from tests.broker.client import Batch, fetch_values, produce_values
 from tests.replication.led_partition import (
@@ -192,6 +193,49 @@ def test_a_commit_of_offsets_waits_for_the_replicas_of_its_partition(tmp_path: P
         follower.close()
 
     run(tmp_path, scenario)
+
+
+def test_a_marker_that_is_not_committed_decides_no_offsets(tmp_path: Path) -> None:
+    """A group would go on behind an offset of a transaction that its next coordinator takes for open."""
+    state = "__consumer_offsets"
+
+    async def scenario(cluster: Cluster) -> None:
+        client = await cluster.client()
+        rows = [{"name": TOPIC, "partitions": [{"partition_index": 0, "committed_offset": 7}]}]
+        asked = {"topics": [{"name": TOPIC, "partition_indexes": [0]}]}
+        initial = {"transactional_id": "x", "transaction_timeout_ms": LONG_MS, "producer_id": -1, "producer_epoch": -1}
+
+        async def ask(name: str, version: int, **values: Any) -> Any:
+            answer = await asyncio.to_thread(client.ask, name, version, values)
+            assert not getattr(answer, "error_code", 0), (name, answer)
+            return answer
+
+        async def committed() -> tuple[int, int]:
+            found = await ask("OffsetFetch", 7, group_id="g", **asked, require_stable=True)
+            row = found.topics[0].partitions[0]
+            return row.error_code, row.committed_offset
+
+        for key_type, key in enumerate(("g", "x")):
+            await ask("FindCoordinator", 3, key=key, key_type=key_type)
+        given = await ask("InitProducerId", 4, **initial)
+        producer = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
+        await ask("AddOffsetsToTxn", 3, transactional_id="x", group_id="g", **producer)
+        await ask("TxnOffsetCommit", 3, transactional_id="x", group_id="g", **producer, topics=rows)
+        assert await committed() == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+        cluster.place(state, replicas=(OURS, THEIRS), isr=(OURS, THEIRS))
+        partition = cluster.partition(state)
+        end = partition.log.log_end_offset
+        marker = {**producer, "transaction_result": True, "topics": [{"name": state, "partition_indexes": [0]}]}
+        client.send("WriteTxnMarkers", 1, {"markers": [{**marker, "coordinator_epoch": 0}]})
+        await until(lambda: partition.log.log_end_offset == end + 1)
+        for settled in partition.take_waits():
+            settled(KafkaStorageError())
+        answer = await asyncio.to_thread(client.answer, "WriteTxnMarkers", 1)
+        assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await committed() == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+        client.close()
+
+    run(tmp_path, scenario, **{"transaction.state.log.num.partitions": "1"})
 
 
 def test_a_broker_without_a_replica_may_not_fetch_as_a_follower(tmp_path: Path) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from kbroker.coordinator.consumer import records
 from kbroker.coordinator.consumer.draft import HeartbeatAnswer
+from kbroker.coordinator.consumer.member import MemberState
 from kbroker.errors import ErrorCode, KafkaError
 from tests.coordinator.consumer.harness import A_ID, B_ID, C_ID, PureWorld, facts, owned, settings
+from tests.coordinator.modern_world import GROUP
 
 ALL_A = {A_ID: frozenset(range(4))}
 
@@ -110,6 +115,34 @@ def test_a_member_that_does_not_give_up_in_time_is_removed() -> None:
     world.pass_time(2_000)
     assert "m1" not in world.group.members
     assert owned(world.beat("m2", second.member_epoch)) == ALL_A
+
+
+def test_a_member_gets_back_at_once_what_it_was_about_to_give_up() -> None:
+    """It would wait for a partition that no other member has, and records lie unread until its next heartbeat."""
+    world = PureWorld()
+    first = world.beat("m1", 0)
+    world.beat("m2", 0)
+    kept = owned(world.beat("m1", first.member_epoch))
+    assert kept is not None and len(kept[A_ID]) == 2
+    world.beat("m2", -1)
+    back = world.beat("m1", first.member_epoch, owned=kept)
+    assert owned(back) == ALL_A and world.state == "Stable"
+    assert facts(world.reloaded()) == facts(world.group)
+
+
+def test_a_member_in_a_state_that_is_not_known_gives_everything_up() -> None:
+    """What a newer broker has asked it to give up, and gives to others, it would go on reading."""
+    world = PureWorld()
+    epoch = world.beat("m", 0).member_epoch
+    world.grow_topic("a", 6)
+    assert world.group is not None
+    newer = replace(world.group.members["m"], state=MemberState.UNKNOWN)
+    world.replay([records.current_assignment(GROUP, newer)])
+    assert world.group.members["m"].state is MemberState.UNKNOWN
+    for reported in (ALL_A, None):
+        assert code_of(world, "m", epoch, owned=reported) is ErrorCode.FENCED_MEMBER_EPOCH
+    again = world.beat("m", epoch, owned={})
+    assert owned(again) == {A_ID: frozenset(range(6))} and world.state == "Stable"
 
 
 def test_targets_are_not_made_more_often_than_the_interval() -> None:
