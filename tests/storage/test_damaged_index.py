@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import LogConfig
+from kbroker.storage.log.log_values import MAX_TIMESTAMP
 from kbroker.storage.log.unified_log import UnifiedLog
 from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
 
@@ -99,5 +100,8 @@ def test_every_flipped_bit_of_a_time_index(tmp_path: Path, caplog: pytest.LogCap
                 assert found is not None, f"{path.name} bit {bit}, batch {at}"
                 assert found[:2] == (START_MS + 20 * at, 2 * at), f"{path.name} bit {bit}, batch {at}"
             assert again.offset_for_timestamp(START_MS + 20 * RECORDS) is None
+            latest = again.offset_for_timestamp(MAX_TIMESTAMP)
+            assert latest is not None, f"{path.name} bit {bit}"
+            assert latest[:2] == (START_MS + 20 * (RECORDS - 1), 2 * (RECORDS - 1)), f"{path.name} bit {bit}"
             again.close(clean=False)
         path.write_bytes(whole)

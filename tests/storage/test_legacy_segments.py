@@ -13,6 +13,7 @@ from kbroker.config import LogConfig
 from kbroker.records.batch import Record
 from kbroker.records.compression import Codec
 from kbroker.records.legacy import iterate_stored_records
+from kbroker.storage.files.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kbroker.storage.log.log_values import FetchIsolation, TimestampOffset
 from kbroker.storage.log.unified_log import UnifiedLog
 from tests.cleaner.logs import DAY_MS, clean, config, put
@@ -91,6 +92,22 @@ def test_clean_restart_finds_the_end_of_an_old_active_segment(tmp_path: Path) ->
     assert log.local.segments.active.max_timestamp == (records[-1].timestamp, records[-1].offset)
     assert log.local.segments.first.first_timestamp() == -1
     assert log.local.segments.active.first_timestamp() == START_MS + COUNT
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_epochs_from_before_old_messages_are_not_found_again(tmp_path: Path, clean: bool) -> None:
+    """The old messages would count as of the epoch before them: a follower would keep those that its leader lacks."""
+    log = open_log(tmp_path)
+    append(log, batch([b"before"]), leader_epoch=3)
+    log.close()
+    write_segment(tmp_path, 1, 1)
+    log = open_log(tmp_path)
+    append(log, batch([b"behind"]), leader_epoch=5)
+    log.close()
+    (tmp_path / LEADER_EPOCH_CHECKPOINT).unlink()
+    log = open_log(tmp_path, clean=clean)
+    assert log.log_end_offset == COUNT + 2
+    assert log.leader_epoch_cache.entries == [(5, COUNT + 1)]
 
 
 def test_torn_and_damaged_messages_are_cut(tmp_path: Path) -> None:

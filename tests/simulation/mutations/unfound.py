@@ -29,8 +29,6 @@ UNFOUND: dict[str, str] = {
     "a-sync-ends-another-generation": "not by the tests next to it; histories were not played",
     "a-parked-sync-is-forgotten": "not by the tests next to it; histories were not played",
     "a-transactional-commit-needs-no-member": "not by the tests next to it; histories were not played",
-    "old-formats-leave-epochs": "not by the tests next to it; histories were not played",
-    "a-wrong-last-entry-is-believed": "its tests and histories were not run to an end",
     "a-controller-of-another-session-is-this-one": "not by the tests next to it; histories were not played",
     "an-expired-term-goes-on": "not by the tests next to it; histories were not played",
 }
