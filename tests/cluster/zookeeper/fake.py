@@ -162,6 +162,7 @@ class FakeSession:
         self._back.set()
         self.calls = 0
         self._dropped = False
+        self._loses_answer = False
 
     # What a test does to it
 
@@ -192,6 +193,10 @@ class FakeSession:
         """The session ends, and a new one begins."""
         self.drop()
         self.resume()
+
+    def lose_next_answer(self) -> None:
+        """The next transaction is carried out, and the connection cut before its answer comes."""
+        self._loses_answer = True
 
     def _forget(self) -> None:
         for watches in (self.ensemble.data_watches, self.ensemble.child_watches):
@@ -290,7 +295,12 @@ class FakeSession:
 
     async def multi(self, operations: Sequence[Operation]) -> list[Stat | None]:
         await self._turn()
-        return self.ensemble.multi(operations, self.session_id)
+        results = self.ensemble.multi(operations, self.session_id)
+        if self._loses_answer:
+            self._loses_answer = False
+            self.suspend()
+            raise ConnectionLossError("the answer was lost")
+        return results
 
 
 def run(body: Callable[[FakeEnsemble], Awaitable[None]]) -> None:

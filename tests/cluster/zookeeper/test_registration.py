@@ -311,6 +311,63 @@ def test_a_controller_whose_session_has_ended_stands_for_election_again() -> Non
     with_candidates(1, body)
 
 
+def test_a_controller_znode_of_its_own_earlier_session_is_another_controllers() -> None:
+    """It would go on with the fence of a term that ends as soon as ZooKeeper takes the old session's znode away."""
+
+    async def body(ensemble: FakeEnsemble, candidates: list[Candidate]) -> None:
+        (only,) = candidates
+        node = ensemble.nodes.pop(paths.CONTROLLER)
+        only.session.expire()
+        ensemble.nodes[paths.CONTROLLER] = node
+        await settled()
+        assert only.fence is None and only.election.controller_id == 1
+        assert ensemble.nodes[paths.CONTROLLER] is node
+        ensemble.remove(paths.CONTROLLER)
+        await settled()
+        assert [fence.epoch for fence in only.terms] == [1, 2]
+        await only.write()
+
+    with_candidates(1, body)
+
+
+def test_a_broker_that_starts_again_leaves_its_earlier_sessions_znode_alone() -> None:
+    """A broker that was given the id of the controller would depose it."""
+
+    async def body(ensemble: FakeEnsemble, candidates: list[Candidate]) -> None:
+        (before,) = candidates
+        node = ensemble.nodes[paths.CONTROLLER]
+        again = Candidate(ensemble, 1)
+        candidates.append(again)
+        await settled()
+        assert ensemble.nodes[paths.CONTROLLER] is node and again.fence is None
+        await before.write()
+        before.task.cancel()
+        before.session.drop()
+        await settled()
+        assert again.fence is not None and again.fence.epoch == 2
+
+    with_candidates(1, body)
+
+
+def test_a_term_that_begins_with_a_lost_answer_is_not_taken_for_the_one_before() -> None:
+    """The controller would give up the election that it has won, and the cluster be without one for longer."""
+
+    async def body(ensemble: FakeEnsemble, candidates: list[Candidate]) -> None:
+        (only,) = candidates
+        only.session.lose_next_answer()
+        only.session.expire()
+        await settled()
+        assert ensemble.content(paths.CONTROLLER_EPOCH) == b"2"
+        assert only.fence is None
+        only.session.resume()
+        await settled()
+        assert [fence.epoch for fence in only.terms] == [1, 2]
+        assert ensemble.content(paths.CONTROLLER_EPOCH) == b"2"
+        await only.write()
+
+    with_candidates(1, body)
+
+
 def test_a_controller_node_that_makes_no_sense_is_waited_out() -> None:
     """A broker would stop for a znode that a person has edited."""
 

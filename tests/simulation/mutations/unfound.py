@@ -29,6 +29,4 @@ UNFOUND: dict[str, str] = {
     "a-sync-ends-another-generation": "not by the tests next to it; histories were not played",
     "a-parked-sync-is-forgotten": "not by the tests next to it; histories were not played",
     "a-transactional-commit-needs-no-member": "not by the tests next to it; histories were not played",
-    "a-controller-of-another-session-is-this-one": "not by the tests next to it; histories were not played",
-    "an-expired-term-goes-on": "not by the tests next to it; histories were not played",
 }
