@@ -91,6 +91,20 @@ def test_members_that_never_sync_are_dropped(caplog: pytest.LogCaptureFixture) -
     assert world.state() == "Empty"
 
 
+def test_a_member_that_waits_for_its_assignment_learns_of_the_next_rebalance() -> None:
+    """It would wait for an assignment that never comes, and be dropped from the group for not joining again."""
+    world = World()
+    leader, follower, _ = two_members(world)
+    rejoining = world.join(member_id=leader)
+    generation = world.join(member_id=follower).answer.generation_id
+    parked = world.sync("g", follower, generation)
+    assert rejoining.answer.generation_id == generation and parked.waits
+    newcomer = world.join()
+    assert parked.answer.error is ErrorCode.REBALANCE_IN_PROGRESS
+    again = [world.join(member_id=each) for each in (leader, follower)]
+    assert {each.answer.generation_id for each in (newcomer, *again)} == {generation + 1}
+
+
 def test_a_first_join_is_not_parked_for_ever() -> None:
     """Clients that retry with new ids would pile up behind a stuck rebalance."""
     world = World()

@@ -90,6 +90,15 @@ def test_forgotten_partitions_are_no_longer_read() -> None:
     assert len(cache) == 0
 
 
+def test_a_fetch_that_names_partitions_forgets_others() -> None:
+    """A consumer that takes one partition for another would go on to get the records of the one that it gave away."""
+    cache = FetchSessionCache(10)
+    first = plan(cache, 0, 0, target(index=0), target(index=1))
+    second = cache.plan(first.session_id, 1, [target(index=2)], [("t", 0)], False, 0)
+    assert [each.index for each in second.targets] == [1, 2]
+    assert [each.index for each in plan(cache, first.session_id, 2).targets] == [1, 2]
+
+
 def test_a_full_cache_keeps_active_sessions_and_replaces_idle_ones() -> None:
     """A burst of short-lived clients would throw out the sessions of consumers at work."""
     cache = FetchSessionCache(2)
@@ -101,6 +110,18 @@ def test_a_full_cache_keeps_active_sessions_and_replaces_idle_ones() -> None:
     assert third.session_id > 0
     assert {session.session_id for session in cache} == {second.session_id, third.session_id}
     assert first.session_id not in {session.session_id for session in cache}
+    assert cache.evictions == 1
+
+
+def test_a_smaller_session_makes_room_once_it_is_old() -> None:
+    """Large consumers that start together would throw out the sessions of small ones, again and again."""
+    cache = FetchSessionCache(1)
+    small = plan(cache, 0, 0, target(), now=0)
+    assert plan(cache, 0, 0, target(index=0), target(index=1), now=EVICT_AFTER_MS).session_id == 0
+    plan(cache, small.session_id, 1, now=EVICT_AFTER_MS + 1)
+    assert plan(cache, 0, 0, target(), now=EVICT_AFTER_MS + 1).session_id == 0
+    large = plan(cache, 0, 0, target(index=0), target(index=1), now=EVICT_AFTER_MS + 1)
+    assert [session.session_id for session in cache] == [large.session_id]
     assert cache.evictions == 1
 
 

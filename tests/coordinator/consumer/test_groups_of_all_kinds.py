@@ -52,6 +52,17 @@ def test_an_offset_of_a_transaction_is_the_word_of_a_member_in_its_epoch() -> No
     assert in_transaction(world) is ErrorCode.NONE
 
 
+def test_a_transaction_that_names_a_member_commits_as_that_member_alone() -> None:
+    """A zombie that names itself without its epoch would commit over the members of now."""
+    world = World({"group.consumer.assignment.interval.ms": 0})
+    beat(world, "m", 0)
+    assert in_transaction(world, member_id="z") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert in_transaction(world, group_instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert in_transaction(world, member_id="m") is ErrorCode.ILLEGAL_GENERATION
+    assert world.committed("g") is None
+    assert not world.group("g").offsets.pending
+
+
 def test_sessions_begin_anew_after_a_restart_and_end_when_nobody_comes_back() -> None:
     """Members of a broker that was down would be thrown out at once, or stay for ever."""
     world = World()
