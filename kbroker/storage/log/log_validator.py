@@ -159,6 +159,7 @@ class UnfitRequestError(InvalidRecordError):
 
 class UnreadableBatchError(CorruptMessageError):
     """No batch of the request can be separated from the next: the request comes to no log."""
+
     """No batch of the request can be separated from the next: it comes to no log."""
 
 

@@ -18,4 +18,5 @@ UNFOUND: dict[str, str] = {
     "waits-for-a-partition-that-has-left": "not played to an end; it was found at 4367 as the fault that it was",
     "share-partition-outlives-its-epoch": "not played to an end",
     "share-state-of-an-older-leader-counts": "not played to an end",
+    "a-sync-ends-another-generation": "changes nothing: a rebalance ends what waits for the assignments before it",
 }
