@@ -1,5 +1,5 @@
-"""How long the answers of one connection are on their way: until they are first given to the socket, and from then until
-it has taken all of them.
+"""How long the answers of one connection are on their way: until they are first given to the socket, and from then
+until it has taken all of them.
 
 An answer that is given to the socket as soon as it is ready has waited for 0: the clock is not read again for that.
 The clock is read once for all answers that leave together, behind the call that sends them.
