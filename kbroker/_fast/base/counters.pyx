@@ -169,8 +169,8 @@ cdef class RequestStats:
         self.count_code(api_key, code)
 
     def parts_by_api(self, tuple also=()):
-        """One tuple per API seen, and for those of `also`: (api_key, a (count, sum_ns, buckets) for each of PARTS, worked,
-        whole)."""
+        """One tuple per API seen, and for those of `also`: (api_key, a (count, sum_ns, buckets) for each of PARTS,
+        worked, whole)."""
         cdef int slot
         return [
             parts_row(slot if slot < API_SLOTS - 1 else -1, &self.parts[slot])
