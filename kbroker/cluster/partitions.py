@@ -207,7 +207,9 @@ def _elect(
         return _Chosen(partition.leader)
     if clean:
         return _Chosen(clean[0])
-    if not target.isr and not elr and len(last_known) == 1 and last_known[0] in electable:
+    # Without ELR the ISR says who led last; what was noted in the time of ELRs counts no more.
+    is_noted = len(last_known) == 1 and (context.has_elr or len(target.replicas) == 1)
+    if not target.isr and not elr and is_noted and last_known[0] in electable:
         return _Chosen(last_known[0], is_unclean=True)
     may_be_unclean = election is Election.UNCLEAN or (election is Election.ONLINE and context.is_unclean_allowed)
     if electable and may_be_unclean:

@@ -151,6 +151,15 @@ def test_a_replica_that_is_lost_and_comes_back_raises_epochs_only(
         assert back.leader_epoch > held_epoch
 
 
+def test_who_led_last_in_the_time_of_elrs_does_not_lead_without_them() -> None:
+    """The second look at a partition would elect whom the first had passed over, which lacks what the ELR has."""
+    context = PartitionContext(alive=frozenset({1}), has_elr=False)
+    before = replace(partition(1, 2, 3), leader=-1, isr=(), elr=(3,), last_known_elr=(1,), offline_replicas=(2, 3))
+    settled = change(before, context)
+    assert (settled.leader, settled.elr) == (-1, ())
+    assert change(settled, context) is settled
+
+
 def test_the_only_replica_leads_again_whatever_has_become_of_it() -> None:
     """A single node would be without its partitions for ever after a crash."""
     alone = PartitionContext(alive=frozenset({1}))
