@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable
+from functools import partial
 
 CLOSE_SECONDS = 10.0
 """The shortest time from one line about a failure to that about the beginning of another outage."""
@@ -75,20 +76,15 @@ class Outage:
 class Outages:
     """An `Outage` for each key, of MOST_KEYS at a time; all others are one.  Any thread may call it."""
 
-    __slots__ = ("_found", "_level", "_lock", "_logger", "_now", "_others")
+    __slots__ = ("_found", "_lock", "_new", "_others")
 
     def __init__(
         self, logger: logging.Logger, level: int = logging.WARNING, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._logger = logger
-        self._level = level
-        self._now = now
+        self._new = partial(Outage, logger, level, now)
         self._lock = threading.Lock()
         self._found: dict[Hashable, Outage] = {}
         self._others = self._new()
-
-    def _new(self) -> Outage:
-        return Outage(self._logger, self._level, self._now)
 
     def failed(self, key: Hashable, text: str, *values: object, error: BaseException | None = None) -> None:
         """See `Outage`."""

@@ -85,8 +85,8 @@ def _has_level(request: wire.FetchRequest) -> bool:
 
 
 def _is_read(ctx: RequestContext, target: FetchTarget, by_id: bool) -> bool:
-    """Whether the answer has more of a partition than an error: the client may read it, and the cluster has it, or this
-    broker, which may have been named a replica before it hears of the topic."""
+    """Whether the answer has more of a partition than an error: the client may read it, and it is in the metadata, or
+    this broker has a replica of it already (ZooKeeper's controllers send LeaderAndIsr before UpdateMetadata)."""
     cache, manager = ctx.services.metadata_cache, ctx.services.replica_manager
     topic = cache.topic_by_id(target.topic_id) if by_id else cache.topic(target.topic or "")
     if target.refusal:

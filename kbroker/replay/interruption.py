@@ -49,7 +49,7 @@ def py4j_silent() -> Iterator[None]:
 
 @contextmanager
 def interruption_kept() -> Iterator[None]:
-    """A Ctrl-C within the block is KeyboardInterrupt behind it, whatever failed because of it."""
+    """KeyboardInterrupt for each error that was raised while a KeyboardInterrupt left the block."""
     try:
         yield
     except Exception as error:

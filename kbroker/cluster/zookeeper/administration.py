@@ -246,8 +246,10 @@ class Administration:
         absence: Absence,
         is_isr_only: bool = False,
     ) -> list[PartitionOutcome]:
-        """What others have written since, such as a leader's ISR, is read again, and the request decided anew; a leader
-        itself is answered INVALID_UPDATE_VERSION, and does so."""
+        """Decide requests, and write what comes of them.
+
+        Where a leader has written its ISR meanwhile, the state is read again and the request decided anew; a leader's
+        own request (`is_isr_only`) is answered INVALID_UPDATE_VERSION."""
         errors: dict[int, KafkaError] = {}
         left = list(enumerate(requests))
         failed: Mapping[TopicPartition, KafkaError] = {}

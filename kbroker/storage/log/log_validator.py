@@ -160,8 +160,6 @@ class UnfitRequestError(InvalidRecordError):
 class UnreadableBatchError(CorruptMessageError):
     """No batch of the request can be separated from the next: the request comes to no log."""
 
-    """No batch of the request can be separated from the next: it comes to no log."""
-
 
 class RecordValidationError(KafkaError):
     """Some records of a batch break a rule of the topic; the answer names each of them."""
