@@ -22,9 +22,11 @@ from kbroker._fast.net.route import NO_RESPONSE
 from kbroker.errors import ErrorCode
 from kbroker.handlers.produce import FAST_PRODUCE, ProduceResponse, handle_produce
 from kbroker.records.compression import Codec
+from kbroker.replication.commit_wait import WaitTally
 from kbroker.replication.partition import Partition
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.storage.log.log_validator import AppendOrigin
+from kbroker.types import TopicPartition
 from tests.extensions.direct_requests import ask
 from tests.handlers.both_ways import ProduceRequest, encoded
 from tests.handlers.partitions import Manager, led
@@ -40,7 +42,7 @@ class Broker(Manager):
     """What a produce asks of a broker: two topics of three partitions, one of the second with a replica elsewhere."""
 
     def __init__(self, folder: Path) -> None:
-        purgatory: Any = SimpleNamespace(mark=lambda partition: None)
+        purgatory: Any = SimpleNamespace(mark=lambda partition: None, produces=WaitTally())
         env = environment(SYSTEM_FILES)
         super().__init__({}, {topic_id: name for name, topic_id in TOPICS.items()}, purgatory)
         for name, topic_id in TOPICS.items():
@@ -52,8 +54,12 @@ class Broker(Manager):
                 for value in (b"first", b"second"):  # the second one reserves blocks for those that follow
                     append(log, batch([value]))
                 rows[index] = Partition(name, index, topic_id, log, 1, led(isr), purgatory)
+        logs = {
+            TopicPartition(name, index): row.log for name, rows in self.topics.items() for index, row in rows.items()
+        }
         self.services = SimpleNamespace(
             replica_manager=self,
+            log_manager=SimpleNamespace(logs=logs),
             clock=SimpleNamespace(now_ms=lambda: START_MS),
             loop=None,
             config=None,
