@@ -63,7 +63,7 @@ class Weather:
         )
 
 
-class _Descriptor:
+class Descriptor:
     """What a transport shows as its socket: a descriptor to duplicate, and no options."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class End:
         """How much the other end may have sent that was not read here."""
         self.peer: End
         self.protocol: Any = None
-        self.descriptor: _Descriptor | None = None
+        self.descriptor: Descriptor | None = None
         self.inbox = bytearray()
         self.transit: deque[tuple[int, bytes | _Reset | None]] = deque()
         self.transit_bytes = 0
@@ -434,7 +434,7 @@ class Network:
         far = server.context.run(self._end, server.address, server.process)
         near.address = ("127.83.0.1", 30_000 + self._number)
         near.peer, far.peer = far, near
-        far.descriptor = _Descriptor()
+        far.descriptor = Descriptor()
         self.with_inode[far.descriptor.inode] = far
         near.protocol = factory()
         near.protocol.connection_made(near)
@@ -479,7 +479,7 @@ class Network:
         self.readable.pop(end, None)
         self.ends.pop(end, None)
 
-    def gone(self, descriptor: _Descriptor) -> None:
+    def gone(self, descriptor: Descriptor) -> None:
         self.with_inode.pop(descriptor.inode, None)
 
     def end_process(self, process: Process) -> None:

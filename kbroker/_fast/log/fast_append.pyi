@@ -1,0 +1,3 @@
+from kbroker._fast.log.log_fields import LogFields
+
+def append_sound(log: LogFields, batch: bytearray, leader_epoch: int, now_ms: int) -> int: ...

@@ -16,6 +16,8 @@ from kbroker._fast.base.varint cimport put_varlong, short_varint, short_varlong,
 
 from kbroker._fast.records.batch_info import InvalidRecordsError
 
+cdef list NO_HEADERS = []
+
 
 cdef object _take_bytes(Cursor* cursor, int32_t length):
     """A key or value: None for a negative length."""
@@ -185,9 +187,9 @@ cdef int _put_record(
     return 0
 
 
-def append_record(bytearray out not None, int64_t timestamp_delta, int32_t offset_delta, key, value, headers=()):
+cdef int put_record(bytearray out, int64_t timestamp_delta, int32_t offset_delta, key, value, headers) except -1:
     """Encodes one record at the end of `out`: `key` and `value` bytes-like or None, headers (str, bytes or None)."""
-    cdef list pairs = [(name.encode(), content) for name, content in headers]
+    cdef list pairs = NO_HEADERS if not headers else [(name.encode(), content) for name, content in headers]
     cdef Py_ssize_t before = PyByteArray_GET_SIZE(out)
     cdef Py_ssize_t body = 1 + varlong_size(timestamp_delta) + varlong_size(offset_delta)
     body += _sized(key) + _sized(value) + varlong_size(len(pairs))
@@ -204,3 +206,9 @@ def append_record(bytearray out not None, int64_t timestamp_delta, int32_t offse
         # Something that is no bytes: leave `out` as it was.
         PyByteArray_Resize(out, before)
         raise
+    return 0
+
+
+def append_record(bytearray out not None, int64_t timestamp_delta, int32_t offset_delta, key, value, headers=()):
+    """The same for Python."""
+    put_record(out, timestamp_delta, offset_delta, key, value, headers)

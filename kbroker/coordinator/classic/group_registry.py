@@ -247,12 +247,12 @@ class GroupRegistry:
 
     def append(self, group: Group, records: Iterable[KeyValue]) -> None:
         """Make records of a group durable.  Raises KafkaError."""
-        self.append_to(group.partition_index, records)
+        self.runtime.shard(group.partition_index).append_divided(records)
 
     def append_to(self, partition_index: int, records: Iterable[KeyValue]) -> None:
         """Make records of several groups of one partition durable; the caller changes the groups after that.  Raises
         KafkaError."""
-        self.runtime.shard(partition_index).append_divided(records, _nothing)
+        self.runtime.shard(partition_index).append_divided(records)
 
     def can_store(self, sizes: Iterable[int]) -> bool:
         """Whether metadata or assignments of these sizes, in bytes, can ever be stored.
@@ -296,10 +296,6 @@ class GroupRegistry:
         coordinator = self.runtime.shard(index).coordinator
         if coordinator is not None:
             coordinator.replay_end_transaction(producer_id, committed)
-
-
-def _nothing(_records: list[KeyValue]) -> None:
-    """The groups change by themselves."""
 
 
 def _send_away(groups: Iterable[Group]) -> None:

@@ -7,9 +7,9 @@ client, so it is sent to look for its coordinator instead.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import TracebackType
 from typing import Final
 
 from kbroker.coordinator.classic.messages import JoinReply, JoinResult, LeaveResult, SyncReply, SyncResult
@@ -63,12 +63,15 @@ class Refusals:
 
         return answer
 
-    @contextlib.contextmanager
-    def raised(self) -> Iterator[None]:
-        """Raise the error that answers a client in the place of one that is raised meanwhile."""
-        try:
-            yield
-        except KafkaError as error:
-            if self.code(error.code) is not error.code:
-                raise KafkaError.of(ErrorCode.NOT_COORDINATOR) from error
-            raise
+    def raised(self) -> Refusals:
+        """Around what is served: of an error that is raised meanwhile it makes the one that answers the client."""
+        return self
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, KafkaError) and self.code(error.code) is not error.code:
+            raise KafkaError.of(ErrorCode.NOT_COORDINATOR) from error

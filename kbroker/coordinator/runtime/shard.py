@@ -298,7 +298,9 @@ class Shard(Generic[S]):
         if builder.count:
             self._log.append(self.index, builder.build())
 
-    def append_divided(self, records: Iterable[KeyValue], appended: Callable[[list[KeyValue]], None]) -> None:
+    def append_divided(
+        self, records: Iterable[KeyValue], appended: Callable[[list[KeyValue]], None] | None = None
+    ) -> None:
         """The same as one batch or several; `appended` is called with the records of each when it is durable."""
         now_ms = self._clock.now_ms()
         left = records if isinstance(records, list) else list(records)
@@ -307,7 +309,8 @@ class Shard(Generic[S]):
             builder = self._builder(NO_TRANSACTION)
             end = builder.extend(left, begin, now_ms, MAX_BATCH_BYTES)
             self._log.append(self.index, builder.build())
-            appended(left if end - begin == len(left) else left[begin:end])
+            if appended is not None:
+                appended(left if end - begin == len(left) else left[begin:end])
             begin = end
 
     def _builder(self, producer: TransactionalProducer) -> RecordBatchBuilder:

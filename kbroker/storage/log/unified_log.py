@@ -27,6 +27,7 @@ from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.log.append_steps import count_in, request_fsync
 from kbroker._fast.log.batch_rules import roll_cause
+from kbroker._fast.log.fast_append import append_sound
 from kbroker._fast.log.log_fields import LogFields
 from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.config import LogConfig
@@ -193,6 +194,11 @@ class UnifiedLog(LogFields):
         guard: VerificationGuard = NO_GUARD,
     ) -> AppendResult:
         """Appends one batch, giving it the next offsets in place.  Raises KafkaError subclasses."""
+        if analyzed is None and guard is NO_GUARD and type(records) is bytearray:
+            first = append_sound(self, records, leader_epoch, self._clock.now_ms())
+            if first >= 0:
+                last = self.local.log_end_offset - 1
+                return AppendResult(first, last, NO_TIMESTAMP, self.log_start_offset, False, len(records))
         if self.space_guard.closed:
             self.space_guard.check(origin)
         if analyzed is None:
