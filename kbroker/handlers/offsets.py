@@ -22,6 +22,7 @@ from kbroker.gate.access import may_group, may_topic, require_group
 from kbroker.handlers.committed_state import ensure_group_topic, when_committed
 from kbroker.handlers.table import Handler
 from kbroker.handlers.zookeeper_offsets import commit_to_zookeeper, read_from_zookeeper
+from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import INT64_MAX
 from kbroker.schemas import schema, wire
@@ -48,6 +49,9 @@ _TOPIC_IDS_SINCE = schema("OffsetFetchRequest").first_version("groups.topics.top
 _GROUPS_SINCE = schema("OffsetFetchRequest").first_version("groups")
 _CODE_OF_ALL_SINCE = schema("OffsetFetchResponse").first_version("error_code")
 _COMMIT_TIME_IN = schema("OffsetCommitRequest").first_version("topics.partitions.commit_timestamp")
+# To look a member of an enumeration up takes longer than a commit has.
+_READ = Operation.READ
+_UNKNOWN, _REFUSED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_AUTHORIZATION_FAILED
 _RETENTION_SINCE = schema("OffsetCommitRequest").first_version("retention_time_ms")
 _RETENTION_UNTIL = schema("OffsetCommitRequest").last_version("retention_time_ms")
 
@@ -58,7 +62,7 @@ _RETENTION_UNTIL = schema("OffsetCommitRequest").last_version("retention_time_ms
 async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRequest) -> wire.OffsetCommitResponse:
     """OffsetCommit v0-v10."""
     version = ctx.api_version
-    is_refused = not may_group(ctx, Operation.READ, request.group_id)
+    is_refused = not may_group(ctx, _READ, request.group_id)
     pace = ctx.services.slices.pace()
     response = wire.OffsetCommitResponse
     outcome = response.OffsetCommitResponsePartition
@@ -66,16 +70,14 @@ async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRe
     expire_timestamp = -1
     if _RETENTION_SINCE <= version <= _RETENTION_UNTIL and request.retention_time_ms >= 0:
         expire_timestamp = min(ctx.services.clock.now_ms() + request.retention_time_ms, INT64_MAX)
+    has_time = version == _COMMIT_TIME_IN
     commits: list[PartitionCommit] = []
     slots: list[Slot] = []
     topics = []
     for asked in request.topics:
         await pace
-        topic, missing = _find_topic(cache, version, asked)
-        if is_refused:
-            topic, missing = None, ErrorCode.GROUP_AUTHORIZATION_FAILED
-        elif _is_hidden(ctx, asked, topic):
-            topic, missing = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic, missing = (None, _REFUSED) if is_refused else _find_topic(ctx, cache, asked)
+        count = 0 if topic is None else len(topic.partitions)
         partitions = []
         for each in asked.partitions:
             await pace
@@ -84,58 +86,55 @@ async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRe
             partitions.append(slot)
             if topic is None:
                 slot.error_code = missing
-            elif not 0 <= index < len(topic.partitions):
-                slot.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif not 0 <= index < count:
+                slot.error_code = _UNKNOWN
             else:
                 slots.append(slot)
+                time_ms = each.commit_timestamp if has_time else -1
+                metadata, epoch = each.committed_metadata or "", each.committed_leader_epoch
                 commits.append(
                     PartitionCommit(
-                        topic.name,
-                        index,
-                        each.committed_offset,
-                        each.committed_leader_epoch,
-                        each.committed_metadata or "",
-                        each.commit_timestamp if version == _COMMIT_TIME_IN else -1,
-                        expire_timestamp,
+                        topic.name, index, each.committed_offset, epoch, metadata, time_ms, expire_timestamp,
                         topic.topic_id,
                     )
-                )
+                )  # fmt: skip
         topics.append(
             response.OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
         )
     if commits:
-        await _commit(ctx, request, commits, slots, pace)
+        committer = Committer(
+            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
+        )
+        kept = _in_zookeeper(ctx)
+        if kept is None and cache.topic(GROUP_METADATA_TOPIC) is None:
+            await ensure_group_topic(ctx)
+        # Portion by portion: each is admitted by itself, as the group may have begun a new generation meanwhile.
+        for start in range(0, len(commits), PORTION):
+            await pace
+            portion = commits[start : start + PORTION]
+            codes = _commit(ctx, committer, portion) if kept is None else await _keep(ctx, kept, committer, portion)
+            for at, code in enumerate(codes, start):
+                slots[at].error_code = code
     return response(topics=topics)
 
 
-async def _commit(
-    ctx: RequestContext,
-    request: wire.OffsetCommitRequest,
-    commits: list[PartitionCommit],
-    slots: list[Slot],
-    pace: Pace,
-) -> None:
-    """Portion by portion: each is admitted by itself, as the group may have begun a new generation meanwhile."""
-    committer = Committer(
-        request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
-    )
-    kept = _in_zookeeper(ctx)
-    if kept is None:
-        await ensure_group_topic(ctx)
-    for start in range(0, len(commits), PORTION):
-        await pace
-        portion = slots[start : start + PORTION]
-        asked = commits[start : start + PORTION]
-        try:
-            if kept is not None:
-                most = ctx.services.config.get("offset.metadata.max.bytes")
-                codes = await commit_to_zookeeper(kept, committer.group_id, asked, most)
-            else:
-                codes = ctx.services.group_coordinator.commit_offsets(committer, asked, ctx.api_version)
-        except KafkaError as error:
-            codes = [error.code] * len(portion)
-        for slot, code in zip(portion, codes, strict=True):
-            slot.error_code = code
+def _commit(ctx: RequestContext, committer: Committer, commits: list[PartitionCommit]) -> list[ErrorCode]:
+    """One code for each commit, by the group's coordinator."""
+    try:
+        return ctx.services.group_coordinator.commit_offsets(committer, commits, ctx.api_version)
+    except KafkaError as error:
+        return [error.code] * len(commits)
+
+
+async def _keep(
+    ctx: RequestContext, kept: ZooKeeperOffsets, committer: Committer, commits: list[PartitionCommit]
+) -> list[ErrorCode]:
+    """The same where clients of version 0 keep their offsets in ZooKeeper."""
+    most = ctx.services.config.get("offset.metadata.max.bytes")
+    try:
+        return await commit_to_zookeeper(kept, committer.group_id, commits, most)
+    except KafkaError as error:
+        return [error.code] * len(commits)
 
 
 def _in_zookeeper(ctx: RequestContext) -> ZooKeeperOffsets | None:
@@ -152,21 +151,17 @@ def _refused_commits(answer: wire.OffsetCommitResponse, code: ErrorCode) -> wire
 
 
 def _find_topic(
-    cache: MetadataCache, version: int, asked: wire.OffsetCommitRequest.OffsetCommitRequestTopic
+    ctx: RequestContext, cache: MetadataCache, asked: wire.OffsetCommitRequest.OffsetCommitRequestTopic
 ) -> tuple[TopicImage | None, ErrorCode]:
-    """The topic that a request names, and the error if there is none."""
-    if version >= _TOPIC_IDS_SINCE:
-        return cache.topic_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
-    return cache.topic(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _is_hidden(
-    ctx: RequestContext, asked: wire.OffsetCommitRequest.OffsetCommitRequestTopic, topic: TopicImage | None
-) -> bool:
-    """Whether the client may not read what it names; an id that no topic has is unknown to every client."""
-    if topic is not None:
-        return not may_topic(ctx, Operation.READ, topic.name)
-    return ctx.api_version < _TOPIC_IDS_SINCE and not may_topic(ctx, Operation.READ, asked.name)
+    """The topic that a request names, and the error if there is none that the client may read.  An id that no topic
+    has is unknown to every client."""
+    has_ids = ctx.api_version >= _TOPIC_IDS_SINCE
+    topic = cache.topic_by_id(asked.topic_id) if has_ids else cache.topic(asked.name)
+    if topic is None and has_ids:
+        return None, ErrorCode.UNKNOWN_TOPIC_ID
+    if not may_topic(ctx, _READ, asked.name if topic is None else topic.name):
+        return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return topic, _UNKNOWN
 
 
 # OffsetFetch

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kbroker._fast.records.batch_builder import BatchBuilder
 from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchInfo, read_header, seal
 from kbroker._fast.records.record_codec import decode_records
 from kbroker.records.compression import Codec, compress, decompress
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 TRANSACTIONAL_FLAG = 0x10
@@ -48,7 +45,7 @@ class RecordBatchBuilder(BatchBuilder):
 
     __slots__ = ()
 
-    def compressed(self, codec: int, payload: Buffer, level: int | None) -> bytes:
+    def compressed(self, codec: int, payload: memoryview, level: int | None) -> bytes:
         """The records by a codec."""
         return compress(codec, payload, level)
 

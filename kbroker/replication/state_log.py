@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kbroker.replication.partition import Partition, Settled
     from kbroker.replication.replica_manager import ReplicaManager
 
+_COORDINATOR = AppendOrigin.COORDINATOR
+
 
 class PartitionStateLog:
     """The state log over the partitions of `topic`; `max_batch_bytes()` is that topic's `max.message.bytes`.
@@ -57,7 +59,7 @@ class PartitionStateLog:
             guard = partition.log.producer_state.verification_guard(
                 _PRODUCER_ID.unpack_from(batch, PRODUCER_ID_POSITION)[0]
             )
-        last_offset = self._manager.append(partition, batch, origin=AppendOrigin.COORDINATOR, guard=guard).last_offset
+        last_offset = self._manager.append(partition, batch, origin=_COORDINATOR, guard=guard).last_offset
         if not partition.is_acknowledged(last_offset, by_all=True):
             self.uncommitted[partition] = last_offset
         return last_offset

@@ -37,6 +37,10 @@ logger = logging.getLogger("kbroker.groups")
 
 # From this version of OffsetCommit on, a client knows the error for a group that does not exist.
 _KNOWS_GROUP_ID_NOT_FOUND = 9
+_MOST_ENCODERS = 1024
+"""Of so many groups what their commits have in common is kept."""
+# To look a member of an enumeration up takes longer than a commit has.
+_NONE, _EMPTY = ErrorCode.NONE, GroupState.EMPTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class OffsetCommits:
 
     __slots__ = (
         "_clock",
+        "_encoders",
         "_max_metadata_bytes",
         "_outages",
         "_rebalances",
@@ -77,6 +82,7 @@ class OffsetCommits:
         self._max_metadata_bytes = max_metadata_bytes
         self._retention_ms = retention_ms
         self.expired_count = 0
+        self._encoders: dict[str, state_records.OffsetEncoder] = {}
 
     # Committing
 
@@ -125,7 +131,7 @@ class OffsetCommits:
         codes: list[ErrorCode] = []
         accepted: list[tuple[str, int, CommittedOffset]] = []
         records: list[KeyValue] = []
-        encoder = state_records.OffsetEncoder(group.group_id)
+        encode = self._encoder(group.group_id).record
         for topic, partition, offset, epoch, metadata, commit_timestamp, expire_timestamp, topic_id in commits:
             if len(metadata) > self._max_metadata_bytes:
                 codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
@@ -139,9 +145,18 @@ class OffsetCommits:
             timestamp = now_ms if commit_timestamp < 0 else commit_timestamp
             committed = CommittedOffset(offset, epoch, metadata, timestamp, expire_timestamp, topic_id)
             accepted.append((topic, partition, committed))
-            records.append(encoder.record(topic, partition, committed))
-            codes.append(ErrorCode.NONE)
+            records.append(encode(topic, partition, committed))
+            codes.append(_NONE)
         return codes, accepted, records
+
+    def _encoder(self, group_id: str) -> state_records.OffsetEncoder:
+        """The encoder of a group, which knows what the group's commits have in common."""
+        found = self._encoders.get(group_id)
+        if found is None:
+            if len(self._encoders) >= _MOST_ENCODERS:
+                self._encoders.clear()
+            found = self._encoders[group_id] = state_records.OffsetEncoder(group_id)
+        return found
 
     def _admit_transactional(self, committer: Committer, api_version: int) -> tuple[Group, CommitCheck | None]:
         """The same for a commit in a transaction; a producer that names no member (before KIP-447) is let in."""
@@ -165,7 +180,7 @@ class OffsetCommits:
             except KafkaError as error:
                 raise _as_generation(error) from error
             return group, None if check is None else partial(_check_generation, check)
-        if committer.generation_id < 0 and group.state is GroupState.EMPTY:
+        if committer.generation_id < 0 and group.state is _EMPTY:
             return group, None
         group.check_member(committer.member_id, committer.group_instance_id)
         if committer.generation_id != group.generation_id:
@@ -187,7 +202,7 @@ class OffsetCommits:
                 committer.member_id, committer.group_instance_id, committer.generation_id, api_version
             )
             return group, check
-        if committer.generation_id < 0 and group.state is GroupState.EMPTY:
+        if committer.generation_id < 0 and group.state is _EMPTY:
             return group, None
         if committer.generation_id >= 0 or committer.member_id or committer.group_instance_id is not None:
             member = group.check_member(committer.member_id, committer.group_instance_id)

@@ -29,6 +29,7 @@ OFFSET_TYPES = (0, 1)
 GROUP_TYPE = 2
 
 _SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_PACK_INT, _PACK_LONG = _INT.pack, _LONG.pack
 _OFFSET_KEY_PREFIX = _SHORT.pack(1)
 _GROUP_KEY_PREFIX = _SHORT.pack(GROUP_TYPE)
 _GROUP_VERSION = 3
@@ -78,31 +79,39 @@ def offset_value(committed: CommittedOffset) -> bytes:
 
 
 class OffsetEncoder:
-    """The records of many offsets of one group, as `offset_key` and `offset_value` make them.  Parts that consecutive
-    records share are encoded once: the key except for the partition, which is its last field, and the value except for
-    the offset, which is its first field after the version."""
+    """The records of many offsets of one group, as `offset_key` and `offset_value` make them.  What consecutive records
+    share is encoded once: the key but for the partition, which is its last field, and the value but for the offset,
+    its first field after the version, and the time of the commit."""
 
-    __slots__ = ("_group_id", "_head", "_key", "_others", "_tail", "_topic")
+    __slots__ = ("_before_time", "_behind_time", "_group_id", "_key", "_shared", "_topic", "_version")
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
         self._topic: str | None = None
         self._key = b""
-        self._others: tuple[object, ...] = ()
-        self._head = b""
-        self._tail = b""
+        self._shared: tuple[object, ...] = ()
+        self._version = self._before_time = self._behind_time = b""
 
     def record(self, topic: str, partition: int, committed: CommittedOffset) -> tuple[bytes, bytes]:
         """The record of a commit."""
         if topic != self._topic:
             self._key = offset_key(self._group_id, topic, 0)[: -_INT.size]
             self._topic = topic
-        others = committed[1:]
-        if others != self._others:
-            value = offset_value(committed)
-            self._head, self._tail = value[: _SHORT.size], value[_SHORT.size + _LONG.size :]
-            self._others = others
-        return self._key + _INT.pack(partition), self._head + _LONG.pack(committed.offset) + self._tail
+        offset, epoch, metadata, timestamp, expiry, topic_id = committed
+        shared = epoch, metadata, expiry, topic_id
+        if shared != self._shared:
+            self._share(committed)
+            self._shared = shared
+        key = self._key + _PACK_INT(partition)
+        return key, self._version + _PACK_LONG(offset) + self._before_time + _PACK_LONG(timestamp) + self._behind_time
+
+    def _share(self, committed: CommittedOffset) -> None:
+        """Encode what records have besides: where two values differ is the time that they differ in."""
+        value = offset_value(committed._replace(commit_timestamp=0))
+        other = offset_value(committed._replace(commit_timestamp=-1))
+        at = next(index for index, byte in enumerate(value) if byte != other[index])
+        self._version, self._before_time = value[: _SHORT.size], value[_SHORT.size + _LONG.size : at]
+        self._behind_time = value[at + _LONG.size :]
 
 
 def group_key(group_id: str) -> bytes:
