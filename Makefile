@@ -17,6 +17,7 @@
 #   make histories  replication under faults on virtual time; HISTORIES=100000 SEED=1
 #   make bench      each compiled module and storage operation, compared with the last commit
 #   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 2"    make profile CELL=one-50
+#   make counts     what requests, starts, idle minutes and partitions cost, counted, beside bench/counts.json; COUNTS="--part requests"
 #   make debug      the same tests on extensions built with every check on, in build/debug
 #   make dist-test  sdist and wheel: what they hold, and that they work outside the tree
 #   make wheel      wheels for x86-64 and arm64 that need no compiler where they are installed, into dist/; make wheel-test
@@ -24,7 +25,7 @@
 #   make fresh-machine  both commands of the README on bare Debian 12 and 13, Ubuntu 24.04 and 26.04 (root, debootstrap);
 #                   PYTEST="-k 'Debian and 12'"   make fresh-machine-today  another one each day, in some minutes
 #   make test-image docker/'s image and compose files built and run by podman (root; podman, podman-compose, debootstrap)
-#   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat, Chromium, for root debootstrap (Debian packages)
+#   make test-tools what some tests need beyond Python and a C compiler: Java 17, Maven, Node.js, kcat, Chromium, valgrind, strace, for root debootstrap (Debian)
 
 PYTHON ?= python3
 CC ?= cc
@@ -55,7 +56,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test wheels fresh-machine fresh-machine-today spark test test-quick test-slow test-kafka test-integrations test-integrations-today test-spark test-image test-tools soak faults check-answers check-rights histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka profile debug debug-build coverage-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test wheels fresh-machine fresh-machine-today spark test test-quick test-slow test-kafka test-integrations test-integrations-today test-spark test-image test-tools soak faults check-answers check-rights histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka counts profile debug debug-build coverage-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -277,6 +278,11 @@ bench: install $(MADE)/bench $(MADE)/test
 bench-kafka: install $(MADE)/bench
 	$(BIN)/python bench/side_by_side.py $(BENCH)
 
+# What requests, starts, idle minutes and partitions cost, counted, beside bench/counts.json: fails where something has
+# grown.  Some of it: make counts COUNTS="--part requests"; to keep what is found: COUNTS="--write".  Needs valgrind, strace.
+counts: install $(MADE)/test $(MADE)/test-extensions $(MADE)/bench
+	$(BIN)/python -m bench.counting $(COUNTS)
+
 # Where the time of a request goes: make profile CELL=one-50 (perf and py-spy).
 CELL ?= one-50
 profile: install $(MADE)/bench
@@ -315,7 +321,7 @@ test-tools:
 	@set -e; needed=""; \
 	java_ok() { command -v javac >/dev/null && java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'; }; \
 	java_ok || needed="$$needed java"; \
-	for tool in mvn node npm kcat chromium chromedriver; do command -v $$tool >/dev/null || needed="$$needed $$tool"; done; \
+	for tool in mvn node npm kcat chromium chromedriver valgrind strace; do command -v $$tool >/dev/null || needed="$$needed $$tool"; done; \
 	if [ "$$(id -u)" = 0 ]; then command -v debootstrap >/dev/null || needed="$$needed debootstrap"; fi; \
 	if [ -z "$$needed" ]; then echo "test tools: all there"; exit 0; fi; \
 	command -v apt-get >/dev/null || { echo "install these yourself (no apt-get here):$$needed (Java 17 or newer)" >&2; exit 1; }; \

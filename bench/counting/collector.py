@@ -1,7 +1,7 @@
-"""What the counted process says of what it does: where a count begins and ends, and which part of the table it is of.
+"""What the counted process says of what it does: where a count begins and ends, and which part it is of.
 
-A `Collector` counts while a broker's code runs and not while the machine or a client does.  Three kinds: instructions by
-callgrind, allocations by a meter in this process, system calls by what strace writes beside it.
+A `Collector` counts while a broker's code runs and not while the machine or a client does.  Three kinds: instructions
+by callgrind, allocations by a meter in this process, system calls by what strace writes beside it.
 """
 
 from __future__ import annotations

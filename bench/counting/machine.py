@@ -1,8 +1,8 @@
 """A machine that stands still: whole brokers on the simulation's loop and network, where nothing is left to chance.
 
 Time moves only when there is nothing to do, the network takes and gives all at once, and a job of an executor runs when
-it is next.  So what a request costs is the same each time.  What a broker's code does counts (`bench.counting.collector`);
-what the loop, the network and the clients do, does not.
+it is next.  So what a request costs is the same each time.  What a broker's code does counts (`collector`); what the
+loop, the network and the clients do, does not.
 """
 
 from __future__ import annotations
