@@ -17,8 +17,9 @@ import click
 
 from kbroker.config import BrokerConfig, ConfigError
 from kbroker.config.images.first_start import TOPICS, cluster_id, planned_topics, with_commands
-from kbroker.config.images.logins import ImageError, User
-from kbroker.config.images.settings import image_settings, obeys
+from kbroker.config.images.logins import User
+from kbroker.config.images.names import ImageError, obeys
+from kbroker.config.images.settings import image_settings
 from kbroker.own_python import module_command
 
 if TYPE_CHECKING:

@@ -17,9 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from kbroker.config.images.logins import ImageError
-from kbroker.config.images.names import key_of
-from kbroker.config.images.settings import HOME_VARIABLE, SWITCH, image_settings, obeys
+from kbroker.config.images.names import HOME_VARIABLE, SWITCH, ImageError, key_of, obeys
 from kbroker.config.images.unread import UnprotectedError, unread_variables
 from kbroker.config.judgement import LISTENER_PREFIX, find_row, judge
 from kbroker.config.listener import (
@@ -348,6 +346,8 @@ def read_settings(
     warnings: list[str] = []
     settings: list[Setting] = []
     try:
+        if obeys(environ):
+            from kbroker.config.images.settings import image_settings  # Much code, for containers alone.
         taken = image_settings(environ) if obeys(environ) else None
         warnings.extend(unread_variables(environ) if taken is None else taken.warnings)
     except (UnprotectedError, ImageError) as error:

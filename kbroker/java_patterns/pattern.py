@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.java_patterns.syntax import JavaPatternError, PatternTimeoutError
-from kbroker.java_patterns.translation import translated
 
 if TYPE_CHECKING:
     import regex
@@ -51,7 +50,10 @@ class JavaPattern:
 @lru_cache(_KNOWN)
 def compile_java_pattern(text: str) -> JavaPattern:
     """The compiled pattern.  JavaPatternError."""
+    # Much code, for brokers whose settings have a pattern.
     import regex
+
+    from kbroker.java_patterns.translation import translated
 
     translation, groups = translated(text)
     try:

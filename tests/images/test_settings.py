@@ -15,8 +15,7 @@ import pytest
 from kbroker.config import BrokerConfig, ConfigError
 from kbroker.config.images.directories import data_directory
 from kbroker.config.images.first_start import PlannedTopic, cluster_id, planned_topics, with_commands
-from kbroker.config.images.logins import ImageError
-from kbroker.config.images.names import Image, image_of, setting_of
+from kbroker.config.images.names import Image, ImageError, image_of, setting_of
 from kbroker.config.images.settings import ImageSettings, image_settings
 
 OBEY = {"KBROKER_KAFKA_VARIABLES": "obey"}

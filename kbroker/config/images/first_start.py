@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kbroker.config.images.logins import ImageError
-from kbroker.config.images.names import COMMANDS, PREFIX
+from kbroker.config.images.names import COMMANDS, PREFIX, ImageError
 
 _CLUSTER_IDS = ("CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID", "KAFKA_CLUSTER_ID")
 TOPICS = "KAFKA_CREATE_TOPICS"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from kbroker.config.images.listeners import Given, Settings, client_listeners, split
-from kbroker.config.images.names import LOGIN_FILE
+from kbroker.config.images.names import LOGIN_FILE, ImageError
 from kbroker.config.jaas import JaasError, LoginModule, parse_login_file
 from kbroker.config.listener import Listener
 
@@ -34,10 +34,6 @@ _MODULES = {
 }
 _OPTION = re.compile(rf"-D{re.escape(LOGIN_FILE)}=(\"[^\"]*\"|'[^']*'|\S+)")
 _NO_ZOOKEEPER_LOGIN = "-Dzookeeper.sasl.client=false"
-
-
-class ImageError(Exception):
-    """An environment that asks for what cannot be had.  The text has no value that may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
+SWITCH = "KBROKER_KAFKA_VARIABLES"
+HOME_VARIABLE = "KBROKER_HOME"
+OBEY = "obey"
 PREFIX = "KAFKA_"
 BITNAMI_PREFIX = "KAFKA_CFG_"
 _OF_KUBERNETES = re.compile(r"KAFKA_(.*_)?(SERVICE_(HOST|PORT(_.*)?)|PORT_[0-9]+_(TCP|UDP).*)")
@@ -33,6 +36,15 @@ ALIASES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Older names of bitnami's, and one that has capital letters."""
+
+
+class ImageError(Exception):
+    """An environment that asks for what cannot be had.  The text has no value that may be a secret."""
+
+
+def obeys(environ: Mapping[str, str]) -> bool:
+    """Whether the images' variables are settings here."""
+    return environ.get(SWITCH, "") == OBEY
 
 
 class Image(StrEnum):

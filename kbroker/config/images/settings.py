@@ -14,17 +14,22 @@ from types import MappingProxyType
 
 from kbroker.config.images.directories import BITNAMI_CONFIG, MOUNTED_SETTINGS, data_directory, mounts_here
 from kbroker.config.images.listeners import Given, client_listeners, complete_listeners, split
-from kbroker.config.images.logins import BitnamiUsers, ImageError, User, login_file, take_login_file, take_users
+from kbroker.config.images.logins import BitnamiUsers, User, login_file, take_login_file, take_users
 from kbroker.config.images.meaningless import REPORTERS, line_about, why_meaningless, without_confluents
-from kbroker.config.images.names import Image, asks_for_protection, image_of, is_of_an_image, setting_of
+from kbroker.config.images.names import (
+    HOME_VARIABLE,
+    Image,
+    ImageError,
+    asks_for_protection,
+    image_of,
+    is_of_an_image,
+    setting_of,
+)
 from kbroker.config.images.stores import is_of_a_store, take_bitnamis_stores, take_stores
 from kbroker.config.images.values import written
 from kbroker.config.judgement import Verdict, judge
 from kbroker.config.properties import PropertiesError, decode_properties, parse_properties
 
-SWITCH = "KBROKER_KAFKA_VARIABLES"
-HOME_VARIABLE = "KBROKER_HOME"
-OBEY = "obey"
 _OPTIONS = "KAFKA_OPTS"
 _ROOT_LEVEL = "KAFKA_LOG4J_ROOT_LOGLEVEL"
 _LEVELS = {
@@ -82,11 +87,6 @@ class ImageSettings:
     """The mounted server.properties behind the environment."""
     scram_users: tuple[tuple[str, User], ...] = ()
     """(mechanism, user) of those that a first start makes."""
-
-
-def obeys(environ: Mapping[str, str]) -> bool:
-    """Whether the images' variables are settings here."""
-    return environ.get(SWITCH, "") == OBEY
 
 
 def image_settings(

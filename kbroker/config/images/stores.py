@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from kbroker.config.images.directories import BITNAMI_CERTIFICATES, SECRETS
 from kbroker.config.images.listeners import Given, Settings, client_listeners
-from kbroker.config.images.logins import ImageError
+from kbroker.config.images.names import ImageError
 from kbroker.config.images.values import written
 from kbroker.config.properties import PropertiesError
 

@@ -7,7 +7,6 @@ repeated after a pause that doubles.  A token with a key id that is not known as
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import logging
 import urllib.parse
@@ -53,6 +52,8 @@ class JwksPlan:
 
 def read_url(plan: JwksPlan) -> bytes:
     """What is there now.  JwksError.  Waits."""
+    import http.client  # Much code, for those who have issuers.
+
     path = plan.path
     try:
         if path is not None:
