@@ -139,6 +139,7 @@ def _plan(
             forgotten,
             by_id,
             services.clock.now_ms(),
+            is_of_follower=_replica_id(ctx, request) >= 0,
         )
     except KafkaError as error:
         refusal: Struct = FetchResponse(error_code=error.code)

@@ -11,8 +11,9 @@ What a request means follows from its session id and epoch:
 A session's epoch grows by one with each fetch and wraps from 2^31-1 to 1; a fetch out of step is refused, and the
 client starts over.  An incremental answer leaves out partitions with nothing new: no records, no error, and high
 watermark and log start as last sent.  The cache holds a bounded number of sessions; when it is full, a new session
-evicts one that has been idle for two minutes, or a smaller one that has existed for so long; where there is neither,
-the fetch is served without a session.
+evicts one that has been idle for two minutes, else the smallest of those that had existed for so long when they were
+last used, if it is smaller.  A follower's session evicts any consumer's as well, and a consumer's none of a follower.
+Where none gives way, the fetch is served without a session.
 
 Invariant: all partitions of a session are named in the same way, by topic name (up to v12) or by id (v13 on).
 """
@@ -39,12 +40,27 @@ PartitionKey = tuple[str | bytes, int]
 class FetchSession:
     """A client's standing list of partitions."""
 
-    __slots__ = ("session_id", "uses_topic_ids", "epoch", "targets", "created_ms", "last_used_ms", "cached_size")
+    __slots__ = (
+        "session_id",
+        "uses_topic_ids",
+        "is_of_follower",
+        "epoch",
+        "targets",
+        "created_ms",
+        "last_used_ms",
+        "cached_size",
+    )
 
     def __init__(
-        self, session_id: int, uses_topic_ids: bool, now_ms: int, targets: dict[PartitionKey, FetchTarget]
+        self,
+        session_id: int,
+        uses_topic_ids: bool,
+        is_of_follower: bool,
+        now_ms: int,
+        targets: dict[PartitionKey, FetchTarget],
     ) -> None:
         self.session_id = session_id
+        self.is_of_follower = is_of_follower
         self.uses_topic_ids = uses_topic_ids
         self.epoch = 1
         self.targets = targets
@@ -57,6 +73,16 @@ class FetchSession:
         self.cached_size = len(self.targets)
         self.last_used_ms = now_ms
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+
+    @property
+    def value(self) -> tuple[bool, int]:
+        """One that is worth less gives way to one that is worth more."""
+        return self.is_of_follower, self.cached_size
+
+    def may_be_evicted(self, by_follower: bool) -> bool:
+        """Whether it gives way to one of more value, though it is in use."""
+        is_old = self.last_used_ms - self.created_ms > EVICT_AFTER_MS
+        return is_old or (by_follower and not self.is_of_follower)
 
 
 @dataclass(slots=True)
@@ -111,6 +137,7 @@ class FetchSessionCache:
         forgotten: Iterable[PartitionKey],
         uses_topic_ids: bool,
         now_ms: int,
+        is_of_follower: bool = False,
     ) -> FetchPlan:
         """How to serve a fetch.  Raises when its session is unknown, out of step, or named its topics otherwise."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -118,7 +145,7 @@ class FetchSessionCache:
                 self._sessions.pop(session_id, None)
             session = None
             if epoch == INITIAL_EPOCH:
-                session = self._create(targets, uses_topic_ids, now_ms)
+                session = self._create(targets, uses_topic_ids, now_ms, is_of_follower)
             return FetchPlan(targets, session, incremental=False)
         return self._continue(session_id, epoch, targets, forgotten, uses_topic_ids, now_ms)
 
@@ -155,8 +182,10 @@ class FetchSessionCache:
         # the others of a session: the order of reading is the order of this dictionary.
         return FetchPlan(list(session.targets.values()), session, incremental=True)
 
-    def _create(self, targets: list[FetchTarget], uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
-        if not targets or not self._make_room(len(targets), now_ms):
+    def _create(
+        self, targets: list[FetchTarget], uses_topic_ids: bool, now_ms: int, is_of_follower: bool
+    ) -> FetchSession | None:
+        if not targets or not self._make_room((is_of_follower, len(targets)), now_ms):
             return None
         session_id = self._random.randint(1, MAX_EPOCH)
         while session_id in self._sessions:
@@ -164,7 +193,7 @@ class FetchSessionCache:
         keyed: dict[PartitionKey, FetchTarget] = {
             (target.topic_id if uses_topic_ids else target.topic or "", target.index): target for target in targets
         }
-        session = FetchSession(session_id, uses_topic_ids, now_ms, keyed)
+        session = FetchSession(session_id, uses_topic_ids, is_of_follower, now_ms, keyed)
         self._sessions[session_id] = session
         if CHECKED:
             self.check_invariants()
@@ -177,22 +206,27 @@ class FetchSessionCache:
             assert session_id == session.session_id != NO_SESSION, (session_id, session.session_id)
             assert session.targets and 1 <= session.epoch <= MAX_EPOCH, (session_id, session.epoch)
 
-    def _make_room(self, size: int, now_ms: int) -> bool:
+    def _make_room(self, value: tuple[bool, int], now_ms: int) -> bool:
         if len(self._sessions) < self._slots:
             return True
-        if not self._sessions:
-            return False
-        oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms)
-        victim: FetchSession | None = oldest if now_ms - oldest.last_used_ms > EVICT_AFTER_MS else None
-        if victim is None:
-            smallest = min(self._sessions.values(), key=lambda session: session.cached_size)
-            if smallest.cached_size < size and now_ms - smallest.created_ms > EVICT_AFTER_MS:
-                victim = smallest
+        victim = self._idle(now_ms) or self._of_less(value)
         if victim is None:
             return False
         del self._sessions[victim.session_id]
         self.evictions += 1
         return True
+
+    def _idle(self, now_ms: int) -> FetchSession | None:
+        """The longest unused, if that is long enough."""
+        oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms, default=None)
+        return oldest if oldest is not None and now_ms - oldest.last_used_ms > EVICT_AFTER_MS else None
+
+    def _of_less(self, value: tuple[bool, int]) -> FetchSession | None:
+        """The one of the least value among those that may be evicted, if that is less than this."""
+        by_follower, _ = value
+        evictable = [session for session in self._sessions.values() if session.may_be_evicted(by_follower)]
+        least = min(evictable, key=lambda session: session.value, default=None)
+        return least if least is not None and least.value < value else None
 
     def rotate(self, session: FetchSession, answered: Iterable[FetchTarget]) -> None:
         """Move partitions that carried records behind those that did not, for the next fetch's fairness."""

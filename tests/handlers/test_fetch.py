@@ -438,6 +438,21 @@ def test_without_room_for_a_session_a_fetch_is_served_in_full(kbroker_process: S
         assert in_session(client, 0, 0, topic("room")).session_id > 0
 
 
+@pytest.mark.parametrize("version", [11, 15])
+def test_a_follower_has_a_session_where_consumers_fill_the_cache(version: int, kbroker_process: StartBroker) -> None:
+    """Followers would name all of their partitions with every fetch, as long as there are consumers enough."""
+    broker = kbroker_process({"max.incremental.fetch.session.cache.slots": "1"})
+    with Client(broker.port) as client:
+        topic_id = client.create("room")
+        asked = topic(topic_id if version >= FIRST_WITH_TOPIC_IDS else "room")
+        who = {"replica_state": {"replica_id": 2, "replica_epoch": -1}} if version >= 15 else {"replica_id": 2}
+        consumer = in_session(client, 0, 0, asked, version=version).session_id
+        follower = in_session(client, 0, 0, asked, version=version, **who).session_id
+        assert consumer > 0 and follower > 0
+        assert in_session(client, 0, 0, asked, version=version).session_id == 0
+        assert in_session(client, consumer, 1, version=version).error_code == NO_SUCH_SESSION
+
+
 def test_a_partition_with_much_data_does_not_starve_the_others(client: Client) -> None:
     """Of two busy partitions a consumer would only ever see one."""
     client.create("fair", 2)

@@ -125,6 +125,35 @@ def test_a_smaller_session_makes_room_once_it_is_old() -> None:
     assert cache.evictions == 1
 
 
+def test_the_smallest_of_the_old_sessions_makes_room_whatever_young_ones_there_are() -> None:
+    """One new consumer of a single partition would keep every larger one from a session of its own."""
+    cache = FetchSessionCache(2)
+    old = plan(cache, 0, 0, target(index=0), target(index=1), now=0)
+    plan(cache, old.session_id, 1, now=EVICT_AFTER_MS)
+    young = plan(cache, 0, 0, target(), now=EVICT_AFTER_MS)
+    large = [target(index=index) for index in range(3)]
+    assert plan(cache, 0, 0, *large, now=EVICT_AFTER_MS + 1).session_id == 0, "it was not old when it was last used"
+    plan(cache, old.session_id, 2, now=EVICT_AFTER_MS + 1)
+    made = plan(cache, 0, 0, *large, now=EVICT_AFTER_MS + 1)
+    assert {session.session_id for session in cache} == {young.session_id, made.session_id}
+
+
+def test_a_followers_session_goes_before_those_of_consumers() -> None:
+    """Where consumers fill the cache, followers would name all of their partitions with every fetch."""
+    cache = FetchSessionCache(2)
+    many = [target(index=index) for index in range(3)]
+    for _ in range(2):
+        assert plan(cache, 0, 0, *many, now=0).session_id > 0
+    follower = cache.plan(0, 0, [target()], [], False, 1, is_of_follower=True)
+    second = cache.plan(0, 0, [target()], [], False, 1, is_of_follower=True)
+    assert {session.session_id for session in cache} == {follower.session_id, second.session_id}
+    assert cache.plan(0, 0, many, [], False, 1, is_of_follower=True).session_id == 0
+    for each in (follower, second):
+        plan(cache, each.session_id, 1, now=EVICT_AFTER_MS + 2)
+    assert plan(cache, 0, 0, *many, now=EVICT_AFTER_MS + 2).session_id == 0
+    assert cache.plan(0, 0, many, [], False, EVICT_AFTER_MS + 2, is_of_follower=True).session_id > 0
+
+
 def test_no_slots_means_no_sessions() -> None:
     """A broker with the cache turned off would fail every consumer."""
     assert plan(FetchSessionCache(0), 0, 0, target()).session_id == 0
