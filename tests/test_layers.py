@@ -11,14 +11,12 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-import pytest
+from tests.sources import PACKAGE, TESTS, name_of, part_of, paths, read, sources, statements
 
-import kbroker
-
-PACKAGE = Path(kbroker.__file__).parent
-TESTS = Path(__file__).parent
+OF_ANY_KIND = (".py", ".pyx", ".pxd", ".pyi")
 PYTHON_LINES = 500
 CYTHON_LINES = 400
 MOST_ANYS = 97
@@ -136,53 +134,6 @@ ROOMS: dict[str, dict[str, set[str]]] = {
     },
 }
 
-_CIMPORT = re.compile(
-    r"^\s*from\s+(kbroker[\w.]*)\s+c?import\s+(\([^)]*\)|.*)|^\s*c?import\s+(kbroker[\w.]*)", re.MULTILINE
-)
-
-
-def sources(*suffixes: str) -> list[Path]:
-    return sorted(path for suffix in suffixes for path in PACKAGE.rglob(f"*{suffix}"))
-
-
-def name_of(path: Path) -> str:
-    return str(path.relative_to(PACKAGE.parent))
-
-
-def package_of(path: Path) -> str:
-    """The package, or the module right under `kbroker`, that a source belongs to."""
-    first = path.relative_to(PACKAGE).parts[0]
-    return first.partition(".")[0]
-
-
-def imported(path: Path) -> Iterator[str]:
-    """The dotted names under kbroker that a source imports, wherever in it."""
-    text = path.read_text()
-    if path.suffix in (".pyx", ".pxd"):
-        for match in _CIMPORT.finditer(text):
-            yield from [match[3]] if match[3] else modules_of(match[1], re.findall(r"\w+", match[2]))
-        return
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "kbroker")
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{name_of(path)}:{node.lineno} imports by a relative name"
-            if node.module is not None and node.module.split(".")[0] == "kbroker":
-                yield from (modules_of(node.module, [alias.name for alias in node.names]))
-
-
-def modules_of(package: str, names: list[str]) -> Iterator[str]:
-    """What `from package import names` imports: modules of a package, or the module that has the names."""
-    folder = PACKAGE.parent.joinpath(*package.split("."))
-    modules = [name for name in names if (folder / name).is_dir() or list(folder.glob(f"{name}.*"))]
-    yield from (f"{package}.{name}" for name in modules)
-    if len(modules) < len(names):
-        yield package
-
-
-def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
-
 
 def circles(imports: dict[str, set[str]]) -> list[list[str]]:
     """The sets of modules that import each other, each sorted (Tarjan's algorithm)."""
@@ -211,53 +162,57 @@ def circles(imports: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def part_of(name: str) -> str:
-    """The package behind a dotted name; names that `kbroker` itself defines belong to its `__init__`."""
-    parts = name.split(".")
-    if len(parts) == 1 or not ((PACKAGE / parts[1]).is_dir() or list(PACKAGE.glob(f"{parts[1]}.*"))):
-        return "__init__"
-    return parts[1]
-
-
 def test_every_package_has_a_place_in_the_layers() -> None:
     """A new package could import anything."""
-    assert {package_of(path) for path in sources(".py", ".pyx", ".pxd", ".pyi")} <= set(PACKAGES)
+    assert {source.package for source in sources(*OF_ANY_KIND)} <= set(PACKAGES)
 
 
-@pytest.mark.parametrize("path", sources(".py", ".pyx", ".pxd", ".pyi"), ids=name_of)
-def test_lower_layers_do_not_import_higher_ones(path: Path) -> None:
+def test_lower_layers_do_not_import_higher_ones() -> None:
     """A part could no longer be understood, tested or replaced without those above it."""
-    allowed = PACKAGES[package_of(path)] | {package_of(path)}
-    above = sorted({name for name in imported(path) if part_of(name) not in allowed})
-    assert not above, f"{name_of(path)} imports {', '.join(above)}"
+    found = [
+        f"{source.name} imports {name}"
+        for source in sources(*OF_ANY_KIND)
+        for name in sorted({*source.imported})
+        if part_of(name) not in PACKAGES[source.package] | {source.package}
+    ]
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("package", ROOMS)
-def test_every_module_of_a_package_with_rooms_lies_in_one(package: str) -> None:
+def test_no_import_has_a_relative_name() -> None:
+    """The rules of the layers would not see what it imports."""
+    found = [f"{source.name}:{line}" for source in sources(".py", ".pyi") for line in source.relative]
+    assert not found, "\n".join(found)
+
+
+def test_every_module_of_a_package_with_rooms_lies_in_one() -> None:
     """It could import anything of its package."""
-    folder = PACKAGE / package
-    found = {
-        path.relative_to(folder).parts[0] for path in sources(".py", ".pyx", ".pxd", ".pyi") if folder in path.parents
+    found: dict[str, set[str]] = {package: set() for package in ROOMS}
+    for source in sources(*OF_ANY_KIND):
+        if source.package in found:
+            found[source.package].add(source.path.relative_to(PACKAGE).parts[1])
+    assert {package: rooms - {"__init__.py"} for package, rooms in found.items()} == {
+        package: {*rooms} for package, rooms in ROOMS.items()
     }
-    assert found - {"__init__.py"} == set(ROOMS[package])
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in sources(".py", ".pyx", ".pxd", ".pyi") if package_of(path) in ROOMS], ids=name_of
-)
-def test_rooms_import_only_what_their_package_allows(path: Path) -> None:
+def test_rooms_import_only_what_their_package_allows() -> None:
     """A room could no longer be understood without those above it."""
-    package, room = path.relative_to(PACKAGE).parts[:2]
-    allowed = ROOMS[package].get(room, set()) | {room}
-    rooms = [name.split(".")[2] for name in imported(path) if name.startswith(f"kbroker.{package}.")]
-    assert set(rooms) <= allowed, f"{name_of(path)} imports {', '.join(sorted(set(rooms) - allowed))}"
+    found = []
+    for source in sources(*OF_ANY_KIND):
+        if source.package not in ROOMS:
+            continue
+        package, room = source.path.relative_to(PACKAGE).parts[:2]
+        allowed = ROOMS[package].get(room, set()) | {room}
+        rooms = {name.split(".")[2] for name in source.imported if name.startswith(f"kbroker.{package}.")}
+        found += [f"{source.name} imports {each}" for each in sorted(rooms - allowed)]
+    assert not found, "\n".join(found)
 
 
 def test_no_modules_import_each_other() -> None:
     """Neither could be understood, tested or replaced without the other; imports for types alone count, too."""
     imports: dict[str, set[str]] = {}
-    for path in sources(".py", ".pyx", ".pxd", ".pyi"):
-        imports.setdefault(module_of(path), set()).update(imported(path))
+    for source in sources(*OF_ANY_KIND):
+        imports.setdefault(source.module, set()).update(source.imported)
     for module, others in imports.items():
         imports[module] = {other for other in others if other in imports and other != module}
     assert circles(imports) == []
@@ -268,116 +223,102 @@ def test_a_circle_of_imports_is_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}) == [["b", "c"]]
 
 
-@pytest.mark.parametrize("path", sources(".py", ".pyx"), ids=name_of)
-def test_files_stay_small(path: Path) -> None:
+def test_files_stay_small() -> None:
     """A file would hold more than one concept, and grow."""
-    limit = ONE_THING_LINES.get(name_of(path)) or (CYTHON_LINES if path.suffix == ".pyx" else PYTHON_LINES)
-    lines = len(path.read_text().splitlines())
-    assert lines <= limit, f"{name_of(path)} has {lines} lines, {limit} are allowed"
+    found = []
+    for source in sources(".py", ".pyx"):
+        limit = CYTHON_LINES if source.path.suffix == ".pyx" else PYTHON_LINES
+        limit = ONE_THING_LINES.get(source.name, limit)
+        if source.lines > limit:
+            found.append(f"{source.name} has {source.lines} lines, {limit} are allowed")
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
-def test_test_files_stay_small(path: Path) -> None:
+def test_test_files_stay_small() -> None:
     """Nobody would find the test that covers a behaviour."""
-    assert len(path.read_text().splitlines()) <= PYTHON_LINES
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in sorted(TESTS.rglob("*.py"))}
+    found = [f"{path.relative_to(TESTS)} has {count} lines" for path, count in lines.items() if count > PYTHON_LINES]
+    assert not found, f"{PYTHON_LINES} are allowed: " + "\n".join(found)
 
 
-@pytest.mark.parametrize("path", sources(".pyx", ".pxd"), ids=name_of)
-def test_cython_shares_code_by_cimport(path: Path) -> None:
+def test_cython_shares_code_by_cimport() -> None:
     """Included text has no imports of its own, and DEF and IF are going away."""
-    text = path.read_text()
-    assert not re.search(r"^\s*include\s+[\"']", text, re.MULTILINE), "uses include"
-    assert not re.search(r"^\s*(DEF\s+\w+\s*=|IF\s+.*:\s*$)", text, re.MULTILINE), "uses DEF or IF"
+    found = []
+    for path in (*paths(".pyx"), *paths(".pxd")):
+        text = path.read_text(encoding="utf-8")
+        if re.search(r"^\s*include\s+[\"']", text, re.MULTILINE):
+            found.append(f"{name_of(path)} uses include")
+        if re.search(r"^\s*(DEF\s+\w+\s*=|IF\s+.*:\s*$)", text, re.MULTILINE):
+            found.append(f"{name_of(path)} uses DEF or IF")
+    assert not found, "\n".join(found)
 
 
 def test_extensions_have_type_stubs() -> None:
     """mypy would see nothing of what Python calls in an extension."""
-    assert [name_of(path) for path in sources(".pyx") if not path.with_suffix(".pyi").exists()] == []
+    assert [name_of(path) for path in paths(".pyx") if not path.with_suffix(".pyi").exists()] == []
 
 
 def test_every_module_says_what_it_is() -> None:
     """A reader would have to guess a module's purpose from its code."""
-    silent = [
-        name_of(path)
-        for path in sources(".py")
-        if path.read_text().strip() and ast.get_docstring(ast.parse(path.read_text())) is None
-    ]
-    assert silent == []
+    assert [source.name for source in sources(".py") if source.is_silent] == []
 
 
-def classes() -> dict[str, tuple[set[str], set[str]]]:
+@cache
+def classes() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     """Of every class by its name, its methods and its bases; stubs stand for compiled ones."""
-    found: dict[str, tuple[set[str], set[str]]] = {}
-    for path in sources(".py", ".pyi"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                methods, bases = found.setdefault(node.name, (set(), set()))
-                methods |= {each.name for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
-                bases |= {ast.unparse(base).partition("[")[0] for base in node.bases}
+    found: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+    for source in sources(".py", ".pyi"):
+        for name, methods, bases in source.classes:
+            before = found.get(name, (frozenset(), frozenset()))
+            found[name] = (before[0] | methods, before[1] | bases)
     return found
 
 
-CLASSES = classes()
 PLAIN_BASES = {"NamedTuple", "Protocol", "Enum", "IntEnum", "Generic", "object", "Exception"}
 
 
 def is_documented_elsewhere(class_name: str, method: str) -> bool:
     """Whether a base describes the method: one of ours that has it, or a library's, which may."""
-    for base in CLASSES[class_name][1] - PLAIN_BASES:
-        if base not in CLASSES or method in CLASSES[base][0] or is_documented_elsewhere(base, method):
+    known = classes()
+    for base in known[class_name][1] - PLAIN_BASES:
+        if base not in known or method in known[base][0] or is_documented_elsewhere(base, method):
             return True
     return False
 
 
-def undocumented(path: Path) -> Iterator[str]:
-    """The public functions and methods of public classes without a docstring, unless they override one."""
-
-    def visit(body: list[ast.stmt], name: str, class_name: str | None) -> Iterator[str]:
-        for node in body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                yield from visit(node.body, f"{name}.{node.name}", node.name)
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
-                decorators = [ast.unparse(each) for each in node.decorator_list]
-                is_silent = ast.get_docstring(node) is None and "overload" not in decorators
-                if is_silent and (class_name is None or not is_documented_elsewhere(class_name, node.name)):
-                    yield f"{name}.{node.name}"
-
-    yield from visit(ast.parse(path.read_text()).body, module_of(path), None)
-
-
 def test_public_functions_say_what_they_give() -> None:
     """A caller would have to read a function to know its units, its result and what it raises."""
-    assert [name for path in sources(".py") for name in undocumented(path)] == []
-
-
-def anys(path: Path) -> int:
-    """How often a source has the type `Any`."""
-    tree = ast.parse(path.read_text())
-    return sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(tree))
+    silent = [
+        each.name
+        for source in sources(".py")
+        for each in source.undocumented
+        if each.class_name is None or not is_documented_elsewhere(each.class_name, each.method)
+    ]
+    assert silent == []
 
 
 PROSE = re.compile(r"\bwho (?:reads|says|names|asks)\b|\btold\b", re.IGNORECASE)
 
 
 def prose(path: Path) -> Iterator[str]:
-    """Docstrings and comments."""
-    source = path.read_text(encoding="utf-8")
-    if path.suffix != ".py":
-        yield from (line for line in source.splitlines() if line.lstrip().startswith(("#", '"""')))
+    """Docstrings and comments, of a file that has such words somewhere."""
+    text = path.read_text(encoding="utf-8")
+    if not PROSE.search(text):
         return
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    if path.suffix != ".py":
+        yield from (line for line in text.splitlines() if line.lstrip().startswith(("#", '"""')))
+        return
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.string
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield ast.get_docstring(node) or ""
+    yield from read(path).docstrings
 
 
 def test_sentences_name_their_subject() -> None:
     """A reader would have to find out who "who reads" is, and what tells whom where something "is told"."""
     found = [
         f"{name_of(path)}: {text}"
-        for path in sources(".py", ".pyx", ".pxd")
+        for path in (*paths(".py"), *paths(".pyx"), *paths(".pxd"))
         for text in prose(path)
         if PROSE.search(text)
     ]
@@ -398,9 +339,9 @@ OTHER_YIELD = re.compile(
 
 def test_there_is_one_way_to_yield() -> None:
     """Each further one has a budget of its own, and takes the loop beside the others' turns: a client waits for all."""
-    paths = [path for path in sources(".py", ".pyx", ".pxd") if name_of(path) not in TIME_SLICES]
+    places = [path for kind in (".py", ".pyx", ".pxd") for path in paths(kind) if name_of(path) not in TIME_SLICES]
     found = [
-        f"{name_of(path)}: {line}" for path in paths for line in OTHER_YIELD.findall(path.read_text(encoding="utf-8"))
+        f"{name_of(path)}: {line}" for path in places for line in OTHER_YIELD.findall(path.read_text(encoding="utf-8"))
     ]
     assert not found, "\n".join(found)
     for other in (
@@ -415,12 +356,10 @@ def test_there_is_one_way_to_yield() -> None:
 def test_functions_are_short() -> None:
     """A reader would have to keep too much in mind at once."""
     long = [
-        f"{name_of(path)}: {node.name} has {node.end_lineno - node.lineno + 1} lines"
-        for path in sources(".py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno is not None
-        and node.end_lineno - node.lineno >= FUNCTION_LINES
+        f"{source.name}: {name} has {lines} lines"
+        for source in sources(".py")
+        for name, lines in source.functions
+        if lines > FUNCTION_LINES
     ]
     assert not long, "\n".join(long)
 
@@ -428,14 +367,14 @@ def test_functions_are_short() -> None:
 def test_types_are_known() -> None:
     """mypy would check nothing where `Any` stands.  What is left: JSON and options of commands, settings by name,
     messages by number, libraries without types.  A lower number goes here; a higher one needs a type instead."""
-    assert sum(map(anys, sources(".py"))) <= MOST_ANYS
+    assert sum(source.anys for source in sources(".py")) <= MOST_ANYS
 
 
 def test_tests_say_what_would_be_lost() -> None:
     """A failing test would not tell whether it matters."""
     silent = []
     for path in TESTS.rglob("test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
             is_test = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
             if is_test and ast.get_docstring(node) is None:
                 silent.append(f"{path.relative_to(TESTS)}:{node.name}")
