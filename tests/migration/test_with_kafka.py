@@ -135,7 +135,7 @@ def test_there_and_back_on_the_same_directories(tmp_path: Path, release: str) ->
         kafka.stop()
     logs = log_sums([kafka.data])
     text = kbroker("import", kafka.data)
-    assert "1 SCRAM credentials" in text and "readers" in text and log_sums([kafka.data]) == logs
+    assert "1 users with SCRAM credentials" in text and "readers" in text and log_sums([kafka.data]) == logs
     broker = KbrokerProcess(tmp_path / "kbroker", SETTINGS)
     adopt(broker, kafka.data)
     broker.start(60)
@@ -230,7 +230,7 @@ def test_a_broker_with_zookeeper_is_taken_over(tmp_path: Path) -> None:
         without = kbroker("import", kafka.data, "--dry-run")
         assert "--zookeeper" in without and "orders" in without
         text = kbroker("import", kafka.data, "--to", tmp_path / "kbroker" / "data", "--zookeeper", connect)
-        assert "1 SCRAM credentials" in text
+        assert "1 users with SCRAM credentials" in text
     broker = KbrokerProcess(tmp_path / "kbroker", SETTINGS)
     broker.start(60)
     try:
