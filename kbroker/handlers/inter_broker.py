@@ -155,7 +155,8 @@ async def handle_update_metadata(ctx: RequestContext, request: wire.UpdateMetada
     brokers = [_broker(row, ctx.api_version) for row in request.live_brokers]
     try:
         require_cluster(ctx, Operation.CLUSTER_ACTION)
-        await _requests(ctx).update_metadata(_sender(request), MetadataUpdate(request.controller_id, brokers, topics))
+        update = MetadataUpdate(request.controller_id, brokers, topics)
+        await _requests(ctx).update_metadata(_sender(request), update, ctx.services.slices.pace())
     except KafkaError as error:
         return wire.UpdateMetadataResponse(error_code=error.code)
     return wire.UpdateMetadataResponse(error_code=ErrorCode.NONE)

@@ -15,6 +15,10 @@ Of one partition:
     this broker is not among the replicas      UNKNOWN_TOPIC_OR_PARTITION
     the log here is of another topic           INCONSISTENT_TOPIC_ID
 
+A replica here that other brokers have in a later leader epoch, as UpdateMetadata says, is not served any more: it went
+while this broker stood still, or the StopReplica for it was lost with its controller.  Kafka's brokers go on as its
+leader for good.  Its log stays until it is set aside (`stray_replicas`).
+
 Logs are there before the answer.  Everything runs on the loop; between two partitions other work may come, so each one
 is judged and taken in one go.
 """
@@ -203,7 +207,7 @@ class ControllerRequests:
 
     # UpdateMetadata
 
-    async def update_metadata(self, sender: Sender, update: MetadataUpdate) -> None:
+    async def update_metadata(self, sender: Sender, update: MetadataUpdate, pace: Pace | None = None) -> None:
         """Publish what the controller says of the cluster.  Raises the error of the request."""
         self._check(sender)
         await self._prepare(dict(update.topics.keys()))
@@ -212,3 +216,23 @@ class ControllerRequests:
         delta = metadata_delta(self._cache.image, update, self._configs_of)
         if not delta.is_empty():
             self._cache.apply(delta)
+        left = []
+        for (topic, topic_id), partitions in update.topics.items():
+            for image in partitions:
+                if pace is not None:
+                    await pace
+                if self._node_id not in image.replicas:
+                    name = TopicPartition(topic, image.partition)
+                    if self._leave_to_others(name, topic_id, image.leader_epoch):
+                        left.append(name)
+        if left:
+            text = "%d replicas are on other brokers by now, and are not served here any more, %s first"
+            logger.warning(text, len(left), left[0])
+
+    def _leave_to_others(self, name: TopicPartition, topic_id: bytes, leader_epoch: int) -> bool:
+        known = self._replicas.hosted(name)
+        if known is None or known.leader_epoch >= leader_epoch or not is_same_topic(known.topic_id, topic_id):
+            return False
+        self._fetchers.forget(name)
+        self._replicas.drop(name, delete=False)
+        return True

@@ -22,7 +22,7 @@ from kbroker.replication.leader_and_isr import (
     ReplicaStop,
     Sender,
 )
-from kbroker.types import NO_LEADER_EPOCH, TopicPartition
+from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
 
 TOPIC_ID = bytes(15) + b"1"
 ROW = PartitionImage(0, 2, 0, (2, 3), (2, 3))
@@ -40,11 +40,12 @@ class Told:
         self.replicas: Any = mock.Mock(given_up=())
         self.replicas.is_offline.return_value = False
         self.replicas.hosted.return_value = None
+        self.fetchers = mock.Mock()
         self.requests = ControllerRequests(
             1,
             self.cache,
             self.replicas,
-            mock.Mock(),
+            self.fetchers,
             lambda: BROKER_EPOCH,
             lambda name: self.configs.get(name, {}),
             self.prepare,
@@ -78,6 +79,34 @@ def test_a_broker_without_a_replica_knows_the_settings_of_a_new_topic() -> None:
     asyncio.run(told.hears(1))
     topic = told.cache.topic("t")
     assert topic is not None and topic.configs == {"segment.ms": "7"}
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "replicas", "topic_id", "is_dropped"),
+    [
+        (4, (2, 3), TOPIC_ID, True),
+        (4, (2, 3), ZERO_UUID, True),
+        (4, (2, 1), TOPIC_ID, False),  # LeaderAndIsr says what becomes of it.
+        (3, (2, 3), TOPIC_ID, False),
+        (0, (2, 3), TOPIC_ID, False),  # Of a topic that is being deleted, among others.
+        (4, (2, 3), bytes(15) + b"2", False),
+    ],
+)
+def test_a_replica_that_is_others_in_a_later_epoch_is_not_served(
+    leader_epoch: int, replicas: tuple[int, ...], topic_id: bytes, is_dropped: bool
+) -> None:
+    """A broker that stood still while its replica went would answer as the leader for good, and take records that are
+    lost."""
+    told = Told()
+    told.has_led_since(3)
+    told.requests._prepare = mock.AsyncMock()
+    row = PartitionImage(0, 2, leader_epoch, replicas, replicas)
+    asyncio.run(told.requests.update_metadata(Sender(2, 1), MetadataUpdate(2, (), {("t", topic_id): [row]})))
+    if is_dropped:
+        told.fetchers.forget.assert_called_once_with(T0)
+        told.replicas.drop.assert_called_once_with(T0, delete=False)
+    else:
+        told.replicas.drop.assert_not_called()
 
 
 def deposed_while_settings_are_read(told: Told, old: Callable[[Told], Awaitable[object]]) -> None:

@@ -2,6 +2,13 @@
 
 When a write finds that others (a leader of an old Kafka, a person) have changed a state, the controller reads the state
 again and goes on from what it finds.
+
+Where an assignment changes as well, it is written behind the states.  A controller may end between any two steps, and
+the next one goes on from what it finds, so brokers are told
+
+    of a move that begins                    behind both: none has a replica that ZooKeeper does not know
+    of one that has ended or is called off   between them: the next controller still finds the move, and goes on with
+                                             it; else no broker would be told to delete the replica that it has lost
 """
 
 from __future__ import annotations
@@ -12,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kbroker.cluster.reassignments import is_reassigning
 from kbroker.cluster.zookeeper import paths, transitions
 from kbroker.cluster.zookeeper.context import ControllerContext, lacks_state, with_state
 from kbroker.cluster.zookeeper.session import Set, ZooKeeperError
@@ -28,7 +36,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.zookeeper.messages import Messages
     from kbroker.cluster.zookeeper.reader import ZnodeReader
     from kbroker.cluster.zookeeper.writer import FencedWriter
-    from kbroker.metadata.image import PartitionImage, TopicImage
+    from kbroker.metadata.image import PartitionImage
 
 logger = logging.getLogger("kbroker.cluster")
 
@@ -63,46 +71,31 @@ class StateChanges:
         changed: Mapping[TopicPartition, PartitionImage],
         *,
         is_isr_only: bool = False,
-        topics_last: bool = False,
+        resumes: bool = False,
     ) -> dict[TopicPartition, InvalidUpdateVersionError]:
         """Write partitions that were decided on the context as it is, then tell brokers.
 
-        `is_isr_only`: as a leader asked, so only metadata is sent.  `topics_last`: a reassignment at its end, whose
-        assignment is written behind the states.  Returns those that were not written.
+        `is_isr_only`: as a leader asked, so only metadata is sent.  `resumes`: brokers may not have heard yet of
+        replicas that are being added.  Returns those that were not written.
         """
         context = self.context
         before = {name: context.partition(name) for name in changed}
         changed = {name: new for name, new in changed.items() if (old := before[name]) is not None and new is not old}
         if not changed:
             return {}
-        reassigned = self._reassigned(changed)
-        if not topics_last:
-            await self._write_topics(reassigned)
         fresh = [name for name, new in changed.items() if lacks_state(before[name]) and not lacks_state(new)]  # type: ignore[arg-type]
         await self._make_parents(fresh)
         failed = await self._write_states(changed, before, frozenset(fresh), is_isr_only)
-        if topics_last:
-            await self._write_topics(reassigned)
-        self._send(changed, before, fresh, is_isr_only)
+        # Of a partition that was not written nothing changes but what others have written.
+        held = {name: new for name in changed if (new := context.partition(name)) is not None}
+        moved = {name: new for name, new in held.items() if _assignment(new) != _assignment(before[name])}
+        begun = {name: new for name, new in moved.items() if is_reassigning(new)}
+        rest = {name: new for name, new in held.items() if name not in begun}
+        self._send(rest, before, fresh, is_isr_only=is_isr_only, resumes=resumes)
+        topics = {name.topic for name in moved}
+        await asyncio.gather(*(self.writer.set_topic(context.image.topics[each]) for each in sorted(topics)))
+        self._send(begun, before, fresh, is_isr_only=is_isr_only, resumes=resumes)
         return failed
-
-    def _reassigned(self, changed: Mapping[TopicPartition, PartitionImage]) -> list[TopicImage]:
-        """The topics whose assignment changes, as they will be."""
-        topics: dict[str, list[PartitionImage]] = {}
-        for name, new in changed.items():
-            old = self.context.partition(name)
-            assert old is not None
-            if (old.replicas, old.adding_replicas, old.removing_replicas) != (
-                new.replicas,
-                new.adding_replicas,
-                new.removing_replicas,
-            ):
-                rows = topics.setdefault(name.topic, list(self.context.image.topics[name.topic].partitions))
-                rows[name.partition] = new
-        return [replace(self.context.image.topics[name], partitions=tuple(rows)) for name, rows in topics.items()]
-
-    async def _write_topics(self, topics: Iterable[TopicImage]) -> None:
-        await asyncio.gather(*(self.writer.set_topic(topic) for topic in topics))
 
     async def _make_parents(self, fresh: Iterable[TopicPartition]) -> None:
         by_topic: dict[str, list[int]] = {}
@@ -145,7 +138,7 @@ class StateChanges:
             for name in lost:
                 if name in found:
                     state, version = found[name]
-                    written[name] = with_state(changed[name], state, version)
+                    written[name] = with_state(before[name] or changed[name], state, version)
                     context.state_epochs[name] = state.controller_epoch
         context.put_partitions(written)
         return {name: InvalidUpdateVersionError() for name in lost}
@@ -198,8 +191,12 @@ class StateChanges:
         changed: Mapping[TopicPartition, PartitionImage],
         before: Mapping[TopicPartition, PartitionImage | None],
         fresh: Collection[TopicPartition],
+        *,
         is_isr_only: bool,
+        resumes: bool,
     ) -> None:
+        if not changed:
+            return
         names = list(changed)
         if not is_isr_only:
             new_replicas: dict[TopicPartition, Collection[int]] = {}
@@ -207,9 +204,9 @@ class StateChanges:
             for name, new in changed.items():
                 old = before[name]
                 assert old is not None
-                new_replicas[name] = (
-                    new.replicas if name in fresh else [each for each in new.replicas if each not in old.replicas]
-                )
+                known = () if name in fresh else old.replicas
+                added = [each for each in new.adding_replicas if resumes and each not in new.isr]
+                new_replicas[name] = [each for each in new.replicas if each not in known or each in added]
                 for node_id in old.replicas:
                     if node_id not in new.replicas:
                         gone.setdefault(node_id, []).append(name)
@@ -271,6 +268,12 @@ class StateChanges:
             if topic is not None:
                 for row in of_topic.partition_errors:
                     yield TopicPartition(topic.name, row.partition_index), row.error_code
+
+
+def _assignment(partition: PartitionImage | None) -> tuple[tuple[int, ...], ...]:
+    if partition is None:
+        return ()
+    return partition.replicas, partition.adding_replicas, partition.removing_replicas
 
 
 def _differs(old: PartitionImage | None, new: PartitionImage) -> bool:

@@ -202,7 +202,7 @@ class Term:
         for node_id in self.context.live():
             self._services.channels.open(node_id)
         deletions = await self._zookeeper.children(paths.DELETE_TOPICS, partial(self.work.mark, Work.DELETIONS))
-        unsettled = self._unsettled()
+        unsettled = self._resumed() | self._unsettled()
         self.context.deleting.update(name for name in deletions if name in self.context.image.topics)
         everything = of_topics(self.context.image.topics.values())
         kept = [name for name in everything if name.topic not in self.context.deleting and name not in unsettled]
@@ -212,7 +212,7 @@ class Term:
         # replica on the controller that died.
         self.changes.send_states(kept)
         self.context.deleting.clear()
-        await self._commit(unsettled)
+        await self._commit(unsettled, resumes=True)
         await self.complete_reassignments()
         for path, work in ((paths.REASSIGN_PARTITIONS, Work.REASSIGNMENTS), (paths.PREFERRED_ELECTION, Work.ELECTIONS)):
             await self._zookeeper.exists(path, partial(self.work.mark, work))
@@ -340,9 +340,14 @@ class Term:
                 changed[name] = new
         return changed
 
-    async def _commit(self, changed: Mapping[TopicPartition, PartitionImage]) -> None:
+    def _resumed(self) -> dict[TopicPartition, PartitionImage]:
+        """The reassignments under way, each in a new leader epoch."""
+        rows = ((name, each, transitions.resumed(each)) for name, each in self.context.partitions())
+        return {name: new for name, each, new in rows if new is not each}
+
+    async def _commit(self, changed: Mapping[TopicPartition, PartitionImage], *, resumes: bool = False) -> None:
         # A state that cannot be decoded would fail again at once, until somebody mends it; it is not tried again here.
-        if any(map(self.changes.has_sense, await self.changes.commit(changed))):
+        if any(map(self.changes.has_sense, await self.changes.commit(changed, resumes=resumes))):
             self.work.mark(Work.SETTLE)
 
     async def _settle(self) -> None:
@@ -425,8 +430,10 @@ class Term:
             if new is not each:
                 changed[name] = new
         if changed:
-            await self.changes.commit(changed, topics_last=True)
-            for name in changed:
+            failed = await self.changes.commit(changed)
+            if any(map(self.changes.has_sense, failed)):
+                self.work.mark(Work.COMPLETIONS)
+            for name in changed.keys() - failed.keys():
                 logger.info("the reassignment of %s is done", name)
             if await self._zookeeper.exists(paths.REASSIGN_PARTITIONS) is not None:
                 self.work.mark(Work.REASSIGNMENTS)

@@ -7,7 +7,8 @@ what Kafka's controllers on ZooKeeper do otherwise than those of a quorum:
                    ISR that the leader itself proposed
     ELR            there is none: the last members of an ISR stay in it
     reassignments  a second one gives up at once what the first was to add and it does not name; the end comes when the
-                   ISR has all of the target, with a clean election
+                   ISR has all of the target, with a clean election; those that a new controller finds begin a new
+                   epoch, as brokers may not have heard of them
     a broker that leaves in order
                    goes on leading what no other replica in sync can lead: no election for it is unclean
 
@@ -193,6 +194,14 @@ def reassigned(
     changed = decisions.change(_without_reassignment(partition), _clean(context), replicas=replicas, isr=isr)
     moving = replace(changed, adding_replicas=adding, removing_replicas=removing)
     return partition if moving == partition else announced(partition, moving)
+
+
+def resumed(partition: PartitionImage) -> PartitionImage:
+    """A reassignment that an earlier controller has begun, in a new leader epoch: of the one that it has, brokers may
+    know other replicas.  The same object where nothing moves, or where it is at its end."""
+    if lacks_state(partition) or not moves.is_reassigning(partition) or is_completable(partition):
+        return partition
+    return announced(partition, replace(partition))
 
 
 def is_completable(partition: PartitionImage) -> bool:

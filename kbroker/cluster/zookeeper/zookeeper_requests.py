@@ -117,7 +117,9 @@ class ZooKeeperRequests:
             except KafkaError as error:
                 logger.error("%s is not reassigned to %s: %s", name, replicas, error)
                 pending = len(found) > 1
-        await self._term.changes.commit(changed)
+        failed = await self._term.changes.commit(changed)
+        if any(map(self._term.changes.has_sense, failed)):
+            self._term.work.mark(Work.REASSIGNMENTS)
         await self._term.complete_reassignments()
         if not pending:
             await self._term.writer.delete(paths.REASSIGN_PARTITIONS)

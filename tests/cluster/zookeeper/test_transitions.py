@@ -14,6 +14,7 @@ from kbroker.cluster.zookeeper.transitions import (
     elected,
     is_completable,
     reassigned,
+    resumed,
     settled,
 )
 from kbroker.errors import InvalidReplicaAssignmentError, PreferredLeaderNotAvailableError
@@ -53,6 +54,16 @@ def test_a_reassignment_ends_when_the_whole_target_is_in_sync(
     assert (set(done.replicas), done.adding_replicas, done.removing_replicas) == (set(target), (), ())
     assert set(done.isr) == set(target)
     assert done.leader_epoch == moving.leader_epoch + 1
+
+
+def test_a_reassignment_that_a_new_controller_finds_begins_a_new_epoch() -> None:
+    """Leaders take no state of the epoch that they know: they would not hear of replicas that are on their way."""
+    moving = moved(partition(1, 2, isr=(1, 2)), (1, 3))
+    assert resumed(moving) == replace(
+        moving, leader_epoch=moving.leader_epoch + 1, partition_epoch=moving.partition_epoch + 1
+    )
+    for other in (partition(1, 2, isr=(1, 2)), replace(moving, isr=(1, 2, 3))):
+        assert resumed(other) is other
 
 
 def test_a_reassignment_waits_though_it_adds_nothing() -> None:

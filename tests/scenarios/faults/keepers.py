@@ -81,13 +81,13 @@ class ZooKeeperKeeper(Keeper):
     def prepare(self, number: int, data_dir: Path) -> None:
         return
 
-    def _json(self, path: str) -> dict[str, Any]:
+    def json(self, path: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.client.get(path)[0])
         return found
 
     def controller(self) -> int:
         try:
-            return int(self._json("/controller")["brokerid"])
+            return int(self.json("/controller")["brokerid"])
         except NoNodeError:
             return -1
 
@@ -101,7 +101,7 @@ class ZooKeeperKeeper(Keeper):
         found = {}
         for topic in self.client.get_children("/brokers/topics"):
             for partition in self.client.get_children(f"/brokers/topics/{topic}/partitions"):
-                state = self._json(f"/brokers/topics/{topic}/partitions/{partition}/state")
+                state = self.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
                 if set(state["isr"]) != brokers or state["leader"] < 0:
                     found[f"{topic}-{partition}"] = state
         return found

@@ -11,11 +11,13 @@ import asyncio
 import contextlib
 import enum
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 HOST = "127.0.0.1"
 CHUNK = 1 << 16
+Tap = Callable[[bytes], None]
+"""Is given what passes one way of a connection, before it passes."""
 
 
 class State(enum.Enum):
@@ -29,13 +31,15 @@ class State(enum.Enum):
 class Proxy:
     """One port, on the loop of `Proxies`; `target` is the port behind it.
 
-    The first connection passes what its client sends `first_sends` times, and ends at the next time.
+    The first connection passes what its client sends `first_sends` times, and ends at the next time.  `taps()`, where
+    it is set, gives the taps of a new connection: of what its client sends, and of what comes back.
     """
 
     def __init__(self, target: int, first_sends: int | None = None) -> None:
         self.target = target
         self.port = 0
         self.connections = 0
+        self.taps: Callable[[], tuple[Tap, Tap]] | None = None
         self._first_sends = first_sends
         self._state = State.OPEN
         self._passes = asyncio.Event()
@@ -88,7 +92,11 @@ class Proxy:
         self._writers.add(there)
         self.connections += 1
         sends = self._first_sends if self.connections == 1 else None
-        pumps = [asyncio.create_task(self._pump(reader, there, sends)), asyncio.create_task(self._pump(back, writer))]
+        sent, came = (None, None) if self.taps is None else self.taps()
+        pumps = [
+            asyncio.create_task(self._pump(reader, there, sent, sends)),
+            asyncio.create_task(self._pump(back, writer, came)),
+        ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -97,12 +105,20 @@ class Proxy:
             there.transport.abort()
             self._writers.discard(there)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int | None = None) -> None:
+    async def _pump(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        tap: Tap | None,
+        most: int | None = None,
+    ) -> None:
         chunks = 0
         with contextlib.suppress(OSError):
             while (chunk := await reader.read(CHUNK)) and chunks != most:
                 chunks += 1
                 await self._passes.wait()
+                if tap is not None:
+                    tap(chunk)
                 writer.write(chunk)
                 await writer.drain()
 
