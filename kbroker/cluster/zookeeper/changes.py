@@ -4,11 +4,11 @@ When a write finds that others (a leader of an old Kafka, a person) have changed
 again and goes on from what it finds.
 
 Where an assignment changes as well, it is written behind the states.  A controller may end between any two steps, and
-the next one goes on from what it finds, so brokers are told
+the next one goes on from what it finds.  So brokers hear
 
     of a move that begins                    behind both: none has a replica that ZooKeeper does not know
     of one that has ended or is called off   between them: the next controller still finds the move, and goes on with
-                                             it; else no broker would be told to delete the replica that it has lost
+                                             it; else no broker would hear that it has a replica to delete
 """
 
 from __future__ import annotations

@@ -8,13 +8,14 @@ shows the wanted `Moment`, for longer than any request or session lasts, and goe
 
     isr asks     AlterPartition of this broker with a leader epoch that is over
     orders       requests of this broker to others with its old controller epoch
-    led          partitions that it answers for as their leader and that others lead
+    led          partitions that a broker answers for as their leader and that another leads
     extra        directories of partitions on brokers that are not among their replicas
     moved        all partitions have their new replicas, and all of these in the ISR
 
 and in the end, with the producer at rest, whether what was acknowledged is there, and whether the replicas are equal.
-The bounds are the same for both.  Two things are judged of kbroker alone, as Apache Kafka's broker does neither: it has
-to leave partitions to their new leaders, and to set the directories aside of replicas that went while it stood still.
+The bounds are the same for both.  Two things are judged of kbroker alone, as Apache Kafka's brokers do neither: they
+have to leave partitions to their new leaders, and to set aside the directories of replicas of which no StopReplica came,
+as they stood still, or as the controller did that was to send it.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ RECORDS_BEFORE = 2_000
 MOVED_SECONDS = 60.0
 WATCHED_SECONDS = 30.0
 ISR_SECONDS = 20.0
-"""How long it may ask as the leader that it was.  Apache Kafka 3.9.1 does so for 6.5 s, and is answered 74, and 77 while
-it has the epoch of its old session."""
+"""How long it may ask as the leader that it was.  Apache Kafka 3.9.1 does so for 6.5 s, and is answered 74, and 77 until
+it has a new epoch."""
 ASIDE_SECONDS = 240.0
 """Strays are looked for once a minute, and set aside when they were there twice."""
 SAME_SECONDS = 20.0
@@ -83,7 +84,8 @@ class Story:
     last_order: float = 0.0
     order_codes: list[int] = field(default_factory=list)
     led: int = 0
-    last_led: float | None = 0.0
+    last_led: float = 0.0
+    led_left: list[str] = field(default_factory=list)
     extra: int = 0
     no_extra: float | None = None
     extra_left: list[str] = field(default_factory=list)
@@ -221,11 +223,8 @@ class Swap:
             self.wrong.append(f"{story.moment}: the partitions have not moved: {self._assignment()} {self._states()}")
         if story.last_isr_ask > ISR_SECONDS:
             self.wrong.append(f"{story.moment}: it asks for ISRs for {story.last_isr_ask:.1f} s")
-        live = [each for each in story.extra_left if not each.startswith(f"{story.frozen}/")]
-        if live:
-            self.wrong.append(f"{story.moment}: brokers that ran all the while have replicas of others: {live}")
-        if story.last_led is None and not self._is_kafka:
-            self.wrong.append(f"{story.moment}: broker {story.frozen} goes on as the leader")
+        if story.led_left and not self._is_kafka:
+            self.wrong.append(f"{story.moment}: brokers go on as leaders: {story.led_left}")
 
     def _epoch(self) -> int:
         return int(self.zookeeper.client.get("/controller_epoch")[0])
@@ -240,14 +239,15 @@ class Swap:
             before = states
             if story.moved is None and self._arrived(targets):
                 story.moved = now
-            led, extra = self._led(story.frozen, states), self._extra()
+            led = [f"{number}/{TOPIC}-{each}" for number in BROKERS for each in self._led(number, states)]
+            extra = self._extra()
             story.led, story.extra = max(story.led, len(led)), max(story.extra, len(extra))
             story.last_led = now if led else story.last_led
             if story.moved is not None and not extra and story.no_extra is None:
                 story.no_extra = now
             if now > WATCHED_SECONDS or (story.moved is not None and not extra and not led and now > story.moved + 10):
                 story.extra_left = extra
-                story.last_led = None if led else story.last_led
+                story.led_left = led
                 return story
 
     def _compare(self, before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> None:
