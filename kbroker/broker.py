@@ -35,6 +35,7 @@ from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
 from kbroker.handlers import dispatch
 from kbroker.handlers.services import Services
 from kbroker.handlers.table import Handler, advertised_ranges
+from kbroker.host.freed_memory import FreedMemory, heap
 from kbroker.host.garbage import GarbageCollection
 from kbroker.host.halt import exit_later
 from kbroker.metadata.broker_settings import BrokerSettings
@@ -394,6 +395,7 @@ class Broker:
         self.tasks.add("forget idle quota meters", EXPIRE_INTERVAL_MS, self.quotas.expire)
         self.tasks.add("read counters for rates", SAMPLE_SECONDS * 1000, self.figures.sample, 0)
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
+        self.tasks.add("give back freed memory", FreedMemory.INTERVAL_MS, FreedMemory(heap()).run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.listeners.pool.trim)
         if self.security.tls:
             self.tasks.add("look for new certificates", STORES_INTERVAL_MS, self._follow_stores)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from kbroker.protocol.api import ApiKey
 from tests.broker_process import BrokerProcess
 from tests.garbage.requests import frame, many
 from tests.garbage.watched import ALONE
+from tests.memory import resident_bytes
 from tests.scenarios.wire import Closed, Wire
 
 ENTRIES, REQUESTS, FIRST = 10_000, 50, 10
@@ -44,13 +44,6 @@ def _broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
     broker.stop()
 
 
-def resident_bytes(broker: BrokerProcess) -> int:
-    """What the process has of memory, without pages of files."""
-    status = Path(f"/proc/{broker.pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("RssAnon:"))
-    return int(line.split()[1]) << 10
-
-
 def ask(broker: BrokerProcess, data: bytes, times: int) -> None:
     """As one client, which leaves."""
     wire = Wire(broker.port, 60)
@@ -68,9 +61,9 @@ def check(broker: BrokerProcess, api: str) -> None:
     data = frame(api, NEWEST[api], many(api, NEWEST[api], ENTRIES))
     # What the first of them take stays for the others.
     ask(broker, data, FIRST)
-    before = resident_bytes(broker)
+    before = resident_bytes(broker.pid)
     ask(broker, data, REQUESTS)
-    assert resident_bytes(broker) - before <= MOST_BYTES
+    assert resident_bytes(broker.pid) - before <= MOST_BYTES
 
 
 @pytest.mark.parametrize("api", KNOWN)

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import resource
 import socket
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.broker.client import open_connections
 from tests.broker_process import BrokerProcess
 from tests.network import raw_client as raw
+from tests.network.many_files import many_files
 from tests.network.raw_client import RawClient
 from tests.ports import free_port
 
 Start = Callable[..., BrokerProcess]
-
-
-@contextmanager
-def many_files() -> Iterator[int]:
-    """Lets this process, and brokers that it starts, have as many open files as the machine allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
-        yield hard
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def still_serves(broker: BrokerProcess) -> None:
