@@ -145,7 +145,8 @@ class Fetcher(FetchLoop):
         )
 
     def _is_deposed(self, node: int, partition: Partition) -> bool:
-        """Whether a broker takes itself for the leader while another one is: what is committed there, it has not."""
+        """Whether a broker takes itself for the leader while another one is: what is committed there, it has not, nor
+        has Apache Kafka's (`tests/compat/test_deposed_leaders.py`)."""
         term = self.world.witness.term(node, partition)
         return term is not None and not self.world.is_in_force(term)
 

@@ -205,7 +205,7 @@ class Producer(Client):
 
     def _is_behind_another_leader(self, sent: Sent) -> bool:
         """Whether the batch went to a broker that takes itself for the leader while another one is: it lacks what that
-        one has of the producer, and says so, as Apache Kafka's does."""
+        one has of the producer, and says so, as Apache Kafka's does (`tests/compat/test_deposed_leaders.py`)."""
         return self.world.may_lead_twice and sent.term is not None and not self.world.is_in_force(sent.term)
 
     def _begin_anew(self, connection: ModelConnection) -> None:

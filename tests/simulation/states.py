@@ -193,7 +193,9 @@ class States:
 
     def _believes(self, node: int, partition: Partition, name: Name) -> None:
         """What a leader has been told of a follower in its epoch stays true: nobody cuts a log there but in a later
-        one.  A follower that has crashed may have lost something since, and tells so with its next fetch."""
+        one.  A follower that has crashed may have lost something since, and tells so with its next fetch.  Before
+        Fetch 9 it names no epoch, and may be believed what it had in another, as by Apache Kafka
+        (`tests/compat/test_deposed_leaders.py`)."""
         crashes, brokers = self._world.crashes, self._world.brokers
         for each, follower in partition.followers.items():
             end, start = follower.log_end_offset, follower.log_start_offset

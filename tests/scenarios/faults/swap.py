@@ -14,8 +14,8 @@ shows the wanted `Moment`, for longer than any request or session lasts, and goe
 
 and in the end, with the producer at rest, whether what was acknowledged is there, and whether the replicas are equal.
 The bounds are the same for both.  Two things are judged of kbroker alone, as Apache Kafka's brokers do neither: they
-have to leave partitions to their new leaders, and to set aside the directories of replicas of which no StopReplica came,
-as they stood still, or as the controller did that was to send it.
+have to leave partitions to their new leaders, and to set aside the directories of replicas of which no StopReplica
+came, as they stood still, or as the controller did that was to send it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ RECORDS_BEFORE = 2_000
 MOVED_SECONDS = 60.0
 WATCHED_SECONDS = 30.0
 ISR_SECONDS = 20.0
-"""How long it may ask as the leader that it was.  Apache Kafka 3.9.1 does so for 6.5 s, and is answered 74, and 77 until
-it has a new epoch."""
+"""How long it may ask as the leader that it was.  Apache Kafka 3.9.1 does so for 6.5 s, and is answered 74, or 77
+until it has a new epoch."""
 ASIDE_SECONDS = 240.0
 """Strays are looked for once a minute, and set aside when they were there twice."""
 SAME_SECONDS = 20.0

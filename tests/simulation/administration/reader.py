@@ -109,7 +109,7 @@ class ChangingFetcher(ChangingClient, FetchLoop):
             met = self.topic(life.name).between(sent_at, now) if self.by_name else [life]
             there = [each for each in met if each.ended_at == FOREVER]
             are_gone = are_gone and not there
-            # One that is on its way out may be gone by now.
+            # One that is on its way out may be gone by now (`tests/compat/test_fetches_of_deleted_topics.py`).
             stays = any(each.deletion_asked_at == FOREVER for each in there)
             if stays and all(self._committed((each, number)) > offset for each in met):
                 return True
