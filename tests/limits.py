@@ -102,8 +102,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
         def _reschedule(self, node: WorkerController) -> None:
             """A worker begins a test when it knows the next one: with less than two it would wait for ever.
 
-            Files whose tests are all done are among the work that a worker leaves behind.
+            Files whose tests are all done are among the work that a worker leaves behind.  Where several workers have
+            ended at once, one that takes the place of another is asked before it knows its tests.
             """
+            if node not in self.registered_collections:
+                return
             super()._reschedule(node)
             while self.workqueue and not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
                 self._assign_work_unit(node)

@@ -114,6 +114,31 @@ def test_a_run_goes_on_to_its_end_when_a_worker_ends(tmp_path: Path, workers: st
     assert "crashed while running 'test_5.py::test_first'" in done.stdout
 
 
+def test_a_run_goes_on_when_all_its_workers_end_at_once(tmp_path: Path) -> None:
+    """A machine that stands still for minutes ends the tests of each, and the run would end with xdist's own error."""
+    text = """
+import os
+import time
+from pathlib import Path
+
+def test_first():
+    Path(__file__).with_suffix(".there").touch()
+    while len([*Path(__file__).parent.glob("*.there")]) < 2:
+        time.sleep(0.01)
+    os._exit(1)
+
+def test_second():
+    pass
+"""
+    for number in range(2):
+        (tmp_path / f"test_{number}.py").write_text(text)
+    for number in range(2, 8):
+        (tmp_path / f"test_{number}.py").write_text("def test_it():\n    pass\n")
+    done = run_pytest(tmp_path, ".", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+    assert re.search("2 failed, 8 passed", done.stdout), done.stdout + done.stderr
+    assert "INTERNALERROR" not in done.stdout + done.stderr
+
+
 def test_what_a_test_waits_for_of_others_is_not_its_own_time() -> None:
     """On a fresh machine each test that waits for a slow mirror would fail, and nothing be wrong with any."""
     own, _ = signal.setitimer(signal.ITIMER_REAL, 3000)
