@@ -114,11 +114,12 @@ class KafkaBroker:
 
     def client_settings(self, user: str = ADMIN) -> dict[str, str]:
         """What a client of that user takes: confluent-kafka's settings, `bootstrap.servers` among them."""
-        security = {} if self.security is None else self.security.client_settings(self._tls_dir, user)
+        security = {} if self.security is None else self.security.client_settings(self.tls_dir, user)
         return {"bootstrap.servers": self.bootstrap, **security}
 
     @property
-    def _tls_dir(self) -> Path:
+    def tls_dir(self) -> Path:
+        """Where the broker's key and the authority's certificate lie, with a security that encrypts."""
         shared = None if self.security is None else self.security.directory
         return shared or self.directory / "tls"
 
@@ -146,7 +147,7 @@ class KafkaBroker:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(self.data_dir),
             "metrics.listener": f"http://127.0.0.1:{self.metrics_port}",
-            **({} if self.security is None else self.security.settings(self._tls_dir, self.port)),
+            **({} if self.security is None else self.security.settings(self.tls_dir, self.port)),
             **self.overrides,
         }
         # A test runs in a project's folder, whose modules are none of the broker's.
@@ -177,7 +178,7 @@ class KafkaBroker:
         """Start the process and wait until it answers.  `BrokerError` with its output when it does not."""
         self.spawn()
         deadline = time.monotonic() + START_SECONDS
-        tls = self.security.context(self._tls_dir) if self.security is not None and self.security.encrypts else None
+        tls = self.security.context(self.tls_dir) if self.security is not None and self.security.encrypts else None
         while not answers_api_versions(self.port, tls):
             if not self.running:
                 status = self.process.returncode if self.process else None

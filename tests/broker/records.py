@@ -63,12 +63,18 @@ class Writer:
             self.acknowledged[record.key()] = (record.partition(), record.offset())
 
 
-def read_topic(bootstrap: str, topic: str) -> list[tuple[int, int, bytes]]:
+def read_topic(bootstrap: str, topic: str, settings: Mapping[str, Any] | None = None) -> list[tuple[int, int, bytes]]:
     """(partition, offset, key) of every record of a topic, in the order of each partition."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     consumer: Any = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True, **QUIET}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.partition.eof": True,
+            **QUIET,
+            **(settings or {}),
+        }
     )
     try:
         partitions = list(consumer.list_topics(topic, 20).topics[topic].partitions)

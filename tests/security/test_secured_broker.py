@@ -77,7 +77,7 @@ def test_pythons_strictest_client_takes_the_certificates(broker: BrokerProcess) 
     assert security is not None
     if not security.encrypts:
         pytest.skip("no certificates")
-    context = security.context(broker._tls_dir)
+    context = security.context(broker.tls_dir)
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     with (
         socket.create_connection(("127.0.0.1", broker.port), 30) as plain,
