@@ -17,7 +17,7 @@ from kbroker.cluster.zookeeper.channels import Answered
 from kbroker.cluster.zookeeper.election import Election, Fence
 from kbroker.cluster.zookeeper.entity_configs import EntityConfigs
 from kbroker.cluster.zookeeper.registration import make_roots
-from kbroker.cluster.zookeeper.session import Create
+from kbroker.cluster.zookeeper.session import ConnectionLossError, Create, Operation, Stat
 from kbroker.cluster.zookeeper.term import Term, TermServices, TermState
 from kbroker.cluster.zookeeper.znodes import BrokerEndpoint, BrokerZnode, encode_broker
 from kbroker.config import BrokerConfig
@@ -271,3 +271,30 @@ async def take_isr(cluster: Cluster, name: TopicPartition, isr: list[int]) -> in
     (outcome,) = await cluster.office.administration.alter_partitions(broker, [change])
     await cluster.settled()
     return 0 if outcome.error is None else outcome.error.code
+
+
+def before_each_write(session: FakeSession, act: Callable[[Sequence[Operation]], None]) -> None:
+    """Have `act` called before what a session writes."""
+    write = session.multi
+
+    async def multi(operations: Sequence[Operation]) -> list[Stat | None]:
+        act(operations)
+        return await write(operations)
+
+    session.multi = multi  # type: ignore[method-assign]
+
+
+def ends_behind(session: FakeSession, writes: int, *, sees_last: bool) -> None:
+    """The session ends when so much has been written; unless it `sees_last`, the next is written, too, unanswered."""
+    left = writes
+
+    def count(_operations: Sequence[Operation]) -> None:
+        nonlocal left
+        if not left and sees_last:
+            session.drop()
+            raise ConnectionLossError("the controller stands still")
+        if not left:
+            session.lose_next_answer()
+        left -= 1
+
+    before_each_write(session, count)

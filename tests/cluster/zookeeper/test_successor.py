@@ -10,42 +10,14 @@ import pytest
 
 from kbroker.cluster.requests import Reassignment
 from kbroker.cluster.zookeeper import paths
-from kbroker.cluster.zookeeper.session import ANY_VERSION, ConnectionLossError, Operation, Set, Stat
+from kbroker.cluster.zookeeper.session import ANY_VERSION, Operation, Set
 from kbroker.errors import KafkaError
 from kbroker.types import TopicPartition
-from tests.cluster.zookeeper.fake import FakeSession
-from tests.cluster.zookeeper.office import T0, Cluster, brief, in_cluster, take_isr
+from tests.cluster.zookeeper.office import T0, Cluster, before_each_write, brief, ends_behind, in_cluster, take_isr
 
 OLD, TARGET = [2, 3], [1, 2]
 WRITES = 3
 """More than any step of a reassignment makes."""
-
-
-def before_each_write(session: FakeSession, act: Callable[[Sequence[Operation]], None]) -> None:
-    """Have `act` called before what a session writes."""
-    write = session.multi
-
-    async def multi(operations: Sequence[Operation]) -> list[Stat | None]:
-        act(operations)
-        return await write(operations)
-
-    session.multi = multi  # type: ignore[method-assign]
-
-
-def ends_behind(session: FakeSession, writes: int, *, sees_last: bool) -> None:
-    """The session ends when so much has been written; unless it `sees_last`, the next is written, too, unanswered."""
-    left = writes
-
-    def count(_operations: Sequence[Operation]) -> None:
-        nonlocal left
-        if not left and sees_last:
-            session.drop()
-            raise ConnectionLossError("the controller stands still")
-        if not left:
-            session.lose_next_answer()
-        left -= 1
-
-    before_each_write(session, count)
 
 
 async def replaced(cluster: Cluster, work: Callable[[Cluster], Awaitable[None]], writes: int, sees_last: bool) -> None:
