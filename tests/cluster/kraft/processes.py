@@ -46,7 +46,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "broker.session.timeout.ms": "6000",
 }
-OF_CONTROLLERS_TOO = ("delegation.", "authorizer.", "super.users")
+OF_CONTROLLERS_TOO = ("delegation.", "authorizer.", "super.users", "broker.session.")
 """How settings begin that controllers are given, too."""
 
 

@@ -27,6 +27,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 # Changes that the cluster would not survive, or that need more than one request of this kind.
 LEFT_OUT = {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UNREGISTER_BROKER}
 
+# On a busy machine the next active controller may come to a request before it comes to a heartbeat, and to a look for
+# silent brokers before both: it would have fenced the only broker, and there would be none for the topic (error 38).
+LONG_SESSION = {"broker.session.timeout.ms": "120000"}
+
 TOKENS = {ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN}
 
 
@@ -128,7 +132,7 @@ def leader_of(port: int) -> int:
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_requests_outlive_the_active_controller(tmp_path: Path, how: str) -> None:
     """An administrator's request would fail with the controller that dies, or hang with the one that does."""
-    with running(tmp_path, (Kbroker,), controllers=3) as cluster:
+    with running(tmp_path, (Kbroker,), controllers=3, settings=LONG_SESSION) as cluster:
         port = cluster.nodes[1].port
         active = leader_of(port)
         getattr(cluster.controllers[active], how)()
