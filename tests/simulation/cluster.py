@@ -200,7 +200,7 @@ class Cluster(Several):
         self.brokers[node] = await process.call(self.loop.create_task, begin())
         del self.starting[node]
         process.serves = True
-        self.disks.watch(node, self.brokers[node])
+        self.watch(node)
 
     def amid_call(self, node: int, path: str) -> None:
         """ZooKeeper has done what a broker asked of it, which has yet to learn that."""

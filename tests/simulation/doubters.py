@@ -90,6 +90,8 @@ class Doubter(Client):
             if answer.error_code in NO_SESSION and session_id:
                 if named == epoch and answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH:
                     self.judge.fail(f"{connection.name}: the session's next epoch {epoch} is refused")
+                if answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                    self._requires(self._gave_way(connection, session_id), connection, f"session {session_id} is lost")
                 session_id = epoch = 0
                 continue
             if named != epoch:
@@ -125,7 +127,8 @@ class Doubter(Client):
         last = await connection.answer(asked, version)
         if last is None:
             return
-        self.judge_end(connection, session_id, last.error_code, last.session_id + len(last.responses))
+        if last.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND or not self._gave_way(connection, session_id):
+            self.judge_end(connection, session_id, last.error_code, last.session_id + len(last.responses))
         again = await connection.answer(
             fetch_of(self.partition, self._offset, session=(session_id, epoch + 1)), version
         )
@@ -140,10 +143,15 @@ class Doubter(Client):
         asked.topics[0].topic_id = self.world.topics[self.partition[0]].topic_id
         answer = await connection.answer(asked, FETCH_BY_ID)
         if answer is not None:
-            # It may have made room for another one meanwhile.
-            codes = (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             what = f"session {session_id} by names is asked by ids: {ErrorCode(answer.error_code).name}"
-            self._requires(answer.error_code in codes and not answer.responses, connection, what)
+            gave_way = self._gave_way(connection, session_id)
+            code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if gave_way else ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+            self._requires(answer.error_code == code and not answer.responses, connection, what)
+
+    def _gave_way(self, connection: ModelConnection, session_id: int) -> bool:
+        """Whether the broker may have given a session up to make room for another one."""
+        code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        return self.world.fetch_sessions.excuses(code, connection.node, session_id)
 
     def judge_end(self, connection: ModelConnection, session_id: int, wrong: int, named: int) -> None:
         """A session that was ended answers nothing any more."""

@@ -187,7 +187,9 @@ class Fetcher(FetchLoop):
             return
         world, judge, name = self.world, self.judge, connection.name
         if answer.error_code != 0:
-            if not world.tolerates(answer.error_code):
+            # A consumer whose session is gone begins another one, with all that it asks for.
+            gave_way = world.fetch_sessions.excuses(answer.error_code, connection.node, self._session[0])
+            if not (gave_way or world.tolerates(answer.error_code)):
                 judge.fail(f"{name}: the fetch answers {ErrorCode(answer.error_code).name}")
             self._session = (0, 0 if self.sessions else -1)
             return

@@ -162,6 +162,8 @@ class Guest(Client):
         first = await self._ask(connection, partition, end, (0, 0), 0, version)
         if first is None:
             return
+        if first.error_code != 0:
+            self.judge.fail(f"{connection.name}: the first fetch answers {ErrorCode(first.error_code).name}")
         if self._code(first) == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self.judge.fail(f"{connection.name} may read {partition}, and is refused")
         row: Any = first.responses[0].partitions[0] if first.responses else None
@@ -177,7 +179,7 @@ class Guest(Client):
         end_without_right = self._log_end(partition)
         await self._write(admin, partition)
         answer = await waiting
-        if answer is None or not gone:
+        if answer is None or not gone or self._is_over(connection, answer, first.session_id):
             return
         for batch in (
             each for topic in answer.responses for row in topic.partitions for each in read_batches(row.records)
@@ -192,13 +194,20 @@ class Guest(Client):
             if may_read and not await self._may_read(admin, partition, True):
                 return
             answer = await self._ask(connection, None, end, (first.session_id, epoch), 0, version)
-            if answer is None or answer.error_code != 0:
+            if answer is None or self._is_over(connection, answer, first.session_id):
                 return
             epoch += 1
             is_refused = self._code(answer) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             has_records = any(row.records for topic in answer.responses for row in topic.partitions)
             if is_refused is may_read or (has_records and not may_read):
                 self.judge.fail(f"{connection.name}: may read {partition}: {may_read}, and gets {answer}")
+
+    def _is_over(self, connection: ModelConnection, answer: Any, session_id: int) -> bool:
+        """Whether the session has made room for another one, of which no other has to know."""
+        code = answer.error_code
+        if code != 0 and not self.world.fetch_sessions.excuses(code, connection.node, session_id):
+            self.judge.fail(f"{connection.name}: fetch session {session_id} answers {ErrorCode(code).name}")
+        return bool(code != 0)
 
     async def _write(self, admin: ModelConnection, partition: Partition) -> None:
         """Something that whoever waits there would get."""

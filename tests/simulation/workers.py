@@ -164,7 +164,7 @@ class Workers(Several):
         if node == 1:
             broker.cache.subscribe(self._published)
             self.image = broker.cache.image
-        self.disks.watch(node, broker)
+        self.watch(node)
         return True
 
     def starts(self, node: int) -> bool:

@@ -28,6 +28,7 @@ from tests.simulation.features import coordinator_settings, draw_features
 from tests.simulation.garbage import Garbage
 from tests.simulation.guests import drawn_reauth_ms
 from tests.simulation.judge import Judge, Partition, ViolationError
+from tests.simulation.kept_sessions import SessionWitness
 from tests.simulation.leftovers import dispose, leftovers
 from tests.simulation.log_life import LogLife
 from tests.simulation.loop import OUTSIDE, Process, SimulatedLoop
@@ -123,6 +124,7 @@ class World:
         self._value = 0
         self.disks = DiskFaults(self)
         self.witness = Witness()
+        self.fetch_sessions = SessionWitness(self.judge, self.setting)
         self.forgets_after = FORGETS_SECONDS if not self.fails and self.rng.random() < 0.3 else math.inf
         """For how long brokers know a producer that is silent."""
         self.producer_ids: set[int] = set()
@@ -333,7 +335,12 @@ class World:
 
         self.brokers[node] = await process.call(self.loop.create_task, begin())
         process.serves = True
+        self.watch(node)
+
+    def watch(self, node: int) -> None:
+        """A broker has started: those that see what it does inside begin."""
         self.disks.watch(node, self.brokers[node])
+        self.fetch_sessions.watch(node, self.brokers[node])
 
     async def stop(self, node: int) -> None:
         """End a broker in order."""

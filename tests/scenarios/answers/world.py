@@ -27,6 +27,7 @@ from tests.simulation.features import TRANSACTION_VERSION
 from tests.simulation.fetchers import Fetcher, read_all
 from tests.simulation.groups.committers import Committer
 from tests.simulation.judge import Judge, Partition, ViolationError
+from tests.simulation.kept_sessions import SessionWitness
 from tests.simulation.transactions.ending import judge_transactions
 from tests.simulation.transactions.ledger import TransactionLedger
 from tests.simulation.witness import Witness
@@ -160,6 +161,7 @@ class RealWorld:
         self.processes: dict[int, Any] = {}
         """None can be looked into."""
         self.witness = Witness()
+        self.fetch_sessions = SessionWitness(self.judge, self.setting)
         self.is_measured = False
         self.is_secured = False
         self.away_at: dict[int, float] = {}

@@ -127,6 +127,9 @@ class ChangingFetcher(ChangingClient, FetchLoop):
             return
         world, judge = self.world, self.judge
         if answer.error_code != 0:
+            if world.fetch_sessions.excuses(answer.error_code, connection.node, self._session[0]):
+                self._session = (0, 0)  # The next fetch begins another one, with all that it asks for.
+                return
             if not world.tolerates(answer.error_code):
                 judge.fail(f"{connection.name}: the fetch answers {ErrorCode(answer.error_code).name}")
             connection.abort()

@@ -152,7 +152,7 @@ class KRaftCluster(Several):
         del self.starting[node]
         self.torn.discard(node)
         process.serves = True
-        self.disks.watch(node, self.brokers[node])
+        self.watch(node)
 
     def _format(self, node: int, folders: list[str]) -> None:
         """As an operator does before the first start."""
