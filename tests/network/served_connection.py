@@ -37,6 +37,7 @@ class Harness:
         self.pool = BufferPool(16384, 4 << 20)
         self.purgatory = FetchPurgatory(self.loop)
         self.wake: Any = None
+        self.turn = 0
         self.amid: list[Any] = []
         """What to call amid requests that are answered together."""
         self.complaints: list[str] = []

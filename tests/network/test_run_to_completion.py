@@ -13,6 +13,8 @@ from tests.network.served_connection import ECHO, LATER, TOGETHER, WAKE, Harness
 
 # One answer in so many is held back to see whether the turn brings others.
 ANSWERS_UNTIL_A_PROBE = 20
+# So many requests of nearly 64 KB are more than one turn answers, and fewer than are held back.
+MORE_THAN_A_TURN, LARGE = 39, 4_900
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 pytestmark = pytest.mark.usefixtures("every_kind")
@@ -56,6 +58,12 @@ async def crowd(harness: Harness, clients: list[Client]) -> None:
             writer.write(frame(ECHO, 0, b""))
         for reader, _ in clients:
             await answer(reader)
+
+
+def count_turns(harness: Harness) -> None:
+    """`harness.turn` is another number in each turn of the loop."""
+    harness.turn += 1
+    harness.loop.call_soon(count_turns, harness)
 
 
 @pytest.mark.parametrize("woken", [3, 34])
@@ -107,6 +115,32 @@ def test_more_requests_than_are_answered_at_once_come_in_one_turn() -> None:
                     writer.write(frame(TOGETHER, turns * 100 + number, b"asked-%d" % number))
                 for number, (reader, _) in enumerate(clients):
                     assert await answer(reader) == (turns * 100 + number, b"asked-%d" % number)
+            for _, writer in clients:
+                writer.close()
+
+    uvloop.run(main())
+
+
+def test_requests_that_a_turn_leaves_to_the_next_one_are_answered_each_as_its_own() -> None:
+    """Where a turn has too many bytes to answer, clients would get the answers to each other's requests."""
+
+    async def main() -> None:
+        async with running(buffer_bytes=4 << 20) as harness:
+            clients = [await harness.connect() for _ in range(MORE_THAN_A_TURN)]
+            answered: list[int] = []
+            harness.amid.append(lambda: answered.append(harness.turn))
+            left_over = round_number = 0
+            count_turns(harness)
+            while left_over < 3:
+                round_number += 1
+                await crowd(harness, clients)
+                answered.clear()
+                bodies = [b"%3d of %5d " % (number, round_number) * LARGE for number in range(len(clients))]
+                for (_, writer), body in zip(clients, bodies, strict=True):
+                    writer.write(frame(TOGETHER, round_number, body))
+                for (reader, _), body in zip(clients, bodies, strict=True):
+                    assert await answer(reader) == (round_number, body)
+                left_over += len(set(answered)) > 1
             for _, writer in clients:
                 writer.close()
 

@@ -314,6 +314,45 @@ def test_what_runs_the_jobs_in_the_place_of_threads_decides_when() -> None:
     uvloop.run(main())
 
 
+def test_what_a_client_that_has_left_would_have_been_sent_comes_to_nobody_else() -> None:
+    """The next connection has the number of the socket that a thread was given, and would get another client's records
+    amid its own answers."""
+
+    async def main() -> None:
+        async with running(send_threads=1, buffer_bytes=-1) as harness:
+            threads, connections = harness.listener.endpoint.send_threads, harness.listener.endpoint.connections
+            held: list[SendThreads] = []
+            threads.runner = held.append
+            content = fill(harness, LENT)
+            first, first_writer = await harness.connect()
+            first_writer.write(frame(BARE, 1, struct.pack(">qq", 0, LENT)))
+            assert await answer(first) == (1, content)
+            (known,) = connections
+            _, leaving = await harness.connect()
+            leaving.write(frame(BARE, 2, struct.pack(">qq", 0, LENT)))
+            await until(lambda: held)
+            (ended,) = set(connections) - {known}
+            ended.close("as one that has been idle")
+            leaving.transport.abort()
+            await until(lambda: len(connections) == 1)
+            others = [await harness.connect() for _ in range(READERS)]
+            held.pop().do_next()
+            threads.collect()
+            async with asyncio.timeout(SECONDS):  # What is no answer may say that gigabytes follow.
+                for number, (reader, writer) in enumerate([(first, first_writer), *others]):
+                    writer.write(frame(ECHO, number, b"asked"))
+                    assert await answer(reader) == (number, b"asked")
+                    writer.close()
+            assert threads.outstanding == 0
+
+    # Nothing is long ago.
+    monotonic.set_virtual(time.monotonic_ns(), 0, 0)
+    try:
+        uvloop.run(main())
+    finally:
+        monotonic.set_virtual(0)
+
+
 def test_threads_that_others_did_the_work_of_are_forgotten_in_a_circle() -> None:
     """What had been cleared by the garbage collector was asked whether there were threads to end: there were none, and
     the process died."""
