@@ -24,7 +24,7 @@ EVICTION_MS = 120_000
 SLOTS = "max.incremental.fetch.session.cache.slots"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Kept:
     """A session, as the rule sees it."""
 
@@ -32,6 +32,10 @@ class Kept:
     partitions: set[PartitionKey]
     created_ms: int
     used_ms: int
+
+    def __repr__(self) -> str:
+        who = "follower" if self.is_of_follower else "consumer"
+        return f"{who}'s of {len(self.partitions)} since {self.created_ms}, used {self.used_ms}"
 
     @property
     def worth(self) -> tuple[bool, int]:
@@ -70,9 +74,9 @@ class SessionRule:
         may_go = self.giving_way(*made.worth, made.created_ms) if is_full else set()
         expected = bool(made.partitions) and (not is_full or bool(may_go))
         if bool(session_id) != expected:
-            self._fail(f"a session of {made} is {session_id}, and is to be: {expected}, beside {self.sessions}")
+            self._fail(f"a session ({made}) is {session_id}, and is to be: {expected}, beside {self.sessions}")
         if len(gone) != int(expected and is_full) or not gone <= may_go:
-            self._fail(f"for {made} sessions {sorted(gone)} go, of {sorted(may_go)} one is to, of {self.sessions}")
+            self._fail(f"for a session ({made}) {sorted(gone)} go, of {sorted(may_go)} one is to, of {self.sessions}")
         for each in gone:
             del self.sessions[each]
         self.given_up |= gone
