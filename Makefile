@@ -136,7 +136,9 @@ $(MADE)/bench: $(MADE)/install
 	$(call extra,bench)
 	@touch $@
 
-# Where PYTHONDONTWRITEBYTECODE is set, as in many containers, each start would compile all modules anew: 0.15 s of it.
+# Where PYTHONDONTWRITEBYTECODE is set, as in many containers, each start of a broker would compile all modules anew (0.15
+# s of it), and each of pytest's processes all tests (10 s).
+export PYTHONDONTWRITEBYTECODE :=
 $(MADE)/bytecode: $(PYTHON_SOURCES) | $(MADE)/venv
 	$(BIN)/python -m compileall -q kbroker
 	@touch $@
