@@ -41,11 +41,6 @@ def congestion_preload() -> pathlib.Path:
     return _build(BUILD / "congestion.so", [SOURCES / "congestion.c"], ("-shared", "-fPIC"))
 
 
-def callgrind_requests() -> pathlib.Path:
-    """The library by which a process says to callgrind what to count; needs valgrind's headers."""
-    return _build(BUILD / "callgrind.so", [SOURCES / "callgrind.c"], ("-shared", "-fPIC"))
-
-
 def _build(
     target: pathlib.Path, sources: list[pathlib.Path], flags: tuple[str, ...], libraries: tuple[str, ...] = ()
 ) -> pathlib.Path:

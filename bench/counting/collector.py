@@ -6,10 +6,11 @@ by callgrind, allocations by a meter in this process, system calls by what strac
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 from pathlib import Path
+
+from tests.extensions import cost_meter
 
 _DESCRIPTION = re.compile(r"^desc: Trigger: Client Request: (.+)$", re.MULTILINE)
 _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
@@ -20,15 +21,11 @@ _CALL = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(\w+)\(")
 class Collector:
     """Counts nothing: a cell is tried without anything around it."""
 
-    is_on = False
-
     def resume(self) -> None:
         """What runs from now on counts."""
-        self.is_on = True
 
     def pause(self) -> None:
         """What runs from now on does not count."""
-        self.is_on = False
 
     def part(self, name: str) -> None:
         """What was counted since the last part has this name."""
@@ -37,50 +34,32 @@ class Collector:
 class Instructions(Collector):
     """By callgrind, which runs this process with `--instr-atstart=no --collect-atstart=no`."""
 
-    def __init__(self, library: Path) -> None:
-        """`library`: what `bench.native_build.callgrind_requests` has built."""
-        loaded = ctypes.CDLL(str(library))
-        self._toggle, self._dump = loaded.kb_toggle, loaded.kb_dump
-        loaded.kb_instrument()
+    resume, pause = staticmethod(cost_meter.resume), staticmethod(cost_meter.pause)
 
-    def resume(self) -> None:
-        if not self.is_on:
-            self.is_on = True
-            self._toggle()
-
-    def pause(self) -> None:
-        if self.is_on:
-            self._toggle()
-            self.is_on = False
+    def __init__(self) -> None:
+        cost_meter.collect()
 
     def part(self, name: str) -> None:
-        self._dump(name.encode())  # Which sets the counters to zero.
+        cost_meter.dump(name.encode())  # Which sets the counters to zero.
 
 
 class Allocations(Collector):
     """Python objects that are allocated, by a meter in front of Python's own allocator."""
 
+    resume, pause = staticmethod(cost_meter.resume), staticmethod(cost_meter.pause)
+
     def __init__(self) -> None:
-        from tests.extensions import allocation_meter
-
         self.counts: dict[str, int] = {}
-        self._meter = allocation_meter
-        allocation_meter.install()
-
-    def resume(self) -> None:
-        self.is_on = True
-        self._meter.switch(True)
-
-    def pause(self) -> None:
-        self._meter.switch(False)
-        self.is_on = False
+        cost_meter.install()
 
     def part(self, name: str) -> None:
-        self.counts[name] = self._meter.taken()
+        self.counts[name] = cost_meter.taken()
 
 
 class SystemCalls(Collector):
     """By strace, which sees marks as calls of a file that is not there."""
+
+    is_on = False
 
     def resume(self) -> None:
         if not self.is_on:

@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench import native_build
 from bench.counting.collector import instructions, system_calls
 from bench.counting.table import REQUESTS, RequestCell
+from tests.extensions import cost_meter
 
 ROOT = Path(__file__).parent.parent.parent
 INSTRUCTIONS, ALLOCATIONS, CALLS = "instructions", "allocations", "system calls"
@@ -70,20 +70,24 @@ def _run(argv: Sequence[str]) -> str:
 
 
 def _instructions(names: Sequence[str]) -> Mapping[str, int]:
-    valgrind, library = tool("valgrind"), native_build.callgrind_requests()
+    valgrind = tool("valgrind")
+    if not cost_meter.HAS_CALLGRIND:
+        raise MissingToolError(
+            "tests/extensions was built without valgrind: remove .venv/made/test-extensions and make it"
+        )
     with tempfile.TemporaryDirectory() as folder:
         options = ("--instr-atstart=no", "--collect-atstart=no", f"--callgrind-out-file={folder}/callgrind.out")
-        _run([valgrind, "--tool=callgrind", *options, *_inside("instructions", str(library), *names)])
+        _run([valgrind, "--tool=callgrind", *options, *_inside("instructions", *names)])
         return instructions(Path(folder))
 
 
 def _allocations(names: Sequence[str]) -> Mapping[str, int]:
-    found: Mapping[str, int] = json.loads(_run(_inside("allocations", "-", *names)))
+    found: Mapping[str, int] = json.loads(_run(_inside("allocations", *names)))
     return found
 
 
 def _calls(names: Sequence[str]) -> Mapping[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder, "trace")
-        _run([tool("strace"), "-f", "-qq", "-e", "signal=none", "-o", str(trace), *_inside("calls", "-", *names)])
+        _run([tool("strace"), "-f", "-qq", "-e", "signal=none", "-o", str(trace), *_inside("calls", *names)])
         return system_calls(trace)

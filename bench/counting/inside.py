@@ -1,9 +1,9 @@
 """The counted process: serves the requests of the table's cells.
 
-python -m bench.counting.inside instructions LIBRARY [CELL ...]
-python -m bench.counting.inside allocations - [CELL ...]      # writes its counts as JSON
-python -m bench.counting.inside calls - [CELL ...]            # under strace
-python -m bench.counting.inside nothing - [CELL ...]
+python -m bench.counting.inside instructions [CELL ...]
+python -m bench.counting.inside allocations [CELL ...]      # writes its counts as JSON
+python -m bench.counting.inside calls [CELL ...]            # under strace
+python -m bench.counting.inside nothing [CELL ...]
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import gc
 import json
 import os
 import sys
-from pathlib import Path
 
 from bench.counting import secured_cells
 from bench.counting.collector import Allocations, Collector, Instructions, SystemCalls
@@ -22,9 +21,9 @@ from bench.counting.machine import Machine, machine
 from bench.counting.table import KRAFT, NODES, REQUESTS, SECURED, RequestCell
 
 
-def _collector(what: str, library: str) -> Collector:
+def _collector(what: str) -> Collector:
     if what == "instructions":
-        return Instructions(Path(library))
+        return Instructions()
     if what == "allocations":
         return Allocations()
     return SystemCalls() if what == "calls" else Collector()
@@ -52,9 +51,9 @@ def _serve(made: Machine, cell: RequestCell) -> None:
             collector.part(cell.name + part)
 
 
-def main(what: str, library: str, *names: str) -> None:
+def main(what: str, *names: str) -> None:
     """Serve the cells of these names, or all."""
-    collector = _collector(what, library)
+    collector = _collector(what)
     cells = [each for each in REQUESTS if not names or each.name in names]
     with machine(collector) as made:
         for kind in {each.kind: None for each in cells}:

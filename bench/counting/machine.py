@@ -64,39 +64,14 @@ class CountedLoop(SimulatedLoop):
         super().at(when_ns, lambda: self.count(process, run), process)
 
 
-class Uncounted(End):
-    """An end whose network does not count."""
-
-    def look(self, size: int) -> bytes | None:
-        return self._beside(super().look, size)
-
-    def takes(self, size: int) -> int:
-        return self._beside(super().takes, size)
-
-    def take(self, data: bytes) -> int:
-        return self._beside(super().take, data)
-
-    def put(self, data: bytes) -> None:
-        self._beside(super().put, data)
-
-    def write(self, data: bytes) -> None:
-        self._beside(super().write, data)
-
-    def _beside(self, call: Callable[..., Any], *args: Any) -> Any:
-        collector: Collector = self.network.loop.collector  # type: ignore[attr-defined]
-        if not collector.is_on:
-            return call(*args)
-        collector.pause()
-        try:
-            return call(*args)
-        finally:
-            collector.resume()
+class CountedEnd(End):
+    """An end of a connection between brokers."""
 
     def _give(self, protocol: Any) -> None:
         self.network.loop.count(self.process, super()._give, protocol)  # type: ignore[attr-defined]
 
 
-class Line(Uncounted):
+class Line(End):
     """The broker's end of a connection of a client: it gives what it is fed, and keeps what is sent."""
 
     def __init__(self, *args: Any) -> None:
@@ -119,20 +94,14 @@ class Line(Uncounted):
         loop: Any = self.network.loop
         self._fed = memoryview(data)
         while self._fed and not self.paused and not self.closed:
-            loop.count(self.process, self._fill)
-
-    def _fill(self) -> None:
-        buffer = memoryview(self.protocol.get_buffer(-1))
-        size = min(len(buffer), len(self._fed))
-        buffer[:size] = self._fed[:size]
-        buffer.release()
-        self._fed = self._fed[size:]
-        self.protocol.buffer_updated(size)
+            buffer = memoryview(self.protocol.get_buffer(-1))
+            size = min(len(buffer), len(self._fed))
+            buffer[:size] = self._fed[:size]
+            buffer.release()
+            self._fed = self._fed[size:]
+            loop.count(self.process, self.protocol.buffer_updated, size)
 
     def look(self, size: int) -> bytes | None:
-        return self._beside(self._look, size)
-
-    def _look(self, size: int) -> bytes:
         data = bytes(self._fed[:size])
         self._fed = self._fed[len(data) :]
         return data
@@ -141,18 +110,15 @@ class Line(Uncounted):
         return size
 
     def take(self, data: bytes) -> int:
-        self._beside(self._keep, data)
+        self.put(data)
         return len(data)
 
     def put(self, data: bytes) -> None:
-        self._beside(self._keep, data)
-
-    def write(self, data: bytes) -> None:
-        self._beside(self._keep, bytes(data))
-
-    def _keep(self, data: bytes) -> None:
         self.received.append(data)
         self.received_bytes += len(data)
+
+    def write(self, data: bytes) -> None:
+        self.put(bytes(data))
 
 
 class _Client:
@@ -164,9 +130,9 @@ class _Client:
 
 
 class CalmNetwork(Network):
-    """Its ends do not count."""
+    """Its ends count what brokers do with what has come."""
 
-    def _end(self, address: Any, process: Process, kind: type[End] = Uncounted) -> End:
+    def _end(self, address: Any, process: Process, kind: type[End] = CountedEnd) -> End:
         return super()._end(address, process, kind)
 
 

@@ -22,7 +22,7 @@ class RequestCell:
 
     name: str
     prepare: Callable[[Counted], Serve]
-    requests: int = 50
+    requests: int = 200
     kind: str = PLAIN
 
 

@@ -25,7 +25,7 @@ INSIDE = (sys.executable, "-m", "bench.counting.inside")
 
 def _allocations(*cells: str) -> dict[str, int]:
     done = subprocess.run(
-        [*INSIDE, "allocations", "-", *cells], cwd=ROOT, env=dict(still_environment()), capture_output=True, check=True
+        [*INSIDE, "allocations", *cells], cwd=ROOT, env=dict(still_environment()), capture_output=True, check=True
     )
     found: dict[str, int] = json.loads(done.stdout)
     return found

@@ -3,7 +3,7 @@
 Each connection is a descriptor of its own, which may be duplicated: its inode says which end it is (an `End` of
 `tests/simulation/sockets.py`).  `end.take` says how much of what is sent was taken, NO_ROOM (-2), `end.takes` how much
 would be; `end.look` gives what has come.  So connections are served by the same code as those of TCP, `PlainSocket` and
-what sends beside the loop included.
+what sends beside the loop included.  What the network costs is not the broker's (`cost_meter`).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -15,6 +15,7 @@ from posix.types cimport off_t
 from kbroker._fast.files.file_write cimport kb_fail
 from kbroker._fast.files.system_calls cimport system_calls
 from kbroker._fast.net.socket_calls cimport SocketCalls, msghdr, socket_calls
+from tests.extensions.cost_meter cimport enter_broker, leave_broker
 
 cdef extern from "<sys/stat.h>" nogil:
     struct stat:
@@ -58,8 +59,10 @@ cdef ssize_t taken(int fd, bytes data, int* error):
 cdef ssize_t simulated_send(int fd, const void* data, size_t size, int flags) noexcept nogil:
     cdef int error = 0
     cdef ssize_t sent
+    leave_broker()
     with gil:
         sent = taken(fd, PyBytes_FromStringAndSize(<const char*> data, size), &error)
+    enter_broker()
     if error:
         kb_fail(error)
     return sent
@@ -69,12 +72,14 @@ cdef ssize_t simulated_sendmsg(int fd, const msghdr* message, int flags) noexcep
     cdef int error = 0
     cdef ssize_t sent
     cdef size_t index
+    leave_broker()
     with gil:
         parts = []
         for index in range(message.msg_iovlen):
             parts.append(PyBytes_FromStringAndSize(<const char*> message.msg_iov[index].iov_base,
                                                    message.msg_iov[index].iov_len))
         sent = taken(fd, b"".join(parts), &error)
+    enter_broker()
     if error:
         kb_fail(error)
     return sent
@@ -108,10 +113,12 @@ cdef ssize_t portion(int out_fd, int in_fd, int64_t offset, size_t count, int* e
 cdef ssize_t simulated_sendfile(int out_fd, int in_fd, off_t* offset, size_t count) noexcept nogil:
     cdef int error = 0
     cdef ssize_t sent
+    leave_broker()
     with gil:
         sent = portion(out_fd, in_fd, offset[0], count, &error)
         if sent > 0:
             offset[0] += sent
+    enter_broker()
     if error:
         kb_fail(error)
     return sent
@@ -120,6 +127,7 @@ cdef ssize_t simulated_sendfile(int out_fd, int in_fd, off_t* offset, size_t cou
 cdef ssize_t simulated_recv(int fd, void* buffer, size_t size, int flags) noexcept nogil:
     cdef int error = 0
     cdef ssize_t got = 0
+    leave_broker()
     with gil:
         end = end_of(fd)
         data = None if end is None else end.look(size)
@@ -129,6 +137,7 @@ cdef ssize_t simulated_recv(int fd, void* buffer, size_t size, int flags) noexce
         elif data is not None:
             got = PyBytes_GET_SIZE(data)
             memcpy(buffer, PyBytes_AS_STRING(data), got)
+    enter_broker()
     if error:
         kb_fail(error)
     return got
