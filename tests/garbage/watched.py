@@ -31,8 +31,11 @@ ROOT = Path(__file__).parents[2]
 MASTER = "127.0.0.1"
 STRANGER = "127.0.0.2"
 LOOK, LEAVE_SOME = "look", "leave some"
-# A broker whose internal topics are small.
+# A broker whose internal topics are small, and that never looks for records to delete: those that it is given are years
+# old, and requests set what is retained of them.
 ALONE = {
+    "log.retention.check.interval.ms": "86400000",
+    "log.initial.task.delay.ms": "86400000",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
