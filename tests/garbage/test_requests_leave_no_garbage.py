@@ -7,6 +7,7 @@ that end early, and over connections that end before the answer.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -98,9 +99,13 @@ def test_no_generated_request_leaves_garbage(broker: Watched) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_none_of_all_generated_requests_leaves_garbage(broker: Watched) -> None:
-    """The same of all that are generated."""
-    assert not questions(broker, 1)
+def test_none_of_all_generated_requests_leaves_garbage(tmp_path: Path) -> None:
+    """The same of all that are generated, by a broker that nobody has asked for anything."""
+    broker = Watched(tmp_path, ALONE)
+    try:
+        assert not questions(broker, 1)
+    finally:
+        broker.stop()
 
 
 def test_garbage_is_found(broker: Watched) -> None:
