@@ -35,7 +35,7 @@ REQUESTS = (
     RequestCell("produce-8-partitions", raw_cells.produce_to(8)),
     RequestCell("produce-64-partitions", raw_cells.produce_to(64), 20),
     RequestCell("fetch-16k", raw_cells.fetch(1 << 14)),
-    RequestCell("fetch-1m", raw_cells.fetch(raw_cells.ONE_MB), 6),
+    RequestCell("fetch-1m", raw_cells.fetch(raw_cells.ONE_MB), 30),
     RequestCell("fetch-session-100", raw_cells.fetch_in_session),
     RequestCell("metadata", raw_cells.metadata),
     RequestCell("api-versions", raw_cells.api_versions),
