@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.compat.installing import LOG4J2, Locked, install, node_modules
 from tests.compat.installing import ROOT as ROOT
 from tests.compat.installing import TOOLS as TOOLS
+from tests.compat.shared_classes import shared_classes
 from tests.tools import require_tool
 
 HERE = Path(__file__).resolve().parent
@@ -140,23 +142,28 @@ def old_confluent(version: str, python: str = sys.executable) -> Path:
     return folder / "bin" / "python"
 
 
+_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
+
+
 def old_java_command(java_class: str, *args: str, heap: str = "384m") -> list[str]:
     """The same for Kafka's last release with ZooKeeper; ZooKeeper is among its jars."""
+
+    def command(java_class: str, *args: str, options: Sequence[str] = ()) -> list[str]:
+        logging = [
+            f"-Dlog4j2.configurationFile={folder / 'log4j2-INFO.properties'}",
+            f"-Dlog4j.configuration=file:{HERE / 'java' / 'log4j.properties'}",
+        ]
+        return ["java", f"-Xmx{heap}", *_OPTIONS, *options, *logging, "-cp", f"{folder}/*", java_class, *args]
+
     folder = old_kafka_jars()
-    options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"]
-    logging = [
-        f"-Dlog4j2.configurationFile={folder / 'log4j2-INFO.properties'}",
-        f"-Dlog4j.configuration=file:{HERE / 'java' / 'log4j.properties'}",
-    ]
-    return ["java", *options, *logging, "-cp", f"{folder}/*", java_class, *args]
+    return command(java_class, *args, options=shared_classes(folder, command))
 
 
 def streams_command(*args: str, heap: str = "160m") -> list[str]:
     """A command line that runs the Streams application of the tests."""
     folder = streams_jars()
-    options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"]
     logging = f"-Dlog4j2.configurationFile={folder / 'log4j2-ERROR.properties'}"
-    return ["java", *options, logging, "-cp", f"{folder}/classes:{folder}/*", "WordCount", *args]
+    return ["java", f"-Xmx{heap}", *_OPTIONS, logging, "-cp", f"{folder}/classes:{folder}/*", "WordCount", *args]
 
 
 def compiled(source: Path) -> Path:
@@ -175,11 +182,14 @@ def java_command(
     java_class: str, *args: str, heap: str = "192m", level: str = "ERROR", classes: Path | None = None
 ) -> list[str]:
     """A command line that runs one Java class out of Kafka's jars, tuned for a short life; `classes`: of our own."""
+
+    def command(java_class: str, *args: str, options: Sequence[str] = ()) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={folder / f'log4j2-{level}.properties'}"
+        path = f"{folder}/*:{folder / 'classes' if classes is None else classes}"
+        return ["java", f"-Xmx{heap}", *_OPTIONS, *options, logging, "-cp", path, java_class, *args]
+
     folder = kafka_jars()
-    options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true"]
-    logging = f"-Dlog4j2.configurationFile={folder / f'log4j2-{level}.properties'}"
-    own = folder / "classes" if classes is None else classes
-    return ["java", *options, logging, "-cp", f"{own}:{folder}/*", java_class, *args]
+    return command(java_class, *args, options=shared_classes(folder, command))
 
 
 def run_java(java_class: str, *args: str, stdin: bytes = b"", seconds: float = 200) -> subprocess.CompletedProcess[str]:
@@ -210,6 +220,7 @@ def go_clients() -> Path:
 def main() -> None:
     """Fetch everything ahead of the tests, as `make test-tools` does."""
     print(f"Kafka's jars: {kafka_jars()}")
+    print(f"a JVM with its classes: {' '.join(java_command('kafka.Kafka'))}")
     print(f"Kafka Streams: {streams_jars()}")
     print(f"Node client: {node_folder()}")
 
