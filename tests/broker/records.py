@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from tests.compat.waiting import wait_for
+
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 
 
@@ -61,6 +63,13 @@ class Writer:
             self.refused.append(str(error))
         else:
             self.acknowledged[record.key()] = (record.partition(), record.offset())
+
+
+def begin(*writers: Writer) -> None:
+    """Have each send records, until some of them are acknowledged."""
+    for writer in writers:
+        writer.send(300)
+        wait_for(lambda each=writer: each.poll() >= 100, "acknowledgements")  # type: ignore[misc]
 
 
 def read_topic(bootstrap: str, topic: str, settings: Mapping[str, Any] | None = None) -> list[tuple[int, int, bytes]]:

@@ -14,7 +14,7 @@ import pytest
 from kbroker.coordinator.runtime.partitioner import partition_for
 from tests.broker.client import Batch, Client, Closed, fetch_values, scrape, wait_for
 from tests.broker.failing_disk import FailingDisk, failing_disk, two_disks
-from tests.broker.records import Writer, check_all_there_once, read_topic
+from tests.broker.records import Writer, begin, check_all_there_once, read_topic
 from tests.broker.slow_disk import slow_fsync
 from tests.broker_process import BrokerProcess
 from tests.conftest import StartBroker
@@ -200,9 +200,7 @@ def test_producers_of_the_disk_that_works_notice_nothing(
         client.create("kept", 1)
         client.create("lost", 1)
     kept, lost = (Writer(broker.bootstrap, topic, padding=b"x" * 500) for topic in ("kept", "lost"))
-    for writer in (kept, lost):
-        writer.send(300)
-        wait_for(lambda each=writer: each.poll() >= 100, "acknowledgements")  # type: ignore[misc]
+    begin(kept, lost)
     disk.fail()
     before = kept.poll()
     for _ in range(10):

@@ -12,7 +12,7 @@ from kbroker.security.tls.kernel import probe
 from kbroker.testing import Security
 from tests.broker.client import Batch, Closed, wait_for
 from tests.broker.failing_disk import MEGABYTE, FailingDisk, failing_disk
-from tests.broker.records import Writer, check_all_there_once, read_topic
+from tests.broker.records import Writer, begin, check_all_there_once, read_topic
 from tests.broker_process import BrokerProcess
 from tests.security.secured_client import SecuredClient
 
@@ -68,9 +68,7 @@ def test_what_was_acknowledged_over_tls_stays_and_connections_go_on(tmp_path: Pa
             writers = kept, lost = [
                 Writer(broker.bootstrap, topic, padding=b"x" * 500, settings=settings) for topic in ("kept", "lost")
             ]
-            for writer in writers:
-                writer.send(300)
-                wait_for(lambda each=writer: each.poll() >= 100, "acknowledgements")  # type: ignore[misc]
+            begin(*writers)
             disk.fail()
             before = kept.poll()
             for _ in range(10):
