@@ -29,6 +29,7 @@ MEASURED_WITHIN = {
     "answer_memo": "bench/test_network.py: test_recalled_answer",
     "answer_queue": "bench/test_network.py",
     "answer_timer": "bench/test_network.py",  # Each answer that is queued.
+    "batch_builder": "bench/test_records.py",  # Each batch that a benchmark builds.
     "batch_info": "bench/test_small_parts.py: test_batch_info",
     "monotonic": "bench/test_network.py",  # Two looks at a clock for each request.
     "ready_queue": "bench/test_network.py",

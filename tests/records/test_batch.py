@@ -1,4 +1,7 @@
-"""The builder and the reader of whole batches, and control records."""
+"""The builder and the reader of whole batches, and control records.
+
+Also of `kbroker._fast.records.batch_builder`.
+"""
 
 from __future__ import annotations
 
