@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 # More settings, or loggers, than there are.
 MANY_SETTINGS = 1_000
+_OF_BROKERS = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 _NAMES = frozenset(
     row.name
     for rows in (topic_config_rows(), broker_config_rows(), group_config_rows(), client_metrics_rows())
@@ -69,7 +70,12 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.In
         edits = []
         for config in configs:
             await pace
-            operation = operation_of(resource.resource_type, config.config_operation)
+            try:
+                operation = operation_of(resource.resource_type, config.config_operation)
+            except KafkaError:
+                if resource.resource_type not in _OF_BROKERS:
+                    _resource(ctx, resource)  # Kafka's controllers look at rights first.
+                raise
             edits.append(ConfigEdit(config.name, operation, config.value or ""))
         if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             if not may_cluster(ctx, Operation.ALTER_CONFIGS):

@@ -19,10 +19,11 @@ from kbroker.handlers.dispatch import MEMBER_FAMILIES, served
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import request_message
+from kbroker.security.authorizer import ResourceKind
 from tests.compat.real_kafka import KafkaProcess
 from tests.compat.waiting import wait_for
 from tests.gate.guarded_broker import GuardedBroker, everything, no_secrets
-from tests.gate.refused_requests import FREE, ROWS, SECRET, WITHOUT_RIGHTS
+from tests.gate.refused_requests import BOTH, FREE, ROWS, SECRET, WITHOUT_RIGHTS
 from tests.gate.refused_versions import OF_SECURITY
 from tests.gate.refused_world import (
     BROKER_SETTINGS,
@@ -180,6 +181,22 @@ def test_two_clients_get_their_own_answers_of_what_is_remembered(guarded: Guarde
     finally:
         first.close()
         second.close()
+
+
+def test_rights_come_before_an_operation_that_kafka_has_not(guarded: GuardedBroker) -> None:
+    """A client would learn that a topic which it may not change takes no such operation; Kafka's says 29 to it."""
+    guarded.change(no_secrets)
+    wire = Wire(guarded.port)
+    codes = {}
+    try:
+        for name in BOTH:
+            config = {"name": "retention.ms", "config_operation": 127, "value": "1"}
+            resource = {"resource_type": ResourceKind.TOPIC, "resource_name": name, "configs": [config]}
+            answer = wire.ask("IncrementalAlterConfigs", 1, {"resources": [resource], "validate_only": True})
+            codes[name] = answer.responses[0].error_code
+    finally:
+        wire.close()
+    assert codes == {"open": ErrorCode.UNKNOWN_SERVER_ERROR, SECRET: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
 def test_a_session_of_fetches_is_asked_about_each_time(guarded: GuardedBroker) -> None:
