@@ -395,7 +395,9 @@ class Broker:
         self.tasks.add("forget idle quota meters", EXPIRE_INTERVAL_MS, self.quotas.expire)
         self.tasks.add("read counters for rates", SAMPLE_SECONDS * 1000, self.figures.sample, 0)
         self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
-        self.tasks.add("give back freed memory", FreedMemory.INTERVAL_MS, FreedMemory(heap()).run)
+        of_process = heap()
+        if of_process is not None:
+            self.tasks.add("give back freed memory", FreedMemory.INTERVAL_MS, FreedMemory(of_process).run)
         self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.listeners.pool.trim)
         if self.security.tls:
             self.tasks.add("look for new certificates", STORES_INTERVAL_MS, self._follow_stores)

@@ -193,6 +193,11 @@ def _no_exit() -> Any:
     return mock.patch.object(kbroker.broker, "exit_later", lambda status: None)
 
 
+def _no_heap() -> Any:
+    """What is free of this process's memory is nothing of a history."""
+    return mock.patch.object(kbroker.broker, "heap", lambda: None)
+
+
 def _one_process_id() -> Any:
     """Brokers write theirs to their disks: with one digit more or less they would run out of room elsewhere."""
     return mock.patch.object(os, "getpid", lambda: PROCESS_ID)
@@ -210,6 +215,7 @@ def surroundings(loop: SimulatedLoop) -> Iterator[None]:
         *_virtual_time(),
         *loop.disk.patches(),
         _no_exit(),
+        _no_heap(),
         _one_process_id(),
         kept_for_the_look(),
         *threads.patches(),
