@@ -268,9 +268,8 @@ class ReplicaManager:
         if not delete:
             return
         self._failed.discard(topic_partition)
-        if self.log_manager.get_log(topic_partition) is not None:
-            self._dying[topic_partition] = None
-            self._delete(topic_partition)
+        self._dying[topic_partition] = None  # Its log may have been made in part.
+        self._delete(topic_partition)
 
     def note_topics(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
         """Take over ids and settings of topics from the metadata."""
