@@ -348,3 +348,23 @@ def test_a_partition_that_a_controller_was_told_is_without_room_is_taken_up_once
         parts.stop()
 
     uvloop.run(main())
+
+
+def test_a_partition_that_found_no_room_leaves_nothing_when_a_controller_stops_it(tmp_path: Path) -> None:
+    """What was made of it would stay until the next start, as no log of it was known."""
+
+    async def main() -> None:
+        files = NoRoom()
+        parts = Parts(tmp_path, files)
+        name, image = TopicPartition("asked", 0), PartitionImage(0, 1, 0, (1,), (1,))
+        with pytest.raises(KafkaStorageError):
+            parts.replicas.become_replica(TopicImage(name.topic, random_uuid(), (image,)), image)
+        assert list(tmp_path.glob("asked-0"))
+        files.is_full = False
+        parts.replicas.retry_refused()
+        parts.replicas.drop(name, delete=True)
+        assert not list(tmp_path.glob("asked-0"))
+        parts.replicas.close()
+        parts.stop()
+
+    uvloop.run(main())
