@@ -54,8 +54,3 @@ def changes(kept: Figures, found: Figures) -> Iterator[Change]:
             share, number = TOLERANCES[counted]
             if abs(value - before) > before * share + number:
                 yield Change(row, counted, before, value)
-
-
-def missing(kept: Figures, found: Figures) -> list[str]:
-    """Rows that are kept, and that nothing counts any more."""
-    return [row for row in kept if row not in found]

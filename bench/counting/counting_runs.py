@@ -17,7 +17,6 @@ from tests.extensions import cost_meter
 
 ROOT = Path(__file__).parent.parent.parent
 INSTRUCTIONS, ALLOCATIONS, CALLS = "instructions", "allocations", "system calls"
-COUNTERS = (INSTRUCTIONS, ALLOCATIONS, CALLS)
 DIGITS = {INSTRUCTIONS: 0, ALLOCATIONS: 1, CALLS: 2}
 
 

@@ -152,7 +152,6 @@ class Machine:
         self.loop.pace = STILL
         self.network = CalmNetwork(self.loop)
         self.network.weather = CALM
-        self.brokers: dict[int, Broker] = {}
 
     def log_dir(self, node: int) -> Path:
         """Where a broker's partitions are."""
@@ -178,9 +177,9 @@ class Machine:
             await broker.start()
             return broker
 
-        self.brokers[node] = self.finish(process.call(self.loop.create_task, begin()))
+        broker: Broker = self.finish(process.call(self.loop.create_task, begin()))
         self.loop.counted |= {process}
-        return self.brokers[node]
+        return broker
 
     def finish(self, task: asyncio.Task[Any]) -> Any:
         """Turn the loop until a task is done; its result."""

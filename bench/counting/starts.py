@@ -162,7 +162,7 @@ def _wait(process: subprocess.Popen[bytes], output: Path, port: int | None) -> N
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    # strace hands the signal to nobody: its child ends first, and it with that.
+    # strace does not pass the signal on: its child gets it, and strace ends with the child.
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for pid in children or [str(process.pid)]:
         os.kill(int(pid), signal.SIGTERM)

@@ -100,7 +100,7 @@ def test_no_generated_request_leaves_garbage(broker: Watched) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_none_of_all_generated_requests_leaves_garbage(tmp_path: Path) -> None:
-    """The same of all that are generated, by a broker that nobody has asked for anything."""
+    """The same of all that are generated, by a broker that has not served a request before."""
     broker = Watched(tmp_path, ALONE)
     try:
         assert not questions(broker, 1)

@@ -93,7 +93,7 @@ class SessionRule:
             del self.sessions[session_id]
 
     def ends(self, session_id: int) -> None:
-        """A session is no more; one that nobody knows need not be there."""
+        """A session has ended; one that is not known here is passed over."""
         self.sessions.pop(session_id, None)
 
 

@@ -63,7 +63,7 @@ def test_another_epoch_of_a_leader_begins_with_what_is_stored() -> None:
 
 @pytest.mark.parametrize("news", [7, None])
 def test_what_is_no_longer_led_in_its_epoch_is_given_up_with_the_news(news: int | None) -> None:
-    """A member would wait for a broker that leads no more, until somebody else reads there."""
+    """A member would wait for a broker that leads no more, until another member reads there."""
     broker = Broker()
     known, told = broker.get(), list[KafkaError | None]()
     known.initialize(told.append)
