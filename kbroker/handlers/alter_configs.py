@@ -67,15 +67,12 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.In
     ) -> ConfigAlteration | None:
         configs = await telling(resource.resource_type, resource.configs, pace)
         check_values(configs, [config for config in configs if config.config_operation != EditOperation.DELETE])
+        # Kafka's controllers look at rights first, its brokers at the operations.
+        target = None if resource.resource_type in _OF_BROKERS else _resource(ctx, resource)
         edits = []
         for config in configs:
             await pace
-            try:
-                operation = operation_of(resource.resource_type, config.config_operation)
-            except KafkaError:
-                if resource.resource_type not in _OF_BROKERS:
-                    _resource(ctx, resource)  # Kafka's controllers look at rights first.
-                raise
+            operation = operation_of(resource.resource_type, config.config_operation)
             edits.append(ConfigEdit(config.name, operation, config.value or ""))
         if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
             if not may_cluster(ctx, Operation.ALTER_CONFIGS):
@@ -83,7 +80,7 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.In
                 raise KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             alter_loggers(ctx.services, resource.resource_name, edits, request.validate_only)
             return None
-        return ConfigAlteration(_resource(ctx, resource), edits)
+        return ConfigAlteration(target or _resource(ctx, resource), edits)
 
     return await _answer(
         ctx.services, wire.IncrementalAlterConfigsResponse, request.resources, request.validate_only, plan
