@@ -245,7 +245,8 @@ def machine(collector: Collector) -> Iterator[Machine]:
     loop = made.loop
     logging.disable(logging.WARNING)
     try:
-        with surroundings(loop):
+        with surroundings(loop) as threads:
+            threads.leave_nothing_to_chance()
             asyncio.set_event_loop(loop)
             loop._thread_id = threading.get_ident()  # type: ignore[attr-defined]
             asyncio._set_running_loop(loop)

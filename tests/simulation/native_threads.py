@@ -39,6 +39,11 @@ class NativeThreads:
         self._least_bytes = loop.rng.choice(LEAST_BYTES)
         self._cold_share = loop.rng.choice(COLD_SHARES)
 
+    def leave_nothing_to_chance(self) -> None:
+        """From now on ranges of the size that brokers lend are lent, and every page is in memory."""
+        self._least_bytes, self._cold_share = LEAST_BYTES[0], 0
+        put_cold_pages(0, 1)
+
     def patches(self) -> list[Any]:
         """Brokers get reactors without threads, however many processors this machine has."""
         return [

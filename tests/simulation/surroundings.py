@@ -204,8 +204,8 @@ def _one_process_id() -> Any:
 
 
 @contextmanager
-def surroundings(loop: SimulatedLoop) -> Iterator[None]:
-    """Time, chance and threads of this process are the loop's."""
+def surroundings(loop: SimulatedLoop) -> Iterator[NativeThreads]:
+    """Time, chance and threads of this process are the loop's; the threads that brokers begin in C."""
     state = random.getstate()
     random.seed(loop.rng.getrandbits(64))
     threads = NativeThreads(loop)
@@ -227,7 +227,7 @@ def surroundings(loop: SimulatedLoop) -> Iterator[None]:
         each.start()
     try:
         with threads.in_c():
-            yield
+            yield threads
     finally:
         for each in reversed(patches):
             each.stop()
