@@ -36,7 +36,7 @@ MODES: dict[str, tuple[list[str], list[str], list[tuple[str, str | None]]]] = {
     "coverage": (["-O1", "-UNDEBUG"], [], [("KBROKER_DEBUG", "1")]),
 }
 JOBS = len(os.sched_getaffinity(0))
-TRACED = tuple(f"kbroker._fast.{room}." for room in ("net", "requests", "log"))
+TRACED = tuple(f"kbroker._fast.{room}." for room in ("net", "tls", "requests", "log"))
 
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-unused-function"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from kbroker._fast.net.gate import Gate, Gatekeeper
 from kbroker.gate.client_gate import ClientGate
-from kbroker.handlers.fetch import FAST_FETCH
+from kbroker.handlers.records.fetch import FAST_FETCH
 from kbroker.metadata.security_image import Acl
 from kbroker.quotas.meters import QuotaMeters
 from kbroker.quotas.rate import Windows

@@ -19,8 +19,8 @@ from kbroker._fast.files.directory import list_directory, read_small_file
 from kbroker._fast.log.fetch_target import FetchTarget
 from kbroker._fast.requests.fast_produce import FastProduce
 from kbroker.clock import SystemClock
-from kbroker.handlers.fetch import FAST_FETCH, handle_fetch
-from kbroker.handlers.produce import ProduceResponse, handle_produce, versions
+from kbroker.handlers.records.fetch import FAST_FETCH, handle_fetch
+from kbroker.handlers.records.produce import ProduceResponse, handle_produce, versions
 from kbroker.metadata.image import PartitionImage
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.fetch_session import FetchSessionCache

@@ -27,7 +27,7 @@ from kbroker._fast.net.accepting import accept_all
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.route import Route
-from kbroker._fast.net.tls_shared import TlsShared
+from kbroker._fast.tls.tls_shared import TlsShared
 from kbroker.network.limits import ConnectionLimits
 from kbroker.network.listener import Listener
 from kbroker.network.listener_security import ListenerSecurity

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.slices import Slices
@@ -32,9 +32,8 @@ from kbroker.cluster.member import StartInterruptedError
 from kbroker.cluster.outbound import Outbound
 from kbroker.config import log_config
 from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
-from kbroker.handlers import dispatch
 from kbroker.handlers.services import Services
-from kbroker.handlers.table import Handler, advertised_ranges
+from kbroker.handlers.table import Handler, advertised_ranges, narrowed
 from kbroker.host.freed_memory import FreedMemory, heap
 from kbroker.host.garbage import GarbageCollection
 from kbroker.host.halt import exit_later
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
     from kbroker._fast.net.connection import Connection
     from kbroker._fast.net.socket_part import SocketPart
     from kbroker.assembly.membership.cluster_membership import ClusterMembership
+    from kbroker.cluster.controller import Administration
     from kbroker.config import BrokerConfig, LogConfig
     from kbroker.metadata.image import ClusterImage, TopicImage
     from kbroker.metrics.maintenance import Values
@@ -176,7 +176,8 @@ class Broker:
         await self.membership.wait_for_others()
         await self.sasl.start()
         self.security.describe()
-        self.listeners.bind(self.services, self.handlers, self.log_manager, self.quotas)
+        watches = self.membership.watches_addresses
+        self.listeners.bind(self.services, self.handlers, self.log_manager, self.quotas, watches_addresses=watches)
         self.moves.resume_found()
         self._schedule()
         self.readiness.watch(partial(directory_problems, self.log_manager), self.replicas.problems)
@@ -200,7 +201,7 @@ class Broker:
             logger.info("%s", each)
         if (text := warning_of_nobody(self.config, self.cache.image.security.acls.values())) is not None:
             logger.warning("%s", text)
-        if self.authorizer is None or self.services.coordinators_elsewhere is None:
+        if self.authorizer is None or not self.membership.has_other_brokers:
             return
         listener = inter_broker_listener(self.config)
         principal = broker_principal(_between_brokers(self.config))
@@ -242,6 +243,7 @@ class Broker:
             node_id=config.node_id,
             metadata_cache=cache,
             controller=membership.controller,
+            administration=cast("Administration", membership.administration),
             producer_ids=producer_ids,
             log_manager=self.log_manager,
             replica_manager=self.replicas,
@@ -257,7 +259,8 @@ class Broker:
             streams_groups=coordinators.streams_groups,
             internal_topics=coordinators.internal_topics,
             loop=self.loop,
-            advertised_apis=advertised_ranges(self.handlers),
+            advertised_apis={name: advertised_ranges(rows) for name, rows in self.handlers.items()},
+            view=membership.view(),
             fetch_sessions=FetchSessionCache(config.get("max.incremental.fetch.session.cache.slots")),
             fetch_max_bytes=config.get("fetch.max.bytes"),
             directory_moves=self.moves,
@@ -294,13 +297,9 @@ class Broker:
             membership.share_coordinators_elsewhere(),
         )
 
-    def _served(self) -> tuple[Handler, ...]:
-        membership = self.membership
-        return dispatch.served(
-            self.config.get("kbroker.api.versions"),
-            is_member=membership.controller_requests is not None,
-            forwards=membership.forwarding is not None,
-        )
+    def _served(self) -> dict[str, tuple[Handler, ...]]:
+        ranges, membership = self.config.get("kbroker.api.versions"), self.membership
+        return {each.name: narrowed(membership.handlers(each.name), ranges) for each in self.config.listeners}
 
     def _watch_disks(self) -> None:
         """From here on a log directory that fails has its partitions led elsewhere."""
@@ -319,10 +318,9 @@ class Broker:
         self.disk_failures.start()
 
     async def _drop_expired_tokens(self) -> None:
-        now_ms, controller = self.clock.now_ms(), self.membership.controller
-        tokens = self.cache.image.security.tokens.values()
-        if controller.expires_tokens and any(has_expired(token, now_ms) for token in tokens):
-            await controller.alter_security(ExpiredTokens(now_ms))
+        now_ms, tokens = self.clock.now_ms(), self.cache.image.security.tokens.values()
+        if self.membership.administration is not None and any(has_expired(each, now_ms) for each in tokens):
+            await self.membership.administration.alter_security(ExpiredTokens(now_ms))
 
     def _max_batch_bytes(self, topic: TopicImage | None) -> int:
         return int(self._log_config({} if topic is None else topic.configs).max_message_bytes)

@@ -184,3 +184,11 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of an error code, `error 4711` for one that is not known here."""
+    return ErrorCode(code).name if code in _CODES else f"error {code}"
+
+
+_CODES = frozenset(ErrorCode)

@@ -96,10 +96,6 @@ class MessageTooLargeError(KafkaError):
     code = ErrorCode.MESSAGE_TOO_LARGE
 
 
-class OffsetMetadataTooLargeError(KafkaError):
-    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-
-
 class CoordinatorLoadInProgressError(KafkaError):
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -129,10 +125,6 @@ class NotEnoughReplicasAfterAppendError(KafkaError):
     leaves_stored = True
 
 
-class InvalidRequiredAcksError(KafkaError):
-    code = ErrorCode.INVALID_REQUIRED_ACKS
-
-
 class IllegalGenerationError(KafkaError):
     code = ErrorCode.ILLEGAL_GENERATION
 
@@ -149,16 +141,8 @@ class UnknownMemberIdError(KafkaError):
     code = ErrorCode.UNKNOWN_MEMBER_ID
 
 
-class InvalidSessionTimeoutError(KafkaError):
-    code = ErrorCode.INVALID_SESSION_TIMEOUT
-
-
 class RebalanceInProgressError(KafkaError):
     code = ErrorCode.REBALANCE_IN_PROGRESS
-
-
-class InvalidCommitOffsetSizeError(KafkaError):
-    code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 class InvalidTimestampError(KafkaError):
@@ -209,10 +193,6 @@ class OutOfOrderSequenceNumberError(KafkaError):
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-class DuplicateSequenceNumberError(KafkaError):
-    code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-
-
 class InvalidProducerEpochError(KafkaError):
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -221,20 +201,12 @@ class InvalidTxnStateError(KafkaError):
     code = ErrorCode.INVALID_TXN_STATE
 
 
-class InvalidProducerIdMappingError(KafkaError):
-    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-
-
 class KafkaStorageError(KafkaError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class LogDirNotFoundError(KafkaError):
     code = ErrorCode.LOG_DIR_NOT_FOUND
-
-
-class UnknownProducerIdError(KafkaError):
-    code = ErrorCode.UNKNOWN_PRODUCER_ID
 
 
 class NonEmptyGroupError(KafkaError):
@@ -253,10 +225,6 @@ class InvalidFetchSessionEpochError(KafkaError):
     code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-class TopicDeletionDisabledError(KafkaError):
-    code = ErrorCode.TOPIC_DELETION_DISABLED
-
-
 class FencedLeaderEpochError(KafkaError):
     code = ErrorCode.FENCED_LEADER_EPOCH
 
@@ -269,24 +237,12 @@ class UnsupportedCompressionTypeError(KafkaError):
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-class OffsetNotAvailableError(KafkaError):
-    code = ErrorCode.OFFSET_NOT_AVAILABLE
-
-
-class MemberIdRequiredError(KafkaError):
-    code = ErrorCode.MEMBER_ID_REQUIRED
-
-
 class GroupMaxSizeReachedError(KafkaError):
     code = ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
 class FencedInstanceIdError(KafkaError):
     code = ErrorCode.FENCED_INSTANCE_ID
-
-
-class GroupSubscribedToTopicError(KafkaError):
-    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
 
 class InvalidRecordError(KafkaError):

@@ -5,7 +5,7 @@ logger's name without `kbroker.`.  Messages may quote what clients sent, so cont
 mode: no client id can write a second line or move the cursor.
 
 `RateLimitedLog` keeps one kind of event from filling the disk: one line per key and interval, then a count of what
-was left out.  `PlaceLimit` does so for every warning, whoever causes it: no client fills the disk with lines.
+was left out.  `PlaceLimit` does so for every warning, by any client: no client fills the disk with lines.
 """
 
 from __future__ import annotations

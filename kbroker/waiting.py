@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 
 async def set_within(event: asyncio.Event, seconds: float) -> bool:
@@ -18,3 +19,35 @@ async def set_within(event: asyncio.Event, seconds: float) -> bool:
         finally:
             waiting.cancel()
     return event.is_set()
+
+
+class Changes:
+    """Wakes those that wait for a condition each time that what it looks at may have changed."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[asyncio.Future[None], None] = {}
+
+    def announce(self) -> None:
+        """There was a change: every condition is looked at again, each in its own turn, in the order of their coming."""
+        for each in self._waiting:
+            if not each.done():
+                each.set_result(None)
+
+    async def wait_until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait until `holds()`, for `seconds` at most (None: for ever); whether it does."""
+        loop = asyncio.get_running_loop()
+        end = None if seconds is None else loop.time() + seconds
+        while not holds():
+            left = None if end is None else end - loop.time()
+            if left is not None and left <= 0:
+                return False
+            change: asyncio.Future[None] = loop.create_future()
+            self._waiting[change] = None
+            try:
+                await asyncio.wait((change,), timeout=left)
+            finally:
+                self._waiting.pop(change, None)
+                change.cancel()
+        return True

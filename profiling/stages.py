@@ -52,7 +52,7 @@ _SOURCES: tuple[tuple[str, str], ...] = (
     ("kbroker/storage/", "append"),
     ("kbroker/replication/fetch_session", "gates"),
     ("kbroker/replication/", "append"),
-    ("kbroker/handlers/endpoints", "send"),
+    ("kbroker/handlers/cluster/endpoints", "send"),
     ("kbroker/handlers/dispatch", "loop"),
     ("kbroker/handlers/", "gates"),
     ("kbroker/config/", "gates"),

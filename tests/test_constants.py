@@ -19,26 +19,26 @@ from kbroker.schemas import families, family_messages, schema
 
 PACKAGE = Path(kbroker.__file__).parent
 # Where requests are answered and sent: what a version brings is asked for there.
-ROOMS = ("handlers", "replication", "cluster", "gate", "replay/client")
+ROOMS = ("handlers", "replication", "cluster", "gate", "client")
 VERSION_NAME = re.compile(
     r"_?(FIRST_(?!BYTES).*|LAST_VERSION_.+|.*_(FROM|SINCE|UNTIL|BATCHED)|.*_VERSION_(OF|WITH|BY)_.*)$"
 )
 # What a version changed without a field, and the KIP or the server that did so.
 NO_FIELD_SAYS = {
     "handlers/api_versions.py:LOWEST_LEVEL_0_FROM": "KIP-1014: features with level 0",
-    "handlers/fetch.py:FIRST_VERSION_OF_BATCHES": "KIP-98: record batches",
-    "handlers/groups.py:_GROUP_ID_NOT_FOUND_FROM": "KIP-1043: an error code",
-    "handlers/groups.py:_KNOWN_MEMBER_ID_FROM": "KIP-394: an error code",
-    "handlers/groups.py:_SHARE_KEY_FROM": "KIP-932: a value",
-    "handlers/log_offsets.py:FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE": "KIP-207: an error code",
-    "handlers/metadata.py:TOPIC_ID_REQUESTS_FROM": "KIP-516: what a field may say",
-    "handlers/old_fetch.py:LAST_VERSION_OF_MAGIC_0": "KIP-32: messages with a time",
-    "handlers/partition_view.py:LISTENER_NOT_FOUND_FROM": "KIP-302: an error code",
-    "handlers/topics.py:TOPIC_DELETION_DISABLED_FROM": "an error code of Kafka 2.1",
-    "handlers/transactional_offsets.py:FIRST_ABORTABLE_VERSION": "KIP-890: an error code",
-    "handlers/transactional_offsets.py:FIRST_ADDING_VERSION": "KIP-890: what the request does",
-    "handlers/transactional_produce.py:FIRST_ABORTABLE_VERSION": "KIP-890: an error code",
-    "handlers/transactional_produce.py:FIRST_ADDING_VERSION": "KIP-890: what the request does",
+    "handlers/records/fetch.py:FIRST_VERSION_OF_BATCHES": "KIP-98: record batches",
+    "handlers/groups/groups.py:_GROUP_ID_NOT_FOUND_FROM": "KIP-1043: an error code",
+    "handlers/groups/groups.py:_KNOWN_MEMBER_ID_FROM": "KIP-394: an error code",
+    "handlers/groups/groups.py:_SHARE_KEY_FROM": "KIP-932: a value",
+    "handlers/records/log_offsets.py:FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE": "KIP-207: an error code",
+    "handlers/topics/metadata.py:TOPIC_ID_REQUESTS_FROM": "KIP-516: what a field may say",
+    "handlers/records/old_fetch.py:LAST_VERSION_OF_MAGIC_0": "KIP-32: messages with a time",
+    "handlers/topics/partition_view.py:LISTENER_NOT_FOUND_FROM": "KIP-302: an error code",
+    "handlers/topics/topics.py:TOPIC_DELETION_DISABLED_FROM": "an error code of Kafka 2.1",
+    "handlers/transactions/transactional_offsets.py:FIRST_ABORTABLE_VERSION": "KIP-890: an error code",
+    "handlers/transactions/transactional_offsets.py:FIRST_ADDING_VERSION": "KIP-890: what the request does",
+    "handlers/transactions/transactional_produce.py:FIRST_ABORTABLE_VERSION": "KIP-890: an error code",
+    "handlers/transactions/transactional_produce.py:FIRST_ADDING_VERSION": "KIP-890: what the request does",
 }
 NAMES_OF_TOPICS = re.compile(r"""["']__(consumer_offsets|transaction_state|share_group_state|cluster_metadata)["']""")
 

@@ -41,7 +41,7 @@ PYTHON_CLASSES = {
     "replication/fetch_session.py": "FetchSessionCache",
     "replication/isr_manager.py": "IsrManager",
     "replication/partition.py": "Partition",
-    "replication/replica_manager.py": "ReplicaManager",
+    "replication/replica_roles.py": "ReplicaRoles",
     "replication/share/share_partition.py": "SharePartition",
     "storage/log/group_commit.py": "LogCommitter",
     "storage/log/indexes.py": "IndexFile",
@@ -74,7 +74,7 @@ def test_a_class_that_holds_state_asserts_its_invariants(path: str, name: str) -
     asked = [node for node in ast.walk(found) if isinstance(node, ast.Name) and node.id == "CHECKED"]
     assert len(asserts) >= 2
     inherits = name in ("ConsumerGroup", "ShareGroup", "StreamsGroup")
-    is_cold = name == "ReplicaManager"  # A look-up with each change of a role, in every build.
+    is_cold = name == "ReplicaRoles"  # A look-up with each change of a role, in every build.
     assert asked or inherits or is_cold, "the asserts are never looked at"
 
 

@@ -19,7 +19,7 @@ from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, again, ba
 
 PACKAGE = Path(kbroker.__file__).parent
 # Programs that end, and what runs in Spark.
-ELSEWHERE = {"cli", "migration", "replay", "testing"}
+ELSEWHERE = {"cli", "client", "migration", "replay", "testing"}
 LOG = {"critical", "debug", "error", "exception", "info", "log", "warning"}
 # What reads an error, or makes another one of it, and keeps nothing.
 READERS = LOG | {

@@ -24,7 +24,7 @@ from tests.storage.full_files import FullFiles
 from tests.storage.stored_log import CLUSTER, CONFIG, TOPIC_ID, TP
 
 PACKAGE = Path(kbroker.__file__).parent
-NOT_OF_A_BROKER = {"cli", "replay", "migration", "testing"}
+NOT_OF_A_BROKER = {"cli", "client", "replay", "migration", "testing"}
 TURNS = 20
 SAYING = {"warning", "error", "exception", "critical"}
 

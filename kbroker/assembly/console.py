@@ -31,7 +31,7 @@ def bodies_of(config: BrokerConfig) -> BodyLimits:
 
 
 def _body_limit(path: str) -> int:
-    from kbroker.console.manage.door import body_limit  # The console is imported with its first viewer.
+    from kbroker.console.manage.change_requests import body_limit  # The console is imported with its first viewer.
 
     return body_limit(path)
 
@@ -76,8 +76,8 @@ class Console:
 
     def _make(self) -> ConsoleSite:
         from kbroker.console import guard
-        from kbroker.console.manage.door import Door
-        from kbroker.console.parts import Parts
+        from kbroker.console.manage.change_requests import ChangeRequests
+        from kbroker.console.parts import ConsoleParts
         from kbroker.console.site import ConsoleSite
         from kbroker.console.viewer_client import Inside
         from kbroker.registry.configured import display_of
@@ -92,12 +92,12 @@ class Console:
             knows_viewers=self._knows_viewers,
         )
         inside = Inside(self._inside, inter_broker_listener(config))
-        parts = Parts(self._sources, self._readiness, self._services, self._listeners, why_no_messages, inside)
+        parts = ConsoleParts(self._sources, self._readiness, self._services, self._listeners, why_no_messages, inside)
         parts.display = display_of(config)
         why_closed = guard.why_no_changes(
             address[0], has_authorizer=self._authorizer is not None, knows_viewers=self._knows_viewers
         )
-        door = Door(parts, is_open=config.get("kbroker.console.manage"), why_closed=why_closed)
+        door = ChangeRequests(parts, is_open=config.get("kbroker.console.manage"), why_closed=why_closed)
         policy = config.get("kbroker.console.messages")
         for_this_machine = policy == guard.PUBLISHED and not self._knows_viewers
         return ConsoleSite(SITE, parts, names_of(config), door, for_this_machine=for_this_machine)

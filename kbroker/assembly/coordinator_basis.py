@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller import BrokerRequests
     from kbroker.cluster.node_clients import NodeClients
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.transactions.completion import Markers
@@ -41,7 +41,7 @@ class CoordinatorBasis:
     slices: Slices
     cache: MetadataCache
     replicas: ReplicaManager
-    controller: Controller
+    controller: BrokerRequests
     producer_ids: ProducerIdManager
     max_batch_bytes: Callable[[TopicImage | None], int]
     make_markers: Callable[[MarkerWriter], Markers]

@@ -60,20 +60,24 @@ class Listeners:
         self._security = security
         self._unreached: list[tuple[Listener, UnreachedAddress]] = []
 
-    def bind(self, services: Services, handlers: Sequence[Handler], logs: LogManager, quotas: QuotaEnforcement) -> None:
-        """Take the addresses; BindError when one is taken or not this machine's.  `handlers`: what is served."""
+    def bind(
+        self,
+        services: Services,
+        handlers: Mapping[str, Sequence[Handler]],
+        logs: LogManager,
+        quotas: QuotaEnforcement,
+        *,
+        watches_addresses: bool,
+    ) -> None:
+        """Take the addresses; BindError when one is taken or not this machine's.
+
+        `handlers`: what each listener serves, by its name.  `watches_addresses`: notice clients that ask for this
+        broker's address and do not come there.
+        """
         config = self._config
-        is_member = services.controller_requests is not None or services.forwarding is not None
-        routes = dispatch.routes(handlers)
+        self._routes = {name: dispatch.routes(rows) for name, rows in handlers.items()}
         left = self._descriptors - logs.open_files.least_budget
         limits = self._limits = ConnectionLimits(*connection_limits(services.config), left, logs.open_files.leave_room)
-        options = SocketOptions(
-            backlog=config.get("socket.listen.backlog.size"),
-            send_buffer_bytes=config.get("socket.send.buffer.bytes"),
-            receive_buffer_bytes=config.get("socket.receive.buffer.bytes"),
-            tcp_congestion=config.get("socket.tcp.congestion") or "",
-            notsent_lowat=config.get("socket.tcp.notsent.lowat"),
-        )
         self._reactor = Reactor(
             self._loop,
             services,
@@ -87,10 +91,9 @@ class Listeners:
         quotas.guard(self._reactor, authenticates=any(each.authenticates for each in security.values()))
         self._make = partial(
             Listener,
-            options=options,
+            options=_socket_options(config),
             limits=limits,
             reactor=self._reactor,
-            routes=routes,
             unsupported=dispatch.unsupported,
             max_frame_bytes=config.get("socket.request.max.bytes"),
             max_idle_ms=config.get("connections.max.idle.ms"),
@@ -105,13 +108,14 @@ class Listeners:
                 each.name,
                 each.host,
                 each.port,
+                routes=self._routes[each.name],
                 admission=quotas.admit,
                 security=security[each.name],
                 max_connections=config.own_of_listener(each.name, "max.connections"),
             )
             listener.bind()
             self.all.append(listener)
-            if not is_member:
+            if watches_addresses:
                 advertised = next((a for a in config.advertised_listeners or () if a.name == each.name), None)
                 address = None if advertised is None else Address(advertised.host, advertised.port)
                 self._unreached.append((listener, UnreachedAddress(each.name, address)))
@@ -124,7 +128,7 @@ class Listeners:
 
     def inside(self, name: str, security: ListenerSecurity) -> Listener:
         """A listener without a port, whose connections this process makes to itself; after `bind`."""
-        listener = self._make(name, "", 0, security=security)
+        listener = self._make(name, "", 0, routes=self._routes[name], security=security)
         self._inside.append(listener)
         self._forgets(listener.endpoint.answers.forget)
         return listener
@@ -192,3 +196,13 @@ class Listeners:
             closed=closed,
             paced=paced,
         )
+
+
+def _socket_options(config: BrokerConfig) -> SocketOptions:
+    return SocketOptions(
+        backlog=config.get("socket.listen.backlog.size"),
+        send_buffer_bytes=config.get("socket.send.buffer.bytes"),
+        receive_buffer_bytes=config.get("socket.receive.buffer.bytes"),
+        tcp_congestion=config.get("socket.tcp.congestion") or "",
+        notsent_lowat=config.get("socket.tcp.notsent.lowat"),
+    )

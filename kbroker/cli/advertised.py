@@ -39,8 +39,8 @@ def check_advertised(host: str, port: int, timeout: float) -> None:
 
 def _advertised(host: str, port: int, timeout: float) -> list[tuple[str, int]]:
     """Where the brokers are that a broker names."""
+    from kbroker.client.errors import ClientError
     from kbroker.protocol.api import ApiKey
-    from kbroker.replay.client.errors import ClientError
     from kbroker.schemas import request_message
 
     request = request_message(ApiKey.METADATA)(topics=[], allow_auto_topic_creation=False)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
+from kbroker.cli.groups.wire_groups import every_group
 from kbroker.cli.profile_option import profile_of
-from kbroker.cli.wire_groups import every_group
 
 if TYPE_CHECKING:
-    from kbroker.replay.client.cluster import Cluster
+    from kbroker.client.cluster import Cluster
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 SECONDS = 1.0

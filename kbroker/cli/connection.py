@@ -21,6 +21,7 @@ from kbroker.cli.command_config import command_config_option
 from kbroker.cli.output import parse_pairs
 from kbroker.cli.profile_option import bootstrap_of, merged_settings, profile_option
 from kbroker.cli.wire_client import wire_settings
+from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode
 from kbroker.nearest import did_you_mean
 
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
 
-    from kbroker.replay.client.cluster import Cluster as WireCluster
-    from kbroker.replay.client.connection import Connection
+    from kbroker.client.cluster import Cluster as WireCluster
+    from kbroker.client.connection import Connection
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 CONNECT_SECONDS = 5.0
@@ -89,7 +90,7 @@ class Cluster:
 
     def addresses(self) -> list[tuple[str, int]]:
         """Hosts and ports of `bootstrap`.  UsageError says which is none."""
-        from kbroker.replay.client.address import parse_bootstrap
+        from kbroker.client.address import parse_bootstrap
 
         try:
             return parse_bootstrap(self.bootstrap, "--bootstrap-server")
@@ -126,7 +127,7 @@ class Cluster:
 
 def _spoken_there(connection: socket.socket) -> str | None:
     """The protocol of a server that is no Kafka; None when it may be Kafka, also when it is slow to answer."""
-    from kbroker.replay.client.address import FIRST_BYTES, GREETING, other_protocol
+    from kbroker.client.address import FIRST_BYTES, GREETING, other_protocol
 
     try:
         connection.sendall(GREETING)
@@ -191,12 +192,8 @@ def describe_error(error: KafkaError) -> str:
         return f"the broker does not support this request ({text})"
     if name.startswith("_"):
         return str(text)
-    try:
-        # Kafka's spelling; the client shortens some names.
-        name = ErrorCode(error.code()).name
-    except ValueError:
-        pass
-    return f"{name}: {text.removeprefix('Broker: ')}"
+    # Kafka's spelling; the client shortens some names.
+    return f"{error_name(error.code())}: {text.removeprefix('Broker: ')}"
 
 
 def client_error(error: Exception) -> click.ClickException:
@@ -245,7 +242,7 @@ def results_of(
 @contextmanager
 def connected(bootstrap: str, timeout: float) -> Iterator[Connection]:
     """A connection to one broker over Kafka's protocol, for what librdkafka does not do."""
-    from kbroker.replay.client.errors import ClientError
+    from kbroker.client.errors import ClientError
 
     cluster = Cluster(bootstrap, {}, timeout)
     host, port = cluster.address()
@@ -260,14 +257,14 @@ def connected(bootstrap: str, timeout: float) -> Iterator[Connection]:
 def refuse(code: int, text: str | None) -> None:
     """ClickException for an error of the broker; nothing for code 0."""
     if code:
-        raise click.ClickException(f"{ErrorCode(code).name}: {text}" if text else ErrorCode(code).name)
+        raise click.ClickException(f"{error_name(code)}: {text}" if text else error_name(code))
 
 
 @contextmanager
 def wire_cluster(bootstrap: str, timeout: float) -> Iterator[WireCluster]:
     """A cluster that is spoken to over Kafka's protocol."""
-    from kbroker.replay.client.cluster import Cluster as WireCluster
-    from kbroker.replay.client.errors import ClientError
+    from kbroker.client.cluster import Cluster as WireCluster
+    from kbroker.client.errors import ClientError
 
     Cluster(bootstrap, {}, timeout).check_reachable()
     try:

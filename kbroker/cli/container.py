@@ -103,7 +103,7 @@ def _run_init_script(environ: Mapping[str, str]) -> None:
 
 def _bind(config: BrokerConfig, cluster: str, environ: Mapping[str, str]) -> None:
     """Bind new directories to the cluster that the environment names, and make its users of SCRAM."""
-    from kbroker.cli.format import format_directories
+    from kbroker.cli.storage.format import format_directories
 
     users = image_settings(environ).scram_users if obeys(environ) else ()
     if config.get("zookeeper.connect") or not (cluster or users):
@@ -117,16 +117,15 @@ def _bind(config: BrokerConfig, cluster: str, environ: Mapping[str, str]) -> Non
 
 def _credentials(users: Sequence[tuple[str, User]]) -> Mapping[ScramKey, ScramCredential]:
     from kbroker.metadata.security_image import ScramKey
-    from kbroker.security.scram import BY_NAME
-    from kbroker.security.scram_arguments import ScramArgumentError, credential_of_password
+    from kbroker.security.scram import BY_NAME, credential_of_password
 
     found = {}
-    for mechanism, user in users:
-        try:
-            credential = credential_of_password(mechanism, user.password)
-        except ScramArgumentError as error:
-            raise ImageError(f"environment KAFKA_CLIENT_USERS: user {user.name}: {error}") from None
-        found[ScramKey(user.name, BY_NAME[mechanism].value)] = credential
+    for name, user in users:
+        mechanism = BY_NAME.get(name)
+        if mechanism is None or not user.password:
+            why = f"the mechanism {name} is none of {', '.join(BY_NAME)}" if mechanism is None else "an empty password"
+            raise ImageError(f"environment KAFKA_CLIENT_USERS: user {user.name}: {why}")
+        found[ScramKey(user.name, mechanism.value)] = credential_of_password(mechanism, user.password)
     return found
 
 
@@ -162,4 +161,4 @@ def _make_topics_later(config: BrokerConfig) -> None:
             f"environment {TOPICS}: topics are made by a listener without TLS and SASL, and there is none: leave the "
             "variable out, and make them with kbroker topics"
         )
-    subprocess.Popen(module_command("kbroker.cli.first_topics"))
+    subprocess.Popen(module_command("kbroker.cli.topics.first_topics"))

@@ -164,8 +164,8 @@ def kafka_broker_api_versions(bootstrap: str, config: str | None) -> None:
 
 
 def _versions(host: str, port: int, settings: Mapping[str, str]) -> Mapping[int, tuple[int, int]]:
-    from kbroker.replay.client.connection import Connection
-    from kbroker.replay.client.errors import ClientError
+    from kbroker.client.connection import Connection
+    from kbroker.client.errors import ClientError
     from kbroker.security.client.librdkafka_settings import librdkafka_security
 
     try:

@@ -1,7 +1,7 @@
 """The `kbroker` command: its sub-commands, and what its user sees when something fails.
 
 Sub-commands are imported when they are called, so that `kbroker start` pays for nothing but the broker.  Exit status:
-0 done, 1 failed, 2 wrong usage, 130 interrupted, 141 where nobody reads the output any more.  A failure is one line on
+0 done, 1 failed, 2 wrong usage, 130 interrupted, 141 where the output is read no more.  A failure is one line on
 standard error.
 """
 
@@ -25,34 +25,40 @@ UNREAD_STATUS = 128 + signal.SIGPIPE
 """As a program ends that the signal kills."""
 COMMANDS: dict[str, tuple[str, str]] = {
     "start": ("kbroker.cli.start", "Run the broker in the foreground."),
-    "format": ("kbroker.cli.format", "Prepare data directories before a first start."),
+    "format": ("kbroker.cli.storage.format", "Prepare data directories before a first start."),
     "config": ("kbroker.cli.config", "Show the settings and what each is."),
-    "doctor": ("kbroker.cli.doctor", "Check settings and machine, and say what mends what is wrong."),
-    "cluster": ("kbroker.cli.cluster", "Show a cluster, elect leaders, reassign replicas, drain a broker."),
-    "topics": ("kbroker.cli.topics", "List, describe, create, alter and delete topics."),
-    "groups": ("kbroker.cli.groups", "List, describe, reset, move and delete consumer groups."),
-    "share": ("kbroker.cli.share", "List and describe share groups."),
-    "streams": ("kbroker.cli.streams", "List and describe streams groups."),
-    "settings": ("kbroker.cli.settings", "Show and change the settings of running brokers."),
+    "doctor": ("kbroker.cli.checks.doctor", "Check settings and machine, and say what mends what is wrong."),
+    "cluster": ("kbroker.cli.cluster.cluster", "Show a cluster, elect leaders, reassign replicas, drain a broker."),
+    "topics": ("kbroker.cli.topics.topics", "List, describe, create, alter and delete topics."),
+    "groups": ("kbroker.cli.groups.groups", "List, describe, reset, move and delete consumer groups."),
+    "share": ("kbroker.cli.groups.share", "List and describe share groups."),
+    "streams": ("kbroker.cli.groups.streams", "List and describe streams groups."),
+    "settings": ("kbroker.cli.topics.settings", "Show and change the settings of running brokers."),
     "profile": ("kbroker.cli.profile", "Keep clusters by name, with the settings of their clients."),
-    "quotas": ("kbroker.cli.quotas", "List, set and remove the quotas of users, client ids and addresses."),
-    "certificates": ("kbroker.cli.certificates", "Show the certificates of listeners, and when they run out."),
-    "users": ("kbroker.cli.users", "List, add and remove users who log in by SCRAM."),
-    "tokens": ("kbroker.cli.tokens", "List, create, renew and expire delegation tokens."),
-    "acls": ("kbroker.cli.acls", "List, add and remove ACLs: who may do what to which resources."),
-    "import": ("kbroker.cli.import_kafka", "Take over the directories of a stopped Apache Kafka."),
-    "export": ("kbroker.cli.export_kafka", "Make the directories of a stopped kbroker an Apache Kafka's."),
-    "metadata": ("kbroker.cli.metadata", "Make the metadata store of a stopped broker anew from its log directories."),
-    "transactions": ("kbroker.cli.transactions", "Show open transactions, and abort those that no coordinator ends."),
-    "top": ("kbroker.cli.top", "Show what a broker does per second, by topic, group, client and API."),
-    "logs": ("kbroker.cli.logs", "Show the logs of a broker, and why they are (not) compacted or shortened."),
-    "produce": ("kbroker.cli.produce", "Write lines from standard input to a topic."),
-    "consume": ("kbroker.cli.consume", "Write a topic's records to standard output."),
-    "trace": ("kbroker.cli.trace", "Inspect traces of production traffic and convert them for a replay."),
-    "load": ("kbroker.cli.load", "Load topics into Parquet or Iceberg tables, and Parquet into topics."),
-    "mirror": ("kbroker.cli.mirror", "Mirror topics of one cluster into another."),
-    "replay": ("kbroker.cli.replay", "Replay a trace against a cluster, verify what arrived, and report."),
-    "dump-log": ("kbroker.cli.dump_log", "Print what is in segments, indexes, snapshots and checkpoints."),
+    "quotas": ("kbroker.cli.cluster.quotas", "List, set and remove the quotas of users, client ids and addresses."),
+    "certificates": ("kbroker.cli.security.certificates", "Show the certificates of listeners, and when they run out."),
+    "users": ("kbroker.cli.security.users", "List, add and remove users who log in by SCRAM."),
+    "tokens": ("kbroker.cli.security.tokens", "List, create, renew and expire delegation tokens."),
+    "acls": ("kbroker.cli.security.acls", "List, add and remove ACLs: who may do what to which resources."),
+    "import": ("kbroker.cli.storage.import_kafka", "Take over the directories of a stopped Apache Kafka."),
+    "export": ("kbroker.cli.storage.export_kafka", "Make the directories of a stopped kbroker an Apache Kafka's."),
+    "metadata": (
+        "kbroker.cli.storage.metadata",
+        "Make the metadata store of a stopped broker anew from its log directories.",
+    ),
+    "transactions": (
+        "kbroker.cli.records.transactions",
+        "Show open transactions, and abort those that no coordinator ends.",
+    ),
+    "top": ("kbroker.cli.cluster.top", "Show what a broker does per second, by topic, group, client and API."),
+    "logs": ("kbroker.cli.storage.logs", "Show the logs of a broker, and why they are (not) compacted or shortened."),
+    "produce": ("kbroker.cli.records.produce", "Write lines from standard input to a topic."),
+    "consume": ("kbroker.cli.records.consume", "Write a topic's records to standard output."),
+    "trace": ("kbroker.cli.spark.trace", "Inspect traces of production traffic and convert them for a replay."),
+    "load": ("kbroker.cli.spark.load", "Load topics into Parquet or Iceberg tables, and Parquet into topics."),
+    "mirror": ("kbroker.cli.spark.mirror", "Mirror topics of one cluster into another."),
+    "replay": ("kbroker.cli.spark.replay", "Replay a trace against a cluster, verify what arrived, and report."),
+    "dump-log": ("kbroker.cli.storage.dump_log", "Print what is in segments, indexes, snapshots and checkpoints."),
 }
 
 OF_THE_IMAGE: dict[str, str] = {"container": "kbroker.cli.container", "kafka-tool": "kbroker.cli.kafka_tools"}
@@ -181,6 +187,6 @@ def _is_unread() -> bool:
 
 def _fail(message: str, status: int) -> int:
     text = " ".join(line.strip() for line in message.splitlines())
-    with contextlib.suppress(OSError, ValueError):  # Nobody may read it any more.
+    with contextlib.suppress(OSError, ValueError):  # It may be read no more.
         print(f"kbroker: {text}", file=sys.stderr)  # noqa: T201
     return status

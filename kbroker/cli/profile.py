@@ -38,7 +38,7 @@ def add_profile(
     name: str, bootstrap: str, metrics: str | None, client_settings: tuple[str, ...], replace: bool, as_json: bool
 ) -> None:
     """Add a cluster under a name."""
-    from kbroker.replay.client.address import parse_bootstrap
+    from kbroker.client.address import parse_bootstrap
 
     try:
         parse_bootstrap(bootstrap, "--bootstrap-server")

@@ -10,7 +10,7 @@ from kbroker.cli.output import parse_pairs
 from kbroker.cli.profile_option import merged_settings
 
 if TYPE_CHECKING:
-    from kbroker.replay.client.cluster import ClientSettings
+    from kbroker.client.cluster import ClientSettings
 
 
 def wire_settings(timeout: float) -> ClientSettings:
@@ -18,7 +18,7 @@ def wire_settings(timeout: float) -> ClientSettings:
 
     Security is that of the profile, `--command-config` and `-X`.  UsageError where it makes no connection.
     """
-    from kbroker.replay.client.cluster import ClientSettings
+    from kbroker.client.cluster import ClientSettings
     from kbroker.security.client.client_security import ClientSecurityError
     from kbroker.security.client.librdkafka_settings import librdkafka_security
 

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kbroker import __version__
 from kbroker._fast.wire.codec import DecodeError, EncodeError
+from kbroker.backoff import ExponentialBackoff
 from kbroker.error_codes import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request_parts
@@ -307,9 +308,9 @@ class NodeClient:
 
     def _back_off(self) -> None:
         settings = self._settings
-        seconds = min(settings.max_backoff_seconds, settings.backoff_seconds * 2 ** min(self._failures, 16))
+        backoff = ExponentialBackoff(settings.backoff_seconds, settings.max_backoff_seconds)
+        self._retry_at = self._loop.time() + backoff.backoff(self._failures, self._random.uniform)
         self._failures += 1
-        self._retry_at = self._loop.time() + seconds * self._random.uniform(0.8, 1.2)
 
     def _received(self, frame: Buffer) -> None:
         if not self._in_flight:

@@ -1,4 +1,7 @@
-"""The controller as the rest of a broker sees it: an asynchronous interface, wherever the controller runs.
+"""The controller as the rest of a broker sees it: two asynchronous interfaces, wherever the controller runs.
+
+`BrokerRequests` is what a broker asks for itself, `Administration` what clients change.  Where requests of clients go
+on to the controllers as they came (KRaft), the broker has the first alone.
 
 Callers await it and never assume that it is this node: what it decides comes back as an outcome, and reaches this
 broker's `MetadataCache` as a delta that every broker of the cluster applies in the same order.  When a method returns,
@@ -13,8 +16,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
-
-from kbroker.errors import NotControllerError
 
 if TYPE_CHECKING:
     from kbroker.cluster.requests import (
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     )
     from kbroker.errors import KafkaError
     from kbroker.metadata.features import FeatureUpdate
-    from kbroker.metadata.image import BrokerImage, ClusterImage, QuotaEntity, TopicImage
+    from kbroker.metadata.image import ClusterImage, QuotaEntity, TopicImage
     from kbroker.metadata.security_image import Outcome, SecurityChange
     from kbroker.metadata.store import ProducerIdBlock
     from kbroker.quotas.alteration import EntityAlteration
@@ -42,11 +43,43 @@ if TYPE_CHECKING:
     AskCreation = Callable[[wire.CreateTopicsRequest], Awaitable[wire.CreateTopicsResponse]]
 
 
-class Controller(ABC):
-    """Changes the metadata of the cluster."""
+class BrokerRequests(ABC):
+    """What a broker asks for itself."""
 
-    expires_tokens = True
-    """Whether brokers have delegation tokens dropped whose time is over; False: the controllers do that themselves."""
+    @abstractmethod
+    async def auto_create_topics(self, names: Iterable[str]) -> dict[str, TopicOutcome]:
+        """Create the topics that clients named, with the broker's defaults or, for internal ones, their own rules."""
+
+    async def auto_create_topics_for(self, names: Iterable[str], ask: AskCreation) -> dict[str, TopicOutcome]:
+        """The same where other nodes are the controllers, which authorize clients and count their quotas: `ask` asks
+        them in the client's name."""
+        return await self.auto_create_topics(names)
+
+    @abstractmethod
+    async def ensure_internal_topic(self, name: str) -> TopicImage:
+        """The internal topic `name`, made now if need be.  Raises what its creation fails with."""
+
+    @abstractmethod
+    async def create_group_topics(
+        self, requests: Sequence[NewTopic], quota: MutationQuota | None = None
+    ) -> list[TopicOutcome]:
+        """Create the internal topics of streams groups, which coordinators here have found missing."""
+
+    @abstractmethod
+    async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
+        """Take the ISRs that a leader proposes (AlterPartition).  StaleBrokerEpochError for an old broker epoch."""
+
+    @abstractmethod
+    async def report_replicas(self, broker: BrokerEpoch, report: ReplicaReport) -> None:
+        """Elect leaders and raise epochs for replicas that a broker has lost, or has again."""
+
+    @abstractmethod
+    async def allocate_producer_ids(self, broker: BrokerEpoch) -> ProducerIdBlock:
+        """Ids that no broker was given before.  StaleBrokerEpochError for an old broker epoch."""
+
+
+class Administration(ABC):
+    """What clients change, and what brokers ask whose controller is one of them."""
 
     async def ready(self, timeout_ms: int) -> None:
         """Wait, up to the timeout of a request, while this broker has been elected and has not taken over yet: until
@@ -65,19 +98,6 @@ class Controller(ABC):
         Outcomes are in the order of the request; names that the request repeats come last, once each.
         PolicyViolationError when the request asks for too many partitions in all.
         """
-
-    @abstractmethod
-    async def auto_create_topics(self, names: Iterable[str]) -> dict[str, TopicOutcome]:
-        """Create the topics that clients named, with the broker's defaults or, for internal ones, their own rules."""
-
-    async def auto_create_topics_for(self, names: Iterable[str], ask: AskCreation) -> dict[str, TopicOutcome]:
-        """The same where other nodes are the controllers, which authorize clients and count their quotas: `ask` asks
-        them in the client's name."""
-        return await self.auto_create_topics(names)
-
-    @abstractmethod
-    async def ensure_internal_topic(self, name: str) -> TopicImage:
-        """The internal topic `name`, made now if need be.  Raises what its creation fails with."""
 
     @abstractmethod
     async def create_partitions(
@@ -113,10 +133,6 @@ class Controller(ABC):
     # Partitions
 
     @abstractmethod
-    async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
-        """Take the ISRs that a leader proposes (AlterPartition).  StaleBrokerEpochError for an old broker epoch."""
-
-    @abstractmethod
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[TopicPartition] | None
     ) -> list[PartitionOutcome]:
@@ -129,38 +145,32 @@ class Controller(ABC):
         """Begin to move replicas to other brokers, or call such moves off."""
 
     @abstractmethod
-    async def report_replicas(self, broker: BrokerEpoch, report: ReplicaReport) -> None:
-        """Elect leaders and raise epochs for replicas that a broker has lost, or has again."""
-
     def image(self) -> ClusterImage:
         """The cluster as the controller knows it, with the reassignments under way that brokers are not sent."""
-        raise NotControllerError()
 
     # Brokers
-
-    @abstractmethod
-    async def register_broker(self, broker: BrokerImage) -> tuple[BrokerEpoch, BrokerEpoch]:
-        """Take a broker that starts into the cluster: its epoch from now on, and the one that it had before.
-
-        An epoch of -1: before the first start, and where this one's cannot be stored, as on a full disk.
-        """
 
     @abstractmethod
     async def unregister_broker(self, node_id: int) -> None:
         """Forget a broker that does not come back.  BrokerIdNotRegisteredError where there is none."""
 
+    @abstractmethod
     async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:
         """Move the leaders of a broker that wants to stop to others; the partitions that it still leads after that.
 
         Raises NotControllerError."""
-        raise NotControllerError()
 
     # The cluster
 
     @abstractmethod
-    async def allocate_producer_ids(self, broker: BrokerEpoch) -> ProducerIdBlock:
-        """Ids that no broker was given before.  StaleBrokerEpochError for an old broker epoch."""
-
-    @abstractmethod
     async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> None:
         """Change levels of features, all or none.  InvalidUpdateVersionError for the first that cannot be done."""
+
+
+class Controller(BrokerRequests, Administration):
+    """A controller that is in this process, or asked call by call."""
+
+    async def create_group_topics(
+        self, requests: Sequence[NewTopic], quota: MutationQuota | None = None
+    ) -> list[TopicOutcome]:
+        return await self.create_topics(requests, quota=quota)

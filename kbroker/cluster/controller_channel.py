@@ -1,7 +1,7 @@
 """Asks the controller of a cluster, wherever it is by now: ISR changes, producer ids, a controlled shutdown.
 
 The metadata say which broker that is; in a KRaft cluster the quorum's observer says which controller is active
-(`ControllerPlace`).  When another one becomes the controller, requests that wait for the old one
+(`ControllerFinder`).  When another one becomes the controller, requests that wait for the old one
 fail, as it may hang, and the next request goes to the new one.  Versions are negotiated, since controllers of other
 releases answer, too.  Where the controller cannot be reached the error is `NotControllerError`, as when the broker
 asked answers NOT_CONTROLLER: the caller retries later.
@@ -38,7 +38,7 @@ PRODUCERS_WAIT_SECONDS = 10.0
 LAST_VERSION_WITHOUT_EPOCHS = schema("AlterPartitionRequest").last_version("topics.partitions.new_isr")
 
 
-class ControllerPlace(Protocol):
+class ControllerFinder(Protocol):
     """Who is the controller, and where."""
 
     def controller_id(self) -> int:
@@ -59,17 +59,17 @@ class ControllerByImage:
         self._listener = listener
 
     def controller_id(self) -> int:
-        """See `ControllerPlace`."""
+        """See `ControllerFinder`."""
         return self._cache.image.controller_id
 
     def endpoint(self) -> Endpoint | None:
-        """See `ControllerPlace`."""
+        """See `ControllerFinder`."""
         image = self._cache.image
         broker = image.brokers.get(image.controller_id)
         return None if broker is None else broker.endpoints.get(self._listener())
 
     def on_change(self, changed: Callable[[], None]) -> None:
-        """See `ControllerPlace`."""
+        """See `ControllerFinder`."""
         self._cache.subscribe(lambda _old, _new, _delta: changed())
 
 
@@ -91,7 +91,7 @@ class ControllerChannel:
         loop: asyncio.AbstractEventLoop,
         transport: Transport,
         cache: MetadataCache,
-        place: ControllerPlace,
+        place: ControllerFinder,
         node_id: int,
         protocol: ProtocolVersion,
         request_seconds: float = 30.0,

@@ -156,7 +156,7 @@ class LocalController(Controller):
         outcomes = charged(outcomes, quota, lambda topic: len(topic.partitions))
         created = [outcome.topic for outcome in outcomes if outcome.topic is not None]
         if created and not validate_only:
-            await self._call(self._store.create_topics, created)
+            await self._write(MetadataDelta(created=tuple(created)))
             for topics in plans.portions(created):
                 self._cache.apply(MetadataDelta(created=topics))
                 for topic in topics:
@@ -199,18 +199,15 @@ class LocalController(Controller):
             outcomes = charged(
                 outcomes, quota, lambda new: len(new.partitions) - len(context.existing(new.name).partitions)
             )
-            grown = []
-            for outcome in outcomes:
-                await pace
-                if outcome.topic is not None:
-                    grown.append(outcome.topic)
-            additions = [(new, new.partitions[len(context.existing(new.name).partitions) :]) for new in grown]
-            if sum(len(added) for _, added in additions) > plans.MAX_PARTITIONS_PER_REQUEST:
+            grown = [outcome.topic for outcome in outcomes if outcome.topic is not None]
+            changes = tuple(TopicChange(context.existing(new.name), new) for new in grown)
+            count = sum(len(new.partitions) - len(old.partitions) for old, new in changes)
+            if count > plans.MAX_PARTITIONS_PER_REQUEST:
                 raise PolicyViolationError(plans.TOO_MANY_PARTITIONS)
-            if additions and not validate_only:
-                await self._call(self._store.create_partitions, [(new.topic_id, added) for new, added in additions])
-                for new, added in additions:
-                    old = self._cache.image.topics[new.name]
+            if changes and not validate_only:
+                await self._write(MetadataDelta(changed=changes))
+                for before, new in changes:
+                    old, added = self._cache.image.topics[new.name], new.partitions[len(before.partitions) :]
                     self._publish_change(old, replace(old, partitions=(*old.partitions, *added)))
                     logger.info("topic %s of %d partitions has %d more", new.name, len(old.partitions), len(added))
                     await pace
@@ -233,7 +230,7 @@ class LocalController(Controller):
                     found[topic_id] = topic
                 outcomes.append(outcome)
             if found:
-                await self._call(self._store.delete_topics, list(found))
+                await self._write(MetadataDelta(deleted=tuple(found.values())))
                 topics = self._cache.image.topics
                 for portion in plans.portions([topics[topic.name] for topic in found.values()]):
                     self._cache.apply(MetadataDelta(deleted=portion))
@@ -293,8 +290,7 @@ class LocalController(Controller):
 
     async def _store_configs(self, changed: Mapping[ConfigResource, Mapping[str, str]]) -> None:
         """All resources in one transaction."""
-        await self._call(self._store.alter_configs, changed)
-        self._cache.apply(MetadataDelta(configs=changed))
+        await self._change(MetadataDelta(configs=changed))
         for resource, settings in changed.items():
             described = ResourceConfigs.described(resource)
             logger.info("changed the settings of %s to %s", described, without_secrets(settings))
@@ -302,7 +298,8 @@ class LocalController(Controller):
     async def _store_topic_configs(self, topics: Mapping[str, TopicImage]) -> None:
         """All topics of a request in one transaction."""
         pace = self._slices.pace()
-        await self._call(self._store.alter_topic_configs, [(new.topic_id, new.configs) for new in topics.values()])
+        known = self._cache.image.topics
+        await self._write(MetadataDelta(changed=tuple(TopicChange(known[name], new) for name, new in topics.items())))
         for name, new in topics.items():
             old = self._cache.image.topics[name]
             self._publish_change(old, replace(old, configs=new.configs))
@@ -322,9 +319,8 @@ class LocalController(Controller):
                 await pace
                 outcome.take(each)
             if outcome.changes and not validate_only:
-                await self._call(self._store.alter_client_quotas, outcome.changes)
+                await self._change(MetadataDelta(quotas=outcome.changes))
                 logger.info("altered the quotas of %d entities", len(outcome.changes))
-                self._cache.apply(MetadataDelta(quotas=outcome.changes))
             self._hosts.keep(hosts_of(self._cache.image.quotas))
         return outcome.results
 
@@ -332,8 +328,7 @@ class LocalController(Controller):
         async with self._changing:
             delta, outcome = change.plan(self._cache.image.security)
             if not delta.is_empty():
-                await self._call(self._store.alter_security, delta)
-                self._cache.apply(MetadataDelta(security=delta))
+                await self._change(MetadataDelta(security=delta))
         return outcome
 
     # Partitions
@@ -424,9 +419,17 @@ class LocalController(Controller):
         await self._commit(updates)
         return outcomes
 
+    async def _write(self, delta: MetadataDelta) -> None:
+        """Have it on disk: what is published afterwards is this, with what has become of replicas meanwhile."""
+        await self._call(self._store.write, delta)
+
+    async def _change(self, delta: MetadataDelta) -> None:
+        await self._write(delta)
+        self._cache.apply(delta)
+
     async def _commit(self, updates: PartitionUpdates) -> None:
         if updates:
-            await self._call(self._store.alter_partitions, updates.stored())
+            await self._write(updates.delta(self._cache.image))
             self._cache.apply(updates.delta(self._cache.image))
 
     def image(self) -> ClusterImage:
@@ -434,7 +437,12 @@ class LocalController(Controller):
 
     # Brokers
 
+    async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:
+        """Nothing is left to move: there is no other broker."""
+        return []
+
     async def register_broker(self, broker: BrokerImage) -> tuple[BrokerEpoch, BrokerEpoch]:
+        """Take the one broker in: its epoch from now on, and the one of before.  -1: none, or it cannot be stored."""
         async with self._changing:
             epoch, last = await self._call(self._store.begin_broker_epoch)
             self._publish_brokers({**self._cache.image.brokers, broker.node_id: replace(broker, epoch=epoch)})
@@ -474,8 +482,7 @@ class LocalController(Controller):
             changed = update_features(features, updates, self._node_id)
             if changed is features or validate_only:
                 return
-            await self._call(self._store.alter_features, changed)
-            self._cache.apply(MetadataDelta(features=changed))
+            await self._change(MetadataDelta(features=changed))
             logger.info("changed the levels of features to %s", changed.levels())
 
 

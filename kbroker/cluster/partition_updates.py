@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -91,13 +90,6 @@ class PartitionUpdates:
 
     def __len__(self) -> int:
         return sum(map(len, self._changed.values()))
-
-    def stored(self) -> Sequence[tuple[bytes, Sequence[PartitionImage]]]:
-        """What the store takes."""
-        return [
-            (self._image.topics[topic].topic_id, list(partitions.values()))
-            for topic, partitions in self._changed.items()
-        ]
 
     def delta(self, image: ClusterImage) -> MetadataDelta:
         """The delta to `image`, in which further replicas may have gone offline since these changes were decided."""

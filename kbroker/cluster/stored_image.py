@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.broker_settings import BROKER_RESOURCE, with_min_insync
-from kbroker.metadata.image import ClusterImage, ConfigResource
+from kbroker.metadata.image import ClusterImage, ConfigResource, MetadataDelta
 from kbroker.metadata.store import MetadataStoreError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _configs(store: MetadataStore, config: BrokerConfig) -> Mapping[ConfigResour
             continue
         configs[resource] = settings
         try:
-            store.alter_configs({resource: settings})
+            store.write(MetadataDelta(configs={resource: settings}))
         except MetadataStoreError as error:
             # In force without it, and tried again at the next start.
             logger.warning("cannot store the settings of brokers that a cluster begins with: %s", error)

@@ -1,7 +1,7 @@
 """Kafka's own Java classes that settings name, and what kbroker has in their places.
 
 kbroker runs no Java.  A setting that names one of Kafka's own classes asks for what Kafka does itself, so that the name
-stands for the same of kbroker's; any other class is one of somebody's own, and refused.  docs/security.md has this
+stands for the same of kbroker's; any other class is a plugin, and refused.  docs/security.md has this
 table.
 """
 

@@ -11,7 +11,7 @@ metrics.listener|STRING|http://127.0.0.1:9644||metrics listener|+|
     address of /metrics, /healthz, /readyz and /console/, http:// or https://; none turns it off
 kbroker.metrics.authentication|LIST|||distinct|+|
     how those who look at metrics.listener prove who they are: basic (a user with SCRAM credentials, or of PLAIN),
-    bearer (the token below); none: not at all; unset: as none without security, and nobody may look where clients
+    bearer (the token below); none: not at all; unset: as none without security, and no viewer may look where clients
     authenticate or an authorizer is set
 kbroker.metrics.bearer.token|PASSWORD|null|||+|the token of a bearer at metrics.listener, such as Prometheus
 kbroker.metrics.bearer.principal|STRING|User:metrics|||+|the principal that the bearer is, for ACLs

@@ -7,6 +7,7 @@ from kbroker.config.cluster_rows import CLUSTER_ROWS
 from kbroker.config.coordinator_rows import COORDINATOR_ROWS
 from kbroker.config.group_rows import GROUP_ROWS
 from kbroker.config.log_rows import LOG_ROWS
+from kbroker.config.quorum_rows import QUORUM_ROWS
 from kbroker.config.remote_rows import REMOTE_ROWS
 from kbroker.config.row import ConfigRow, parse_rows
 from kbroker.config.security_rows import SECURITY_ROWS
@@ -18,7 +19,7 @@ GROUP_TABLE: dict[str, ConfigRow] = parse_rows(GROUP_ROWS, "group")
 CLIENT_METRICS_TABLE: dict[str, ConfigRow] = parse_rows(CLIENT_METRICS_ROWS, "client metrics")
 BROKER_TABLE: dict[str, ConfigRow] = {
     name: row
-    for rows in (SERVER_ROWS, LOG_ROWS, COORDINATOR_ROWS, CLUSTER_ROWS, SECURITY_ROWS, REMOTE_ROWS)
+    for rows in (SERVER_ROWS, LOG_ROWS, COORDINATOR_ROWS, CLUSTER_ROWS, SECURITY_ROWS, REMOTE_ROWS, QUORUM_ROWS)
     for name, row in parse_rows(rows, "broker").items()
 }
 

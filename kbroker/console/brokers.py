@@ -13,7 +13,7 @@ from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Key, Parameters
-    from kbroker.console.parts import Parts, Value
+    from kbroker.console.parts import ConsoleParts, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Controllers:
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """A page of brokers; `leaderless_count`: partitions that nobody leads; `controllers`: those of a KRaft cluster."""
+    """A page of brokers; `leaderless_count`: partitions without a leader; `controllers`: those of a KRaft cluster."""
 
     cluster_id: str
     leaderless_count: int
@@ -61,7 +61,7 @@ _KEYS: Mapping[str, Key[BrokerLine]] = {
 }
 
 
-async def brokers(parts: Parts, parameters: Parameters) -> Value:
+async def brokers(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/brokers?q=&sort=&start=&count="""
     view = view_of(parameters, _KEYS)
     parts.require_cluster(Operation.DESCRIBE)

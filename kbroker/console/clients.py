@@ -16,7 +16,7 @@ from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Key, Parameters, View
-    from kbroker.console.parts import Parts, Value
+    from kbroker.console.parts import ConsoleParts, Value
 
 MOST_KINDS = 12
 
@@ -53,7 +53,7 @@ _KEYS: Mapping[str, Key[ConnectionLine]] = {
 }
 
 
-async def clients(parts: Parts, parameters: Parameters) -> Value:
+async def clients(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/clients?q=&sort=&start=&count="""
     view = view_of(parameters, _KEYS)
     parts.require_cluster(Operation.DESCRIBE)

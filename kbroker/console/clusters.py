@@ -21,7 +21,7 @@ from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Parameters
-    from kbroker.console.parts import Parts, Value
+    from kbroker.console.parts import ConsoleParts, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Clusters:
     clusters: Sequence[ClusterLine]
 
 
-async def clusters(parts: Parts, _: Parameters) -> Value:
+async def clusters(parts: ConsoleParts, _: Parameters) -> Value:
     """GET /console/api/clusters."""
     by_name: dict[str, list[Link]] = {}
     for link in links_of(parts.services.config.get("kbroker.console.links")):
@@ -61,13 +61,13 @@ async def clusters(parts: Parts, _: Parameters) -> Value:
     return lambda: Clusters(lines)
 
 
-async def cluster(parts: Parts, _: Parameters) -> Value:
+async def cluster(parts: ConsoleParts, _: Parameters) -> Value:
     """GET /console/api/cluster."""
     summary = await summary_of(parts)
     return lambda: summary
 
 
-async def summary_of(parts: Parts) -> ClusterSummary:
+async def summary_of(parts: ConsoleParts) -> ClusterSummary:
     """What this broker knows of its cluster.  NotShownError: the viewer may not describe the cluster."""
     parts.require_cluster(Operation.DESCRIBE)
     services = parts.services
@@ -101,7 +101,7 @@ async def summary_of(parts: Parts) -> ClusterSummary:
     )
 
 
-async def _own(parts: Parts) -> Said:
+async def _own(parts: ConsoleParts) -> Said:
     try:
         return await summary_of(parts)
     except NotShownError as error:

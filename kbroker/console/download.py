@@ -24,7 +24,7 @@ from kbroker.console.record_rows import MOST_SHOWN_BYTES, Wanted
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Parameters
-    from kbroker.console.parts import Parts, Value
+    from kbroker.console.parts import ConsoleParts, Value
     from kbroker.console.record_rows import Field, RecordRow
 
 FORMATS = ("jsonl", "csv")
@@ -57,14 +57,14 @@ class _Part:
     rows: Sequence[RecordRow]
 
 
-async def download(parts: Parts, parameters: Parameters) -> Value:
+async def download(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/download?format=&topic=&partition=&from=&value=&count=&q=&key=&filter=&committed="""
     async with parts.reader.files:  # A file takes several times its bytes while it is made.
         found = await _download(parts, parameters)
     return lambda: found
 
 
-async def _download(parts: Parts, parameters: Parameters) -> Download:
+async def _download(parts: ConsoleParts, parameters: Parameters) -> Download:
     image = readable_topic(parts, parameters)
     kind = parameters.choice("format", FORMATS)
     count = parameters.number("count", MOST_RECORDS, 1, MOST_RECORDS)

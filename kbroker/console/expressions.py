@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from kbroker.patterns import PatternError, compile_pattern
 
 if TYPE_CHECKING:
-    from kbroker.console.looked import Looked
+    from kbroker.console.decoded_record import DecodedRecord
     from kbroker.patterns import Pattern
 
 MOST_DEPTH = 32
@@ -56,7 +56,7 @@ class ExpressionError(ValueError):
     """A text that is no expression; says what is wrong, and where."""
 
 
-Test = Callable[["Looked"], bool]
+Test = Callable[["DecodedRecord"], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _Field:
     name: str
     path: Sequence[str | int]
 
-    def of(self, looked: Looked) -> object:
+    def of(self, looked: DecodedRecord) -> object:
         record = looked.record
         match self.name:
             case "offset":
@@ -145,10 +145,10 @@ class _Parser:
         if kind != "end":
             raise ExpressionError(f"{word} is not expected at character {at}")
 
-    # Parts
+    # ConsoleParts
 
     def any_of(self, depth: int) -> Test:
-        """Parts with `or` between them."""
+        """ConsoleParts with `or` between them."""
         tests = [self._all_of(depth)]
         while self._takes("or"):
             tests.append(self._all_of(depth))
@@ -271,7 +271,7 @@ def _text_test(sign: str, field: _Field, literal: str, at: int) -> Test:
         return lambda looked: isinstance(value := field.of(looked), str) and pattern.fullmatch(value) is not None
     compare = _TEXTS[sign]
 
-    def test(looked: Looked) -> bool:
+    def test(looked: DecodedRecord) -> bool:
         value = field.of(looked)
         if isinstance(value, list) and sign == "contains":
             return literal in value

@@ -1,6 +1,6 @@
 """Lag of groups, with the partitions that they read and have never committed.
 
-Such a partition counts with all its records: nobody knows where the group's consumers begin
+Such a partition counts with all its records: where the group's consumers begin is not known
 (`auto.offset.reset` is theirs), but that they have not said to have read anything.  Which topics a group reads is known
 from its subscription; of a group without members, from what it has committed.  A group that assigns partitions by
 itself reads those that it has committed, and no others.

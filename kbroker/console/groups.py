@@ -18,13 +18,13 @@ from kbroker.coordinator.modern.group import ModernGroup
 from kbroker.coordinator.share.group import ShareGroup
 from kbroker.coordinator.streams.group import StreamsGroup
 from kbroker.errors import KafkaError, NotCoordinatorError
-from kbroker.handlers.share_offsets import UNKNOWN_LAG, share_position
+from kbroker.handlers.share.share_offsets import UNKNOWN_LAG, share_position
 from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Key, Parameters
-    from kbroker.console.parts import Parts, Value
+    from kbroker.console.parts import ConsoleParts, Value
     from kbroker.coordinator.classic.group import Group as AnyGroup
     from kbroker.coordinator.classic.group_kind import GroupKind
     from kbroker.coordinator.modern.group import LastRebalance
@@ -42,7 +42,7 @@ _GROUP_KEYS: Mapping[str, Key[GroupLine]] = {
 }
 
 
-async def groups(parts: Parts, parameters: Parameters) -> Value:
+async def groups(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/groups?q=&sort=&start=&count="""
     view = view_of(parameters, _GROUP_KEYS)
     name_of = attrgetter("group_id")
@@ -93,7 +93,7 @@ class Group:
     offsets: Sequence[OffsetLine]
 
 
-async def group(parts: Parts, parameters: Parameters) -> Value:
+async def group(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/group?id=&start="""
     group_id = parameters.text("id")
     start = parameters.number("start", 0, 0, 1 << 31)
@@ -139,7 +139,7 @@ async def group(parts: Parts, parameters: Parameters) -> Value:
     )
 
 
-def _seen(parts: Parts, member: Member, kind: GroupKind | None) -> Member:
+def _seen(parts: ConsoleParts, member: Member, kind: GroupKind | None) -> Member:
     """A member without topics that the viewer may not describe."""
     return replace(
         member,
@@ -153,7 +153,7 @@ def _seen(parts: Parts, member: Member, kind: GroupKind | None) -> Member:
 
 
 async def _offsets(
-    parts: Parts, found: AnyGroup, start: int, owners: Mapping[tuple[str, int], str]
+    parts: ConsoleParts, found: AnyGroup, start: int, owners: Mapping[tuple[str, int], str]
 ) -> tuple[int, int, list[OffsetLine]]:
     """How many there are, the lag of all, and a page of them by topic and partition."""
     services = parts.services
@@ -187,7 +187,7 @@ async def _offsets(
     return len(places), sum(each.lag or 0 for each in places), lines
 
 
-async def _share_offsets(parts: Parts, kind: ShareGroup, start: int) -> tuple[int, int | None, list[OffsetLine]]:
+async def _share_offsets(parts: ConsoleParts, kind: ShareGroup, start: int) -> tuple[int, int | None, list[OffsetLine]]:
     services = parts.services
     keys = sorted(key for key in _share_keys(kind) if parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, key[0]))
     lines = []

@@ -66,7 +66,7 @@ def why_no_messages(policy: str, listener_host: str, *, has_authorizer: bool, kn
 def why_no_changes(listener_host: str, *, has_authorizer: bool, knows_viewers: bool) -> str:
     """Why viewers who prove nothing can change nothing, as a sentence; empty where they can."""
     if knows_viewers:
-        return "Nothing can be changed by somebody who has proved nothing."
+        return "Nothing can be changed without a login."
     if has_authorizer:
         return "Nothing can be changed here: the broker has an authorizer, and the listener knows no users."
     if not is_loopback(listener_host):

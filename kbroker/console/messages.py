@@ -21,7 +21,7 @@ from kbroker.security.authorizer import Operation, ResourceKind
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Parameters
-    from kbroker.console.parts import Parts, Value
+    from kbroker.console.parts import ConsoleParts, Value
     from kbroker.metadata.image import TopicImage
 
 STARTS = ("newest", "before", "offset", "oldest", "time")
@@ -57,7 +57,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The first offsets and the ends of the partitions, in order of their numbers; None where nobody answers
+    """The first offsets and the ends of the partitions, in order of their numbers; None where no broker answers
     for one."""
 
     topic: str
@@ -66,7 +66,7 @@ class Ends:
     ends: Sequence[int | None]
 
 
-async def ends(parts: Parts, parameters: Parameters) -> Value:
+async def ends(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/ends?topic=&committed=: what a live tail asks, to look only where there is something new."""
     image = readable_topic(parts, parameters)
     is_committed = parameters.choice("committed", ("no", "yes")) == "yes"
@@ -76,7 +76,7 @@ async def ends(parts: Parts, parameters: Parameters) -> Value:
     return partial(Ends, image.name, len(image.partitions), starts, found)
 
 
-def readable_topic(parts: Parts, parameters: Parameters) -> TopicImage:
+def readable_topic(parts: ConsoleParts, parameters: Parameters) -> TopicImage:
     """The topic whose records are asked for, where they are shown."""
     if parts.why_no_messages:
         raise NotShownError(parts.why_no_messages)
@@ -89,7 +89,7 @@ def readable_topic(parts: Parts, parameters: Parameters) -> TopicImage:
     return image
 
 
-async def messages(parts: Parts, parameters: Parameters) -> Value:
+async def messages(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/messages?topic=&partition=&from=&value=&count=&q=&key=&filter=&committed=&field_bytes="""
     image = readable_topic(parts, parameters)
     topic = image.name
@@ -147,7 +147,9 @@ async def range_of(source: PartitionSource, parameters: Parameters, window: int)
     return max(first, min(value, end)), end, False
 
 
-async def look_through(parts: Parts, source: PartitionSource, wanted: Wanted, most_bytes: int = MOST_BYTES) -> Found:
+async def look_through(
+    parts: ConsoleParts, source: PartitionSource, wanted: Wanted, most_bytes: int = MOST_BYTES
+) -> Found:
     """Read on until there is enough, or too much was read."""
     files = parts.services.log_manager.environment.files
     rows: deque[RecordRow] = deque()

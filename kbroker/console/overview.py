@@ -20,7 +20,7 @@ from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Parameters
-    from kbroker.console.parts import GroupRows, Parts, Value
+    from kbroker.console.parts import ConsoleParts, GroupRows, Value
     from kbroker.metrics.snapshot import LogRows
 
 MOST_SHOWN = 8
@@ -118,7 +118,7 @@ class Overview:
     messages_are_shown: bool
 
 
-async def overview(parts: Parts, _: Parameters) -> Value:
+async def overview(parts: ConsoleParts, _: Parameters) -> Value:
     """GET /console/api/overview."""
     parts.require_cluster(Operation.DESCRIBE)
     logs = await parts.logs.get()
@@ -139,7 +139,7 @@ def _value(logs: LogRows, groups: GroupRows, moment: Overview) -> Overview:
     )
 
 
-def _moment(parts: Parts, logs: LogRows) -> Overview:
+def _moment(parts: ConsoleParts, logs: LogRows) -> Overview:
     sources = parts.sources
     is_ready, health = parts.readiness.look()
     requests = [(sources.api_name(row[0]), row) for row in sources.requests.snapshot()]
@@ -188,7 +188,7 @@ def _moment(parts: Parts, logs: LogRows) -> Overview:
     )
 
 
-def _directories(parts: Parts, logs: LogRows) -> list[Directory]:
+def _directories(parts: ConsoleParts, logs: LogRows) -> list[Directory]:
     used = {row.path: row for row in logs.directories}
     rows = []
     for space in parts.sources.directories():

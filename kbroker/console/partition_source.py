@@ -18,7 +18,7 @@ from kbroker.storage.log.log_values import FetchIsolation
 
 if TYPE_CHECKING:
     from kbroker._fast.files.file_region import FileRegion
-    from kbroker.console.parts import Parts
+    from kbroker.console.parts import ConsoleParts
     from kbroker.console.viewer_client import ViewerClient
     from kbroker.metadata.image import TopicImage
     from kbroker.storage.log.unified_log import UnifiedLog
@@ -137,7 +137,7 @@ class _Elsewhere:
         return Piece(bytes(row.records), len(row.records), aborted)
 
 
-async def source_of(parts: Parts, topic: TopicImage, partition: int, *, is_committed: bool) -> PartitionSource:
+async def source_of(parts: ConsoleParts, topic: TopicImage, partition: int, *, is_committed: bool) -> PartitionSource:
     """A partition's records, wherever they are led.  KafkaError."""
     led = parts.services.replica_manager.topics.get(topic.name, {}).get(partition)
     if led is not None:
@@ -149,8 +149,8 @@ async def source_of(parts: Parts, topic: TopicImage, partition: int, *, is_commi
     return _Elsewhere(client, topic, partition, start, end, is_committed=is_committed)
 
 
-async def bounds_of(parts: Parts, topic: TopicImage, *, is_committed: bool) -> list[tuple[int, int] | None]:
-    """First offsets and ends of all partitions, in order of their numbers; None where nobody answers for one."""
+async def bounds_of(parts: ConsoleParts, topic: TopicImage, *, is_committed: bool) -> list[tuple[int, int] | None]:
+    """First offsets and ends of all partitions, in order of their numbers; None where no broker answers for one."""
     led = parts.services.replica_manager.topics.get(topic.name, {})
     pace = parts.sources.slices.pace()
     found: list[tuple[int, int] | None] = []
@@ -168,7 +168,7 @@ async def bounds_of(parts: Parts, topic: TopicImage, *, is_committed: bool) -> l
 
 
 async def _asked(
-    parts: Parts, topic: str, partitions: Sequence[int], *, is_committed: bool = False
+    parts: ConsoleParts, topic: str, partitions: Sequence[int], *, is_committed: bool = False
 ) -> dict[tuple[str, int], tuple[int, int]]:
     """First offsets and ends; of none where their leader does not answer the viewer."""
     isolation = READ_COMMITTED if is_committed else READ_UNCOMMITTED
@@ -180,7 +180,9 @@ async def _asked(
     return {(topic, index): (first[index], last[index]) for index in partitions}
 
 
-async def bounds_elsewhere(parts: Parts, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
+async def bounds_elsewhere(
+    parts: ConsoleParts, places: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], tuple[int, int]]:
     """First offsets and ends of partitions whose logs are not here, by topic and partition; of the first
     `MOST_ELSEWHERE`, and of those alone whose leaders answer."""
     image = parts.services.metadata_cache.image

@@ -41,7 +41,7 @@ class GroupRows:
     groups: tuple[GroupRow, ...]
 
 
-class Parts:
+class ConsoleParts:
     """`services` gives those of a broker that is ready; `why_no_messages` is empty where viewers may read records;
     `display`, set before the first viewer comes, decodes these."""
 
@@ -73,9 +73,9 @@ class Parts:
         self.topics = SharedValue(self._gather_topics)
         self.group_lines = SharedValue(self._gather_group_lines)
 
-    def seen_by(self, viewer: Viewer | None, host: str, why_no_messages: str = "") -> Parts:
+    def seen_by(self, viewer: Viewer | None, host: str, why_no_messages: str = "") -> ConsoleParts:
         """The same for one viewer, at an address: what is shared stays shared, `may` and `shown` look at the viewer's
-        rights.  `why_no_messages`: why this one does not read records, if nobody else is kept from that.  To be
+        rights.  `why_no_messages`: the reason why this viewer may not read records; empty if it may.  To be
         closed."""
         parts = copy.copy(self)
         parts._viewer = viewer
@@ -172,5 +172,5 @@ class Parts:
 Value = Callable[[], object]
 """Makes what becomes JSON, in a thread, of values that no longer change."""
 
-Endpoint = Callable[[Parts, Parameters], Awaitable[Value]]
+Endpoint = Callable[[ConsoleParts, Parameters], Awaitable[Value]]
 """Gathers an answer on the loop.  Raises BadParameterError, NotThereError."""

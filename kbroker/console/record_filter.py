@@ -9,7 +9,7 @@ from kbroker.console.expressions import ExpressionError, Test, parse
 from kbroker.console.parameters import BadParameterError
 
 if TYPE_CHECKING:
-    from kbroker.console.looked import Looked
+    from kbroker.console.decoded_record import DecodedRecord
     from kbroker.console.parameters import Parameters
 
 
@@ -27,7 +27,7 @@ class RecordFilter:
         """Whether it lets every record through."""
         return not self.needle and self.key is None and self.test is None
 
-    def holds(self, looked: Looked) -> bool:
+    def holds(self, looked: DecodedRecord) -> bool:
         """Whether the record is wanted."""
         if self.key is not None and not looked.has_key(self.key):
             return False

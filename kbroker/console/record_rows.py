@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kbroker._fast.records.record_batch import BatchError
-from kbroker.console.looked import Decode, Looked, parts_of
+from kbroker.console.decoded_record import Decode, DecodedRecord, parts_of
 from kbroker.console.record_filter import RecordFilter
 from kbroker.errors import KafkaError
 from kbroker.records.compression import Codec, CompressionError
@@ -163,7 +163,7 @@ def _look_at(data: bytes, info: BatchInfo, wanted: Wanted, found: Found) -> bool
             if not wanted.start <= record.offset < wanted.stop:
                 continue
             found.looked_at += 1
-            looked = Looked(record, wanted.partition, decode)
+            looked = DecodedRecord(record, wanted.partition, decode)
             if not wanted.chosen.is_open and not wanted.chosen.holds(looked):
                 continue
             if not wanted.newest:
@@ -195,7 +195,7 @@ def _decoder(info: BatchInfo, wanted: Wanted) -> Decode | None:
     )
 
 
-def _row(looked: Looked, info: BatchInfo, wanted: Wanted) -> RecordRow:
+def _row(looked: DecodedRecord, info: BatchInfo, wanted: Wanted) -> RecordRow:
     record, most = looked.record, wanted.field_bytes
     control = ""
     meaning = None
@@ -236,7 +236,7 @@ def _codec_name(number: int) -> str:
         return str(number)
 
 
-def shown_field(looked: Looked, most: int, *, is_key: bool) -> Field | None:
+def shown_field(looked: DecodedRecord, most: int, *, is_key: bool) -> Field | None:
     """The key or value of a record, decoded where a schema says how."""
     data = looked.bytes_of(is_key=is_key)
     shown = looked.shown(is_key=is_key)

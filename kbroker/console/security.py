@@ -17,7 +17,7 @@ from kbroker.security.scram import ScramMechanism
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Key, Parameters
-    from kbroker.console.parts import Parts, Value
+    from kbroker.console.parts import ConsoleParts, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ _ACL_KEYS: Mapping[str, Key[AclLine]] = {
 _QUOTA_KEYS: Mapping[str, Key[QuotaLine]] = {name: attrgetter(name) for name in ("entity", "key", "value")}
 
 
-async def users(parts: Parts, parameters: Parameters) -> Value:
+async def users(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/users?q=&sort=&start=&count="""
     view = view_of(parameters, _USER_KEYS)
     parts.require_cluster(Operation.DESCRIBE)
@@ -82,7 +82,7 @@ async def users(parts: Parts, parameters: Parameters) -> Value:
     return partial(page_of, lines, view, _USER_KEYS, attrgetter("name"))
 
 
-async def acls(parts: Parts, parameters: Parameters) -> Value:
+async def acls(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/acls?q=&sort=&start=&count="""
     view = view_of(parameters, _ACL_KEYS)
     parts.require_cluster(Operation.DESCRIBE)
@@ -111,7 +111,7 @@ async def acls(parts: Parts, parameters: Parameters) -> Value:
     return value
 
 
-async def quotas(parts: Parts, parameters: Parameters) -> Value:
+async def quotas(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/quotas?q=&sort=&start=&count="""
     view = view_of(parameters, _QUOTA_KEYS)
     parts.require_cluster(Operation.DESCRIBE_CONFIGS)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from kbroker.config.origin import origin_in
 from kbroker.console.parameters import PageOf, page_of, view_of
-from kbroker.handlers.config_entries import ConfigSource, broker_entries
+from kbroker.handlers.topics.config_entries import ConfigSource, broker_entries
 from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Key, Parameters, View
-    from kbroker.console.parts import Parts, Value
-    from kbroker.handlers.config_entries import ConfigEntry
+    from kbroker.console.parts import ConsoleParts, Value
+    from kbroker.handlers.topics.config_entries import ConfigEntry
 
 SHOWN = ("all", "changed")
 
@@ -49,7 +49,7 @@ _KEYS: Mapping[str, Key[SettingLine]] = {
 }
 
 
-async def settings(parts: Parts, parameters: Parameters) -> Value:
+async def settings(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/settings?q=&show=&sort=&start=&count="""
     view = view_of(parameters, _KEYS)
     only_changed = parameters.choice("show", SHOWN) == "changed"

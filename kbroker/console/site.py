@@ -20,7 +20,7 @@ from kbroker.console.clusters import cluster, clusters
 from kbroker.console.download import Download, download
 from kbroker.console.groups import group, groups
 from kbroker.console.links import Link, links_of
-from kbroker.console.manage.door import LARGE, PERFORM, PLAN, Door
+from kbroker.console.manage.change_requests import LARGE, PERFORM, PLAN, ChangeRequests
 from kbroker.console.messages import ends, messages
 from kbroker.console.overview import overview
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError, Parameters
@@ -37,7 +37,7 @@ from kbroker.metrics.http_messages import JSON, Answer, Request
 from kbroker.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
-    from kbroker.console.parts import Endpoint, Parts
+    from kbroker.console.parts import ConsoleParts, Endpoint
 
 ENDPOINTS: Mapping[str, Endpoint] = {
     "overview": overview,
@@ -85,7 +85,13 @@ class ConsoleSite:
     are for its viewers alone, though the listener is reached from elsewhere (`guard.why_not_to`)."""
 
     def __init__(
-        self, name: str, parts: Parts, hosts: Collection[str], door: Door, *, for_this_machine: bool = False
+        self,
+        name: str,
+        parts: ConsoleParts,
+        hosts: Collection[str],
+        door: ChangeRequests,
+        *,
+        for_this_machine: bool = False,
     ) -> None:
         self._door = door
         self._root = f"/{name}"

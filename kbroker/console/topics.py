@@ -17,15 +17,15 @@ from kbroker.console.group_lines import standing_of
 from kbroker.console.parameters import NotThereError, page_of, view_of
 from kbroker.console.partition_source import bounds_elsewhere
 from kbroker.console.topic_lines import TopicLine
-from kbroker.handlers.config_entries import topic_entries
+from kbroker.handlers.topics.config_entries import topic_entries
 from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.storage.reports.log_description import description, summary
 from kbroker.types import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Key, Parameters
-    from kbroker.console.parts import Parts, Value
-    from kbroker.handlers.config_entries import ConfigEntry
+    from kbroker.console.parts import ConsoleParts, Value
+    from kbroker.handlers.topics.config_entries import ConfigEntry
     from kbroker.metadata.image import PartitionImage, TopicImage
     from kbroker.storage.reports.log_description import Description
 
@@ -43,7 +43,7 @@ _TOPIC_KEYS: Mapping[str, Key[TopicLine]] = {
 }
 
 
-async def topics(parts: Parts, parameters: Parameters) -> Value:
+async def topics(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/topics?q=&sort=&start=&count="""
     view = view_of(parameters, _TOPIC_KEYS)
     name_of = attrgetter("topic")
@@ -64,7 +64,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLine:
-    """A partition of the topic.  `first` and `end`: its offsets, None where nobody tells; `is_moving`: its replicas are
+    """A partition of the topic.  `first` and `end`: its offsets, None where unknown; `is_moving`: its replicas are
     being moved; `log` is what is known of its log where it is on this broker."""
 
     partition: int
@@ -112,7 +112,7 @@ class Topic:
     messages_are_shown: bool
 
 
-async def topic(parts: Parts, parameters: Parameters) -> Value:
+async def topic(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/topic?name=&start=&count="""
     image = _topic_image(parts, parameters)
     start = parameters.number("start", 0, 0, 1 << 31)
@@ -152,7 +152,7 @@ async def topic(parts: Parts, parameters: Parameters) -> Value:
     )
 
 
-async def _consumers(parts: Parts, image: TopicImage) -> list[Consumer]:
+async def _consumers(parts: ConsoleParts, image: TopicImage) -> list[Consumer]:
     """The groups of this broker that read the topic and that the viewer may describe."""
     services = parts.services
     bounds, pace = await parts.bounds.get(), parts.sources.slices.pace()
@@ -169,7 +169,7 @@ async def _consumers(parts: Parts, image: TopicImage) -> list[Consumer]:
     return sorted(found, key=lambda each: (-(each.lag or 0), each.group_id))
 
 
-def _topic_image(parts: Parts, parameters: Parameters) -> TopicImage:
+def _topic_image(parts: ConsoleParts, parameters: Parameters) -> TopicImage:
     name = parameters.text("name")
     image = parts.services.metadata_cache.topic(name)
     if image is None or not parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, name):
@@ -183,7 +183,7 @@ def _setting(entry: ConfigEntry, image: TopicImage) -> Setting:
 
 
 def _partition_line(
-    parts: Parts, topic: str, image: PartitionImage, elsewhere: tuple[int, int] | None
+    parts: ConsoleParts, topic: str, image: PartitionImage, elsewhere: tuple[int, int] | None
 ) -> PartitionLine:
     manager = parts.services.log_manager
     log = manager.logs.get(TopicPartition(topic, image.partition))
@@ -214,7 +214,7 @@ class Partition:
     messages_are_shown: bool
 
 
-async def partition(parts: Parts, parameters: Parameters) -> Value:
+async def partition(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/partition?name=&partition="""
     image = _topic_image(parts, parameters)
     index = parameters.number("partition", 0, 0, 1 << 31)

@@ -15,7 +15,7 @@ from kbroker.security.authorizer import Operation, ResourceKind
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Key, Parameters, View
-    from kbroker.console.parts import Parts, Value
+    from kbroker.console.parts import ConsoleParts, Value
     from kbroker.coordinator.transactions.transaction_metadata import TransactionMetadata
 
 MOST_HOLDERS = 100
@@ -78,7 +78,7 @@ _KEYS: Mapping[str, Key[TransactionLine]] = {
 }
 
 
-async def transactions(parts: Parts, parameters: Parameters) -> Value:
+async def transactions(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/transactions?q=&sort=&start=&count="""
     view = view_of(parameters, _KEYS)
     services = parts.services

@@ -19,6 +19,7 @@ from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, Unsupp
 from kbroker.cluster.client_tcp import PairTransport
 from kbroker.cluster.outbound import Outbound
 from kbroker.cluster.workers.member import WORKERS_LISTENER
+from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.image import Endpoint
 from kbroker.metadata.security_image import ScramKey
@@ -69,7 +70,7 @@ class InsideSecurity:
         self.sessions: dict[Connection, Session] = {}
 
     def make_socket(self, connection: Connection) -> SocketPart:
-        """Nobody else connects."""
+        """Only this process connects."""
         raise RuntimeError("the console's listener has no port")
 
     def first_session(self, connection: Connection) -> Session | None:
@@ -80,7 +81,7 @@ class InsideSecurity:
 class Inside:
     """Makes connections inside the process; its listener with the first one.
 
-    `name`: of a listener that all brokers have: answers that name a broker give its endpoint there.
+    `name`: the inter-broker listener, whose endpoints answers about brokers contain.
     """
 
     def __init__(self, make_listener: Callable[[str, ListenerSecurity], Listener], name: str) -> None:
@@ -138,9 +139,9 @@ class ViewerClient:
         return answer
 
     async def ask_controller(self, kind: type[A], request: Message) -> A:
-        """The answer to what the controller alone serves; workers and KRaft's brokers pass it on themselves."""
-        is_member = self._services.controller_requests is not None
-        return await self.ask(kind, request, self._services.metadata_cache.image.controller_id if is_member else None)
+        """The answer to what the controller alone serves."""
+        services = self._services
+        return await self.ask(kind, request, services.view.node_for_changes(services.metadata_cache.image))
 
     async def offsets(self, topic: str, partitions: Sequence[int], at: int, isolation: int = 0) -> dict[int, int]:
         """First offsets at or after a time, LATEST or EARLIEST, of each partition, -1 where there is none."""
@@ -159,7 +160,7 @@ class ViewerClient:
                 wire.ListOffsetsResponse, request(replica_id=-1, isolation_level=isolation, topics=topics), leader
             )
             for row in answer.topics[0].partitions:
-                refuse(row.error_code, f"{topic}-{row.partition_index}: {ErrorCode(row.error_code).name}")
+                refuse(row.error_code, f"{topic}-{row.partition_index}: {error_name(row.error_code)}")
                 found[row.partition_index] = row.offset
         return found
 

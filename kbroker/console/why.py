@@ -14,7 +14,7 @@ from kbroker.storage.reports.log_description import dirt, explanation
 
 if TYPE_CHECKING:
     from kbroker.console.parameters import Parameters
-    from kbroker.console.parts import Parts, Value
+    from kbroker.console.parts import ConsoleParts, Value
     from kbroker.storage.log.unified_log import UnifiedLog
 
 MOST = 25
@@ -52,7 +52,7 @@ class Why:
     rebalanced: Sequence[RebalanceLine]
 
 
-async def why(parts: Parts, parameters: Parameters) -> Value:
+async def why(parts: ConsoleParts, parameters: Parameters) -> Value:
     """GET /console/api/why?q=: `q` is a part of the topics' and groups' names."""
     search = parameters.text("q", "").strip().lower()
     services = parts.services
@@ -89,7 +89,7 @@ async def why(parts: Parts, parameters: Parameters) -> Value:
     return partial(Why, services.clock.now_ms(), kept, len(compacted), dirty, rebalanced[:MOST])
 
 
-def _line(parts: Parts, log: UnifiedLog, dirty_ratio: float | None, what: str) -> LogLine:
+def _line(parts: ConsoleParts, log: UnifiedLog, dirty_ratio: float | None, what: str) -> LogLine:
     services = parts.services
     said = explanation(services.log_manager, log, services.clock)[what]
     assert isinstance(said, list)

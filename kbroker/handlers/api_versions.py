@@ -1,6 +1,6 @@
 """ApiVersions: v0-v4.
 
-A client's first question: which APIs, in which versions.  The lines come from the broker's table of handlers.
+A client's first question: which APIs, in which versions.  The lines come from the table of handlers of its listener.
 
 - A version that is not served is answered in v0 form with UNSUPPORTED_VERSION and the range of ApiVersions itself, as
   in Kafka (KIP-511), so that a newer client can step down.  `unsupported_version_response` makes it.
@@ -21,9 +21,8 @@ import re
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
-from kbroker.handlers.authentication import versions_asked
 from kbroker.handlers.client_software import SOFTWARE_FROM
-from kbroker.handlers.forwarded import both_serve
+from kbroker.handlers.security.authentication import versions_asked
 from kbroker.handlers.table import Handler
 from kbroker.metadata.client_metrics_overrides import CLIENT_METRICS_RESOURCE
 from kbroker.metadata.features import NO_LEVEL, served_features
@@ -57,16 +56,12 @@ def handle_api_versions(ctx: RequestContext, request: wire.ApiVersionsRequest) -
         return unexpected
     services = ctx.services
     image = services.metadata_cache.image
-    ranges = services.advertised_apis
+    ranges = services.advertised_apis.get(ctx.connection.listener_name, ())
     if not any(resource.kind == CLIENT_METRICS_RESOURCE for resource in image.configs):
         ranges = tuple(each for each in ranges if each.api_key not in _TELEMETRY)
-    if services.forwarding is None:
-        # What is answered from memory moves no session on.
-        ctx.cacheable = ctx.connection.session.is_authenticated
-    else:
-        # Not cacheable: the next controller may have other versions.
-        ranges = both_serve(ranges, services.forwarding.versions)
-    return _answer(ranges, image.features, ctx.api_version >= LOWEST_LEVEL_0_FROM)
+    # What is answered from memory moves no session on.
+    ctx.cacheable = services.view.has_fixed_versions and ctx.connection.session.is_authenticated
+    return _answer(services.view.advertised(ranges), image.features, ctx.api_version >= LOWEST_LEVEL_0_FROM)
 
 
 def unsupported_version_response(_services: Services) -> Struct:

@@ -12,49 +12,32 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from kbroker._fast.net.route import Route
-from kbroker.handlers import (
-    acls,
-    alter_configs,
-    api_versions,
-    authentication,
+from kbroker.handlers import api_versions
+from kbroker.handlers.cluster import (
     client_quotas,
     cluster,
-    config_resources,
-    configs,
-    consumer_groups,
-    delegation_tokens,
-    delete_records,
     elections,
     features,
-    fetch,
     forwarded,
-    groups,
     inter_broker,
     log_dirs,
-    log_offsets,
-    metadata,
-    offsets,
-    produce,
-    producers,
     raft_voters,
     reassignments,
-    scram_credentials,
-    share_acknowledge,
-    share_fetch,
-    share_groups,
-    share_offsets,
-    share_state,
-    streams_groups,
     telemetry,
     to_controller,
-    topics,
+)
+from kbroker.handlers.groups import consumer_groups, groups, offsets, streams_groups
+from kbroker.handlers.records import delete_records, fetch, log_offsets, produce, producers
+from kbroker.handlers.security import acls, authentication, delegation_tokens, scram_credentials
+from kbroker.handlers.share import share_acknowledge, share_fetch, share_groups, share_offsets, share_state
+from kbroker.handlers.throttle_time import throttle_at
+from kbroker.handlers.topics import alter_configs, config_resources, configs, metadata, topics
+from kbroker.handlers.transactions import (
     transaction_markers,
     transaction_reports,
     transactional_offsets,
     transactions,
 )
-from kbroker.handlers.table import narrowed
-from kbroker.handlers.throttle_time import throttle_at
 from kbroker.network.unreached import FOR_ADDRESSES, FOR_WORK
 from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
 from kbroker.protocol.schema import fields_of
@@ -112,15 +95,19 @@ FLEXIBLE_RESPONSE_HEADER = 1
 NO_VERSION = 0x7FFF
 
 
-def served(ranges: Iterable[str] = (), *, is_member: bool = False, forwards: bool = False) -> tuple[Handler, ...]:
-    """Every handler of this broker, in the versions that `kbroker.api.versions` leaves.  Raises as `narrowed` does.
+def broker_rows() -> tuple[Handler, ...]:
+    """Of a broker that has its cluster's metadata, or follows the one that has."""
+    return tuple(handler for family in (*FAMILIES, *OTHER_FAMILIES) for handler in family.HANDLERS)
 
-    `is_member`: of a ZooKeeper cluster, whose controller and brokers it serves as well.  `forwards`: of a KRaft
-    cluster, whose controllers serve some of the requests.
-    """
-    families = (*FAMILIES, *(MEMBER_FAMILIES if is_member else OTHER_FAMILIES))
-    handlers: Iterable[Handler] = (handler for family in families for handler in family.HANDLERS)
-    return narrowed(forwarded.forwarding(handlers) if forwards else handlers, ranges)
+
+def member_rows() -> tuple[Handler, ...]:
+    """Of a broker of a ZooKeeper cluster, which serves its controller and other brokers as well."""
+    return tuple(handler for family in (*FAMILIES, *MEMBER_FAMILIES) for handler in family.HANDLERS)
+
+
+def forwarding_rows() -> tuple[Handler, ...]:
+    """Of a broker of a KRaft cluster, whose controllers serve some of the requests."""
+    return tuple(forwarded.forwarding(broker_rows()))
 
 
 def routes(handlers: Iterable[Handler]) -> list[Route]:

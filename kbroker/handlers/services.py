@@ -12,17 +12,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kbroker.handlers.conversions import Conversions
+from kbroker.handlers.cluster.cluster_view import ClusterView
+from kbroker.handlers.records.conversions import Conversions
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kbroker._fast.base.slices import Slices
     from kbroker._fast.net.answer_memo import AnswerRenewal
     from kbroker._fast.net.gate import Gate
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller import Administration, BrokerRequests
     from kbroker.cluster.kraft.forwarding import Forwarding
     from kbroker.cluster.member import ZooKeeperOffsets
     from kbroker.cluster.node_clients import NodeClients
@@ -64,8 +65,10 @@ class Services:
     clock: Clock
     node_id: int
     metadata_cache: MetadataCache
-    controller: Controller
+    controller: BrokerRequests
     producer_ids: ProducerIdManager
+    administration: Administration = _ABSENT
+    """Not of a broker whose controllers get what clients change as it came (`forwarding`)."""
     log_manager: LogManager = _ABSENT
     replica_manager: ReplicaManager = _ABSENT
     group_coordinator: GroupCoordinator = _ABSENT
@@ -80,7 +83,9 @@ class Services:
     streams_groups: StreamsGroups = _ABSENT
     internal_topics: InternalTopics = _ABSENT
     loop: asyncio.AbstractEventLoop | None = None
-    advertised_apis: tuple[ApiRange, ...] = ()
+    advertised_apis: Mapping[str, tuple[ApiRange, ...]] = field(default_factory=dict)
+    """What each listener serves, by its name."""
+    view: ClusterView = field(default_factory=ClusterView)
     fetch_sessions: FetchSessionCache = _ABSENT
     fetch_max_bytes: int = 57_671_680
     directory_moves: DirectoryMoves = _ABSENT

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
-from kbroker.waiting import set_within
+from kbroker.waiting import Changes, set_within
 
 logger = logging.getLogger("kbroker.metadata")
 
@@ -30,10 +30,11 @@ Subscriber = Callable[[ClusterImage, ClusterImage, MetadataDelta], None]
 class MetadataCache:
     """Holds the image that requests are answered from."""
 
-    __slots__ = ("_by_id", "_derived", "_filled", "_image", "_subscribers", "_topics")
+    __slots__ = ("_by_id", "_changes", "_derived", "_filled", "_image", "_subscribers", "_topics")
 
     def __init__(self, image: ClusterImage) -> None:
         self._filled = asyncio.Event()
+        self._changes = Changes()
         self._subscribers: list[Subscriber] = []
         self._derived: dict[Hashable, dict[str, object]] = {}
         self._set(image)
@@ -90,9 +91,9 @@ class MetadataCache:
         """Call `callback(old, new, delta)` after every change, in the order of subscription."""
         self._subscribers.append(callback)
 
-    def unsubscribe(self, callback: Subscriber) -> None:
-        """Call it no more; not while it is being called."""
-        self._subscribers.remove(callback)
+    async def wait_until(self, holds: Callable[[ClusterImage], bool], seconds: float) -> bool:
+        """Wait for an image of which this holds, for `seconds` at most; whether it does."""
+        return await self._changes.wait_until(lambda: holds(self._image), seconds)
 
     def apply(self, delta: MetadataDelta) -> None:
         """Publish the image after `delta`."""
@@ -115,3 +116,4 @@ class MetadataCache:
                     len(delta.deleted),
                     len(delta.changed),
                 )
+        self._changes.announce()

@@ -46,9 +46,9 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """One broker.  `advertised` is False when its endpoints were not set by `advertised.listeners`: a client of such
-    a broker gets the address that it dialled (see `kbroker.handlers.endpoints`).  `epoch` is the number of its last
-    registration, -1 where that is not known.
+    """One broker.  `advertised` is False when its endpoints were not set by `advertised.listeners`: a client of such a
+    broker gets the address that it dialled (see `kbroker.handlers.cluster.endpoints`).  `epoch` is the number of its
+    last registration, -1 where that is not known.
 
     What only a KRaft cluster knows: `protocols` are the security protocols of the endpoints as Kafka numbers them,
     `log_dirs` the ids of the directories that work, `cordoned_log_dirs` of those that take no new replicas (None: the

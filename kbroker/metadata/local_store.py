@@ -43,9 +43,9 @@ from typing import Any
 
 from kbroker.metadata import deleted_topics, quota_rows, security_rows
 from kbroker.metadata.features import Features
-from kbroker.metadata.image import ConfigResource, PartitionImage, QuotaEntity, TopicImage
+from kbroker.metadata.image import ConfigResource, MetadataDelta, PartitionImage, QuotaEntity, TopicImage
 from kbroker.metadata.kept_damage import KeptDamage, kept_damages, settle
-from kbroker.metadata.security_image import SecurityDelta, SecurityImage
+from kbroker.metadata.security_image import SecurityImage
 from kbroker.metadata.spare_file import SpareFile
 from kbroker.metadata.store import (
     PRODUCER_ID_BLOCK_LENGTH,
@@ -84,6 +84,7 @@ DISK_FAILURES = frozenset(
 _PARTITION_COLUMNS = (
     "leader, leader_epoch, partition_epoch, replicas, isr, adding_replicas, removing_replicas, elr, last_known_elr"
 )
+_CHANGED_COLUMNS = ", ".join(f"{name} = ?" for name in _PARTITION_COLUMNS.split(", "))
 
 
 class LocalStore:
@@ -156,13 +157,52 @@ class LocalStore:
             rows = self._connection.execute("SELECT name, topic_id FROM topics ORDER BY name").fetchall()
         return [self._topic(name, id_, partitions.get(id_, []), configs.get(id_, {})) for name, id_ in rows]
 
-    def create_topics(self, topics: Sequence[TopicImage]) -> None:
-        """Store new topics, all or none."""
+    def write(self, delta: MetadataDelta) -> None:
+        """Store what a delta changes, all or none; brokers and controllers are not kept.
+
+        Topics can be deleted on a full disk, because that is how one frees space, and partitions be altered: else those
+        of another disk that failed, or came back, would stay offline.  The spare file makes room for both.
+        """
+        is_needed = bool(delta.deleted) or any(_altered(*change) for change in delta.changed)
+        try:
+            self._write(delta)
+        except MetadataStoreError as error:
+            if not is_needed or _primary_code(error) != sqlite3.SQLITE_FULL or not self._spare.give_up():
+                raise
+            self._write(delta)
+
+    def _write(self, delta: MetadataDelta) -> None:
         with self._transaction() as connection:
-            for topic in topics:
+            for topic in delta.created:
                 connection.execute("INSERT INTO topics VALUES (?, ?)", (topic.topic_id, topic.name))
                 self._insert_partitions(topic.topic_id, topic.partitions)
                 self._insert_configs(topic.topic_id, topic.configs)
+            if delta.deleted:
+                ids = [topic.topic_id for topic in delta.deleted]
+                connection.executemany("DELETE FROM topics WHERE topic_id = ?", [(each,) for each in ids])
+                for statement, rows in deleted_topics.statements(ids):
+                    connection.executemany(statement, rows)
+            for old, new in delta.changed:
+                self._change_topic(connection, old, new)
+            for resource, configs in delta.configs.items():
+                connection.execute("DELETE FROM resource_configs WHERE kind = ? AND resource = ?", resource)
+                connection.executemany(
+                    "INSERT INTO resource_configs VALUES (?, ?, ?, ?)",
+                    [(*resource, name, value) for name, value in configs.items()],
+                )
+            quota_rows.write(connection, delta.quotas)
+            security_rows.write(connection, delta.security)
+            if (features := delta.features) is not None:
+                stored = {"epoch": features.epoch, "chosen": dict(features.chosen)}
+                _write_key(connection, FEATURES, json.dumps(stored))
+
+    def _change_topic(self, connection: sqlite3.Connection, old: TopicImage, new: TopicImage) -> None:
+        rows = [(*_columns(each), new.topic_id, each.partition) for each in _altered(old, new)]
+        connection.executemany(f"UPDATE partitions SET {_CHANGED_COLUMNS} WHERE topic_id = ? AND partition = ?", rows)
+        self._insert_partitions(new.topic_id, new.partitions[len(old.partitions) :])
+        if new.configs != old.configs:
+            connection.execute("DELETE FROM topic_configs WHERE topic_id = ?", (new.topic_id,))
+            self._insert_configs(new.topic_id, new.configs)
 
     def directories(self) -> dict[str, str]:
         """The ids of the log directories that the broker has used, by path."""
@@ -181,36 +221,10 @@ class LocalStore:
         """Keeps the space that deletions and changes of leaders need on a full disk; call it from time to time."""
         self._spare.hold()
 
-    def delete_topics(self, topic_ids: Sequence[bytes]) -> None:
-        """Remove topics, all or none."""
-        # Deleting topics must succeed on a full disk: it is how one frees space.
-        deletion = "DELETE FROM topics WHERE topic_id = ?", [(topic_id,) for topic_id in topic_ids]
-        self._change_in_need(deletion, *deleted_topics.statements(topic_ids))
-
     def deleted_topics(self) -> frozenset[bytes]:
         """The ids of topics that were deleted last: a crash may have left directories of theirs."""
         with _explained(self._path):
             return deleted_topics.read(self._connection)
-
-    def create_partitions(self, additions: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
-        """Store more partitions of a topic."""
-        with self._transaction():
-            for topic_id, partitions in additions:
-                self._insert_partitions(topic_id, partitions)
-
-    def alter_partitions(self, changes: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
-        """Store leaders, epochs and in-sync replicas of partitions."""
-        # Must succeed on a full disk, too: else the partitions of another disk that failed, or came back, stay offline.
-        columns = ", ".join(f"{name} = ?" for name in _PARTITION_COLUMNS.split(", "))
-        rows = [(*_columns(p), topic_id, p.partition) for topic_id, partitions in changes for p in partitions]
-        self._change_in_need((f"UPDATE partitions SET {columns} WHERE topic_id = ? AND partition = ?", rows))
-
-    def alter_topic_configs(self, changes: Sequence[tuple[bytes, Mapping[str, str]]]) -> None:
-        """Store the settings of a topic."""
-        with self._transaction() as connection:
-            for topic_id, configs in changes:
-                connection.execute("DELETE FROM topic_configs WHERE topic_id = ?", (topic_id,))
-                self._insert_configs(topic_id, configs)
 
     def configs(self) -> dict[ConfigResource, dict[str, str]]:
         """The dynamic settings of brokers, groups and client metrics."""
@@ -221,16 +235,6 @@ class LocalStore:
                 configs.setdefault(ConfigResource(kind, resource), {})[name] = value
             return configs
 
-    def alter_configs(self, changes: Mapping[ConfigResource, Mapping[str, str]]) -> None:
-        """Store the dynamic settings of resources."""
-        with self._transaction() as connection:
-            for resource, configs in changes.items():
-                connection.execute("DELETE FROM resource_configs WHERE kind = ? AND resource = ?", resource)
-                connection.executemany(
-                    "INSERT INTO resource_configs VALUES (?, ?, ?, ?)",
-                    [(*resource, name, value) for name, value in configs.items()],
-                )
-
     def client_quotas(self) -> dict[QuotaEntity, dict[str, float]]:
         """What clients may use, by entity.  CorruptMetadataError for what is no quota."""
         with _explained(self._path):
@@ -238,11 +242,6 @@ class LocalStore:
                 return quota_rows.read(self._connection)
             except ValueError as error:
                 raise CorruptMetadataError(damaged(self._path, str(error))) from error
-
-    def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Replace all quotas of entities: all or none."""
-        with self._transaction() as connection:
-            quota_rows.write(connection, changes)
 
     @property
     def keeps_security(self) -> bool:
@@ -258,11 +257,6 @@ class LocalStore:
             except ValueError as error:
                 raise CorruptMetadataError(damaged(self._path, str(error))) from error
 
-    def alter_security(self, delta: SecurityDelta) -> None:
-        """Add, replace and remove ACLs, credentials and tokens: all or none."""
-        with self._transaction() as connection:
-            security_rows.write(connection, delta)
-
     def features(self) -> Features:
         """The levels of features that were set, and their epoch.  Raises CorruptMetadataError."""
         with _explained(self._path):
@@ -275,12 +269,6 @@ class LocalStore:
             return Features(int(stored["epoch"]), MappingProxyType(chosen))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CorruptMetadataError(damaged(self._path, f"levels of features: {error}")) from error
-
-    def alter_features(self, features: Features) -> None:
-        """Store them."""
-        with self._transaction() as connection:
-            stored = {"epoch": features.epoch, "chosen": dict(features.chosen)}
-            _write_key(connection, FEATURES, json.dumps(stored))
 
     def begin_broker_epoch(self, node_id: int | None = None) -> tuple[int, int]:
         """The number of this start, larger than those of all before it, and that of the last one.
@@ -329,21 +317,6 @@ class LocalStore:
                 self.on_failure(str(error))
             raise
 
-    def _change_in_need(self, *statements: tuple[str, Sequence[tuple[object, ...]]]) -> None:
-        """One transaction that must not fail for want of space: the spare file makes room for it."""
-
-        def change() -> None:
-            with self._transaction() as connection:
-                for statement, rows in statements:
-                    connection.executemany(statement, rows)
-
-        try:
-            change()
-        except MetadataStoreError as error:
-            if _primary_code(error) != sqlite3.SQLITE_FULL or not self._spare.give_up():
-                raise
-            change()
-
     def _insert_partitions(self, topic_id: bytes, partitions: Sequence[PartitionImage]) -> None:
         self._connection.executemany(
             f"INSERT INTO partitions (topic_id, partition, {_PARTITION_COLUMNS}) VALUES ({', '.join('?' * 11)})",
@@ -385,6 +358,11 @@ class LocalStore:
                 f"{self._path}: topic {name!r} (id {uuid_to_text(topic_id)}) is damaged: its partitions are {numbers}"
             )
         return TopicImage(name, topic_id, tuple(partitions), is_internal(name), MappingProxyType(configs))
+
+
+def _altered(old: TopicImage, new: TopicImage) -> list[PartitionImage]:
+    """The partitions of a topic that were there before and are others now."""
+    return [each for before, each in zip(old.partitions, new.partitions, strict=False) if each is not before]
 
 
 def _columns(p: PartitionImage) -> tuple[int | str, ...]:

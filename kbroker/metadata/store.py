@@ -7,15 +7,15 @@ block for as long as their change is large, and for an fsync: what requests ask 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from kbroker.errors import KafkaStorageError
 from kbroker.metadata.features import Features
-from kbroker.metadata.image import ConfigResource, PartitionImage, QuotaEntity, TopicImage
-from kbroker.metadata.security_image import SecurityDelta, SecurityImage
+from kbroker.metadata.image import ConfigResource, MetadataDelta, QuotaEntity, TopicImage
+from kbroker.metadata.security_image import SecurityImage
 
 PRODUCER_ID_BLOCK_LENGTH = 1000
 
@@ -83,47 +83,23 @@ class MetadataStore(Protocol):
     def topics(self) -> list[TopicImage]:
         """Every topic, by name."""
 
-    def create_topics(self, topics: Sequence[TopicImage]) -> None:
-        """Add topics: all or none."""
+    def write(self, delta: MetadataDelta) -> None:
+        """Store what a delta changes, all or none; brokers and controllers are not kept.  Skips unknown topics."""
 
     def keep_spare(self) -> None:
         """Keep what deleting topics needs when the disk is full."""
 
-    def delete_topics(self, topic_ids: Sequence[bytes]) -> None:
-        """Remove topics with all that belongs to them: all or none.  Unknown ids are ignored."""
-
-    def create_partitions(self, additions: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
-        """Add partitions to topics, given by id: all or none."""
-
-    def alter_partitions(self, changes: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
-        """Replace the stored fields of partitions, of topics given by id: all or none.  Skips unknown ones."""
-
-    def alter_topic_configs(self, changes: Sequence[tuple[bytes, Mapping[str, str]]]) -> None:
-        """Replace all configs of topics, given by id: all or none."""
-
     def configs(self) -> dict[ConfigResource, dict[str, str]]:
         """What was set at run time for brokers (the empty name stands for all of them), groups and client metrics."""
-
-    def alter_configs(self, changes: Mapping[ConfigResource, Mapping[str, str]]) -> None:
-        """Replace all that was set for resources: all or none."""
 
     def features(self) -> Features:
         """The levels of features that were set, and their epoch."""
 
-    def alter_features(self, features: Features) -> None:
-        """Replace them."""
-
     def client_quotas(self) -> dict[QuotaEntity, dict[str, float]]:
         """What clients may use, by entity."""
 
-    def alter_client_quotas(self, changes: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Replace all quotas of entities: all or none."""
-
     def security(self) -> SecurityImage:
         """ACLs, SCRAM credentials and delegation tokens."""
-
-    def alter_security(self, delta: SecurityDelta) -> None:
-        """Add, replace and remove them: all or none."""
 
     def begin_broker_epoch(self, node_id: int | None = None) -> tuple[int, int]:
         """The number of this start, larger than those of all before it, and that of the last one; -1 for none.

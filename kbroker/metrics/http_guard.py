@@ -4,7 +4,7 @@ Where viewers prove nothing, a web page whose name was made to resolve to the br
 the browser of a person who can reach the listener, could read names of topics, groups and clients.  Its requests carry
 that name in `Host`, so a request is answered only if its `Host` is
 
-- an address: nobody can make an address lead elsewhere, and Prometheus often asks by it;
+- an address: an address cannot be made to lead elsewhere, and Prometheus often asks by it;
 - `localhost`, or a name without a dot, as containers and hosts of one network have: no stranger owns one;
 - this machine, a host of `metrics.listener`, `listeners` or `advertised.listeners`, or one of `kbroker.console.hosts`.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
+from kbroker.error_codes import error_name
 from kbroker.metrics.kafka_requests import request_parts
 from kbroker.metrics.kafka_rows import Found, Labels, Row, Summary
 from kbroker.metrics.kafka_snapshot import (
@@ -185,16 +186,6 @@ def _requests(snapshot: KafkaSnapshot) -> Iterator[Row]:
         yield "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", (), idle
         yield "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_total", (), idle
         yield "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent", (), idle
-
-
-def error_name(code: int) -> str:
-    """As Kafka calls an error."""
-    from kbroker.error_codes import ErrorCode
-
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
 
 
 def _idle(snapshot: KafkaSnapshot) -> float | None:

@@ -280,9 +280,9 @@ async def group_rows(
             if len(lags) <= sources.max_partitions:
                 lags.append(LagRow(group.group_id, topic, partition, committed, lag))
         groups.append(GroupRow(group.group_id, group.state, group.member_count, total))
-    told = await sources.ends_elsewhere({name for _, name, _ in elsewhere}) if elsewhere else {}
+    found = await sources.ends_elsewhere({name for _, name, _ in elsewhere}) if elsewhere else {}
     for number, name, committed in elsewhere:
-        end = told.get(name)
+        end = found.get(name)
         if end is None:  # the topic is gone, its offsets have not expired yet; or its leader does not answer
             continue
         row, lag = groups[number], max(0, end - committed)

@@ -17,7 +17,6 @@ from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIM
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 TRANSACTIONAL_FLAG = 0x10
-CONTROL_FLAG = 0x20
 PORTION_COUNT = 512
 
 # Stored batches were checked against their topic's limits; this one keeps a damaged file from exhausting memory.

@@ -12,7 +12,6 @@ __all__ = ["BATCH_OVERHEAD", "LOG_OVERHEAD", "MAGIC_V2"]
 LENGTH_POSITION = POSITIONS["length"]
 """int32: how many bytes follow it; LOG_OVERHEAD stand before and in it.  Messages of the older formats have it, too."""
 LENGTH_END = LENGTH_POSITION + 4
-LEADER_EPOCH_POSITION = POSITIONS["leader_epoch"]
 MAGIC_POSITION = POSITIONS["magic"]
 """int8, at the same place in messages of the older formats."""
 ATTRIBUTES_LOW_POSITION = POSITIONS["attributes"] + 1

@@ -29,8 +29,7 @@ KINDS = (AVRO, PROTOBUF, JSON)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema's text, of one of KINDS, and those that it refers to, by the names it has for them; each stands behind
-    those that it needs itself."""
+    """A schema's text, of one of KINDS, and its references, by the names that it uses, in dependency order."""
 
     kind: str
     text: str

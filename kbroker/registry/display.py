@@ -1,6 +1,6 @@
 """Keys and values as people read them: JSON by the schema that a record names, or that a file gives.
 
-Nothing is lost: what cannot be decoded comes with the reason, and whoever shows it shows the bytes.
+Nothing is lost: what cannot be decoded comes with the reason, and what shows it shows the bytes.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class KnownIds:
             if self._clock.monotonic() < until:
                 raise RegistryAwayError(text)
             self._away = None
-        # Who waits may go; others wait for the same answer.
+        # A waiter may be cancelled; others wait for the same answer.
         return await asyncio.shield(self._asking(schema_id))
 
     def _asking(self, schema_id: int) -> asyncio.Future[bool]:
@@ -118,6 +118,6 @@ class KnownIds:
 
 
 def _look_at_failure(asked: asyncio.Future[bool]) -> None:
-    """asyncio would complain of an error for which nobody is left to wait."""
+    """asyncio would complain of an error that is waited for no more."""
     if not asked.cancelled():
         asked.exception()

@@ -14,7 +14,7 @@ def direct_opener(ca_file: str = "") -> urllib.request.OpenerDirector:
     """`ca_file`: a PEM of the authorities that are trusted, the system's without.  OSError for one that cannot be read.
 
     It waits when it is used, and is for one thread at a time."""
-    # A broker that asks nobody does without these modules.
+    # A broker that asks no registry does without these modules.
     import urllib.request
 
     class NoRedirects(urllib.request.HTTPRedirectHandler):

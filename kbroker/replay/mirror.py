@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kbroker.replay.client.cluster import Cluster, TopicInfo
-from kbroker.replay.client.list_offsets import LATEST, TopicPartition, list_offsets
+from kbroker.client.cluster import Cluster, TopicInfo
+from kbroker.client.list_offsets import LATEST, TopicPartition, list_offsets
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.job_state import job_state, note_gap
 from kbroker.replay.load.lane_results import RESULT_SCHEMA, as_batch

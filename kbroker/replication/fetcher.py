@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.log.replica_fields import FollowedFields, unsettled
+from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.outage import Outage, Outages
@@ -52,7 +53,6 @@ FIRST_VERSION_WITH_ONE_OFFSET = schema("ListOffsetsResponse").first_version("top
 FIRST_BACKOFF_SECONDS = 0.02
 # A throttle may be lifted while a partition waits for it.
 LONGEST_THROTTLE_SECONDS = 0.5
-MOST_DOUBLINGS = 10
 MOST_NAMED = 10
 
 FetchRequest = wire.FetchRequest
@@ -393,7 +393,7 @@ class ReplicaFetcher:
     def _backoff(self, failures: int) -> float:
         """Shorter at first than Kafka's: a leader is often a moment late in learning that it leads."""
         most = self._settings().backoff_seconds
-        return min(most, FIRST_BACKOFF_SECONDS * float(1 << min(failures - 1, MOST_DOUBLINGS)))
+        return ExponentialBackoff(FIRST_BACKOFF_SECONDS, most).backoff(failures - 1)
 
     async def _out_of_range(self, each: _Followed, ask: Ask) -> None:
         """The leader's log ends before ours, after an unclean election, or begins behind our end."""

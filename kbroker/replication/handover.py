@@ -2,8 +2,8 @@
 
     FULL      a log directory finds no space for HOLD_SECONDS: nothing could be deleted
     asked     the other brokers of the ISRs, for the room of their directories (DescribeLogDirs)
-    given up  what another one has room for: the controller hears what it hears of a failed disk, that the replica
-              here is offline, and has another one lead; asked for such a partition this broker says so
+    given up  partitions that another replica has room for: the controller hears that the replica here is offline, as
+              for a failed disk, and elects another leader; this broker answers KAFKA_STORAGE_ERROR for them
     back      the directory has had room for HOLD_SECONDS: the broker registers anew, as after a new session, and
               follows
 
@@ -77,7 +77,7 @@ class Handover:
         self._roomy_since = math.inf
         self._renewed_at = -math.inf
         self._outage = Outage(logger, now=now)
-        replicas.given_up = self._given
+        replicas.roles.given_up = self._given
 
     def problems(self) -> Iterator[Problem]:
         """What was handed over, for `/readyz`."""
@@ -95,7 +95,7 @@ class Handover:
         self._full_since = {
             guard.path: self._full_since.get(guard.path, now) for guard in space_guards if guard.is_refusing
         }
-        refused = self._replicas.without_room.refused
+        refused = self._replicas.logs.without_room.refused
         if (self._given or refused) and all(
             guard.is_roomy(ROOM_BYTES) for guard in space_guards if refused or guard.path in self._given.values()
         ):
@@ -172,10 +172,10 @@ class Handover:
         ]
 
     def _take_back(self) -> None:
-        refused = self._replicas.without_room.refused
+        refused = self._replicas.logs.without_room.refused
         logger.warning("%d partitions are followed again: there is room for them", len(self._given) + len(refused))
         self._given.clear()
-        self._replicas.retry_refused()
+        self._replicas.logs.retry_refused()
         self._roomy_since = math.inf
         self._renewed_at = self._now()
         self._cluster.renew()

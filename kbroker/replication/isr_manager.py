@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kbroker._fast.base.build_facts import CHECKED
+from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.requests import BrokerEpoch, IsrChange
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.outage import Outage
@@ -27,7 +28,7 @@ from kbroker.replication.partition import Role
 
 if TYPE_CHECKING:
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller import BrokerRequests
     from kbroker.cluster.requests import PartitionOutcome
     from kbroker.metadata.cache import MetadataCache
     from kbroker.replication.partition import Partition
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.replication.isr")
 
-RETRY_SECONDS = 0.05
-MOST_RETRY_SECONDS = 1.0
+BACKOFF = ExponentialBackoff(0.05, 1.0)
+"""In seconds."""
 MOST_IN_A_REQUEST = 1000
 NOT_ATTEMPTED = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 # The controller is ahead, or has given the partition up: it will say so itself.
@@ -64,7 +65,7 @@ class IsrManager:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         cache: MetadataCache,
-        controller: Controller,
+        controller: BrokerRequests,
         broker: Callable[[], BrokerEpoch],
         max_lag: Callable[[], float],
     ) -> None:
@@ -136,7 +137,7 @@ class IsrManager:
 
     def check_invariants(self) -> None:
         """Raises AssertionError unless each proposal is one of its partition and on its way."""
-        assert self._task is not None or not self._proposals, "proposals that nobody sends"
+        assert self._task is not None or not self._proposals, "proposals that are not sent"
         for name, (partition, change) in self._proposals.items():
             assert name == change.partition == partition.topic_partition, (name, change)
             assert change.isr and change.leader_epoch <= partition.leader_epoch, (name, change, partition.leader_epoch)
@@ -163,7 +164,7 @@ class IsrManager:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def _send_all(self) -> None:
-        wait = RETRY_SECONDS
+        attempts = 0
         try:
             while self._proposals:
                 names = list(self._proposals)[:MOST_IN_A_REQUEST]
@@ -172,12 +173,12 @@ class IsrManager:
                 for each in again:
                     self._proposals.setdefault(each[1].partition, each)
                 if len(again) < len(batch):
-                    wait = RETRY_SECONDS
+                    attempts = 0
                 if again:
                     # Sleep even though the controller answered: this broker's own controller may have been deposed, and
                     # learns of that on the loop, which answers that take no time would never let run.
-                    await asyncio.sleep(wait)
-                    wait = min(MOST_RETRY_SECONDS, 2 * wait)
+                    await asyncio.sleep(BACKOFF.backoff(attempts))
+                    attempts += 1
         finally:
             self._task = None
 

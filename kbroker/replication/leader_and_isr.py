@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import Endpoint
     from kbroker.replication.fetchers import Fetchers
     from kbroker.replication.partition import Partition
-    from kbroker.replication.replica_manager import ReplicaManager
+    from kbroker.replication.replica_roles import ReplicaRoles
 
 logger = logging.getLogger("kbroker.replication")
 
@@ -85,7 +85,7 @@ class ControllerRequests:
         self,
         node_id: int,
         cache: MetadataCache,
-        replicas: ReplicaManager,
+        replicas: ReplicaRoles,
         fetchers: Fetchers,
         broker_epoch: Callable[[], int],
         configs_of: ConfigsOf,

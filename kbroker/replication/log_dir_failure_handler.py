@@ -24,7 +24,7 @@ from kbroker.errors import KafkaError
 from kbroker.outage import Outage
 
 if TYPE_CHECKING:
-    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller import BrokerRequests
     from kbroker.cluster.requests import BrokerEpoch
     from kbroker.metadata.cache import MetadataCache
     from kbroker.storage.manager.log_manager import LogManager
@@ -60,7 +60,7 @@ class LogDirFailureHandler:
         self,
         log_manager: LogManager,
         cache: MetadataCache,
-        controller: Controller,
+        controller: BrokerRequests,
         broker: Callable[[], BrokerEpoch],
         loop: asyncio.AbstractEventLoop,
         halt: Callable[[str], None],

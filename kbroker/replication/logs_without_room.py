@@ -23,7 +23,7 @@ RETRY_SECONDS = 1.0
 class LogsWithoutRoom:
     """`make(topic, image)` is called again for each of them until it is forgotten, or fails for another reason.
 
-    `refused`: where a controller of ZooKeeper's heard of it instead, and takes the replica for offline from then on.
+    `refused`: partitions reported to a ZooKeeper controller, which treats them as offline.
     """
 
     __slots__ = ("_loop", "_make", "_timer", "_waiting", "refused")
@@ -54,7 +54,7 @@ class LogsWithoutRoom:
         self._waiting.pop(topic_partition, None)
         self.refused.discard(topic_partition)
 
-    def told(self, topic_partition: TopicPartition) -> None:
+    def refuse(self, topic_partition: TopicPartition) -> None:
         """The controller hears that the log could not be made, and decides what becomes of the replica."""
         if self._waiting.pop(topic_partition, None) is not None:
             self.refused.add(topic_partition)

@@ -310,6 +310,11 @@ class Partition(PartitionFields):
                 self.purgatory.ready.put(each.settled, refusal)
             del waits[:count]
 
+    def refuse_waits(self, error: KafkaError, *, for_good: bool = False) -> None:
+        """Settle all appends that wait with an error, behind what goes on now; see `take_waits`."""
+        for settled in self.take_waits(for_good=for_good):
+            self.purgatory.ready.put(settled, error)
+
     def take_waits(self, *, for_good: bool = False) -> list[Settled]:
         """Remove and return the callbacks of all appends that wait: they will not be acknowledged here, and the caller
         settles them with the reason.  `for_good`: nor will others, or a deletion, as this broker leads it no more."""
@@ -386,7 +391,7 @@ class Partition(PartitionFields):
     @property
     def low_watermark(self) -> int:
         """The least offset at which the log starts in a replica whose broker is alive, in sync or not: one that has yet
-        to hear of a deletion may be in sync again, and lead, by the time that somebody reads."""
+        to hear of a deletion may be in sync again, and lead, by the time of the next read."""
         changes = self.isr_changes
         others = self.isr if changes is None else [each for each in self.replicas if changes.is_alive(each)]
         followers = [self.followers.get(each, NO_FOLLOWER) for each in others if each != self.node_id]
@@ -425,7 +430,7 @@ class Partition(PartitionFields):
         if log.maybe_increment_high_watermark(high_watermark) and self.waiting:
             self.purgatory.mark(self)
         if log_start_offset > log.log_start_offset:
-            log.maybe_increment_log_start_offset(min(log_start_offset, log.high_watermark))
+            log.delete_records_before(min(log_start_offset, log.high_watermark))
         if CHECKED:
             log.check_invariants()
 

@@ -95,8 +95,8 @@ class PendingRoles:
         self._topics[topic.name] = _Comparison(self.before(before), topic)
 
     def before(self, topic: TopicImage) -> TopicImage:
-        """The topic as the roles are that it has by now: older than the one given where that is still pending, and is
-        not any more."""
+        """The topic image whose roles have been taken, which is older than `topic` where a change is pending; removes
+        that change."""
         comparison = self._topics.pop(topic.name, None)
         return topic if comparison is None else comparison.so_far()
 

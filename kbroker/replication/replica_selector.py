@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kbroker.replication.partition import Partition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-LEADER_ONLY = "org.apache.kafka.common.replica.LeaderSelector"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from kbroker.records.layout import ATTRIBUTES_LOW_POSITION, PRODUCER_ID_POSITION
 from kbroker.replication.commit_wait import CommitWait
 from kbroker.storage.log.log_validator import AppendOrigin
 from kbroker.storage.log.verification import NO_GUARD
+from kbroker.types import TopicPartition
 
 _PRODUCER_ID = struct.Struct(">q")
 
@@ -112,15 +113,15 @@ class PartitionStateLog:
 
     def bounds(self, partition_index: int) -> tuple[int, int]:
         """First offset and end offset."""
-        if self._manager.is_log_pending(self.topic, partition_index):
+        if self._manager.logs.is_deferred(TopicPartition(self.topic, partition_index)):
             return 0, 0
         log = self._manager.partition(self.topic, partition_index).log
         return log.log_start_offset, log.log_end_offset
 
     def leads(self, partition_index: int) -> bool:
         """Whether this broker's replica of the partition is its leader by now."""
-        return self._manager.leads(self.topic, partition_index)
+        return self._manager.roles.leads(self.topic, partition_index)
 
     def on_leadership(self, changed: Callable[[int], None]) -> None:
         """Have `changed(partition_index)` called when this broker's replica becomes the leader or ceases to be."""
-        self._manager.watch_leadership(self.topic, changed)
+        self._manager.roles.subscribe(self.topic, changed)

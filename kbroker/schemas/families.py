@@ -91,8 +91,9 @@ _DATA: dict[str, str] = {
         "RemoveUserScramCredentialRecord TopicRecord UnfenceBrokerRecord UnregisterBrokerRecord "
         "UserScramCredentialRecord ZkMigrationStateRecord"
     ),
-    "storage_records": (
-        "ProducerSnapshot RemoteLogSegmentMetadataRecord RemoteLogSegmentMetadataSnapshotRecord "
+    "producer_snapshot": "ProducerSnapshot",
+    "remote_log_records": (
+        "RemoteLogSegmentMetadataRecord RemoteLogSegmentMetadataSnapshotRecord "
         "RemoteLogSegmentMetadataUpdateRecord RemotePartitionDeleteMetadataRecord"
     ),
 }

@@ -65,7 +65,7 @@ class TokenCreation:
         return SecurityDelta(tokens={self.token.token_id: self.token}), None
 
 
-Outcome = tuple[ErrorCode, int]
+TokenOutcome = tuple[ErrorCode, int]
 """An error, and when the token expires."""
 
 
@@ -82,7 +82,7 @@ class TokenRenewal:
     now_ms: int
     lives: TokenLives
 
-    def plan(self, image: SecurityImage) -> tuple[SecurityDelta, Outcome]:
+    def plan(self, image: SecurityImage) -> tuple[SecurityDelta, TokenOutcome]:
         """See `SecurityChange`."""
         token = None if self.token_id is None else image.tokens.get(self.token_id)
         if token is None:
@@ -105,7 +105,7 @@ class TokenExpiry:
     period_ms: int
     now_ms: int
 
-    def plan(self, image: SecurityImage) -> tuple[SecurityDelta, Outcome]:
+    def plan(self, image: SecurityImage) -> tuple[SecurityDelta, TokenOutcome]:
         """See `SecurityChange`."""
         token = None if self.token_id is None else image.tokens.get(self.token_id)
         if token is None:
@@ -142,6 +142,6 @@ def _may_renew(token: DelegationToken, principal: str) -> bool:
     return principal in (token.owner, *token.renewers)
 
 
-def _prolonged(token: DelegationToken, until_ms: int) -> tuple[SecurityDelta, Outcome]:
+def _prolonged(token: DelegationToken, until_ms: int) -> tuple[SecurityDelta, TokenOutcome]:
     until_ms = min(token.max_ms, until_ms)
     return SecurityDelta(tokens={token.token_id: replace(token, expires_ms=until_ms)}), (ErrorCode.NONE, until_ms)

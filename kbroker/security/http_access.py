@@ -4,7 +4,7 @@
     bearer   the token of `kbroker.metrics.bearer.token`; it speaks for `kbroker.metrics.bearer.principal`
     none     everybody may look, as on a broker without security
 
-Where it is not set, everybody may look at a broker without security, and nobody at one with an authorizer or with a
+Where it is not set, everybody may look at a broker without security, and no one at one with an authorizer or with a
 listener that authenticates.
 
 A password takes milliseconds to check, which a thread does, one at a time.  A proof that has held is remembered by its
@@ -26,7 +26,7 @@ from kbroker.metadata.security_image import ScramCredential, ScramKey
 from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.security.principal import Principal
 from kbroker.security.protocols import has_sasl
-from kbroker.security.scram import ScramMechanism, client_key, salted_password, stored_key
+from kbroker.security.scram import ScramMechanism, is_password
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 BASIC, BEARER, NONE = "basic", "bearer", "none"
 WRONG_SECONDS = 1.0
 MOST_REMEMBERED = 1000
-_UNKNOWN = ScramCredential(b"kbroker's salt of nobody", b"", b"", 4096)
+_UNKNOWN = ScramCredential(b"kbroker's salt of no user", b"", b"", 4096)
 # The hash that hides a proof in memory; its key is of this process alone.
 _KEY = secrets.token_bytes(32)
 
@@ -133,7 +133,7 @@ class HttpAccess:
         credential = self._credentials().get(key, _UNKNOWN)
         async with self._checking:
             is_right = await asyncio.get_running_loop().run_in_executor(
-                None, _is_password, ScramMechanism(key.mechanism), password, credential
+                None, is_password, ScramMechanism(key.mechanism), password, credential
             )
         if not is_right:
             return None
@@ -179,9 +179,3 @@ def _is_secured(config: BrokerConfig) -> bool:
 def _digest(proof: bytes) -> bytes:
     """Of one length for all, so that a comparison takes the same time."""
     return hmac.digest(_KEY, proof, hashlib.sha256)
-
-
-def _is_password(mechanism: ScramMechanism, password: str, credential: ScramCredential) -> bool:
-    salted = salted_password(mechanism, password.encode(), credential.salt, credential.iterations)
-    found = stored_key(mechanism, client_key(mechanism, salted))
-    return hmac.compare_digest(found, credential.stored_key)

@@ -14,7 +14,7 @@ from kbroker.security.protocols import has_sasl, has_tls
 if TYPE_CHECKING:
     from kbroker._fast.net.connection import Connection
     from kbroker._fast.net.socket_part import SocketPart
-    from kbroker._fast.net.tls_shared import TlsShared
+    from kbroker._fast.tls.tls_shared import TlsShared
     from kbroker.config import BrokerConfig
     from kbroker.network.listener_security import ListenerSecurity
     from kbroker.security.tls.kernel import KernelTls
@@ -38,9 +38,8 @@ class ListenersSecurity:
         with_sasl: Callable[[str, ListenerSecurity], ListenerSecurity],
         handshake_threads: int,
     ) -> None:
-        """`make_plain` makes the socket part of connections without encryption, `with_sasl` what a listener of that
-        name is where clients log in over what it carries.  Reads stores; ValueError with the reason where one cannot
-        be used."""
+        """`make_plain` makes the socket part of connections without encryption, `with_sasl(name, carrier)` wraps
+        a listener's security with SASL.  Reads stores; ValueError with the reason where one cannot be used."""
         self._loop = loop
         self._shared: TlsShared | None = None
         self._kernel = ""
@@ -55,7 +54,7 @@ class ListenersSecurity:
 
     def _make_tls(self, config: BrokerConfig, name: str, protocol: str) -> TlsListener:
         # Python's part of TLS costs a broker without it neither time nor memory.
-        from kbroker._fast.net.tls_shared import TlsShared
+        from kbroker._fast.tls.tls_shared import TlsShared
         from kbroker.security.tls import library
         from kbroker.security.tls.listener import TlsError, TlsListener
         from kbroker.security.tls.principal_mapping import PrincipalMapping

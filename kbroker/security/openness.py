@@ -53,7 +53,7 @@ def is_loopback(host: str) -> bool:
 
 def _clients(config: BrokerConfig, listener: Listener) -> tuple[bool, str]:
     """Whether some may be anonymous, and who clients are."""
-    anybody = "whoever can connect" if not is_loopback(listener.host) else "whoever is on this machine"
+    anybody = "any client that can connect" if not is_loopback(listener.host) else "any process of this machine"
     if has_sasl(listener.protocol):
         mechanisms = config.for_listener(listener.name, "sasl.enabled.mechanisms")
         names = ", ".join(map(str, mechanisms)) if isinstance(mechanisms, list) else str(mechanisms)
@@ -87,14 +87,16 @@ def warning_of_nobody(config: BrokerConfig, acls: Iterable[Acl]) -> str | None:
         if may_alter and acl.resource_type == ResourceKind.CLUSTER:
             return None
     return (
-        "an authorizer is set, but there is nobody who may change ACLs: super.users is empty, and no ACL allows ALTER "
+        "an authorizer is set, but no principal may change ACLs: super.users is empty, and no ACL allows ALTER "
         "on the cluster; name yourself in super.users"
     )
 
 
 def broker_principal(security: ClientSecurity | None) -> Principal | None:
-    """Whom other brokers take this one for, `security` None at a plain listener; None where only its certificate or its
-    token tells."""
+    """The principal by which other brokers know this one; None if only its certificate or token determines it.
+
+    `security`: None at a plain listener.
+    """
     if security is None:
         return ANONYMOUS
     if security.authenticates:

@@ -84,16 +84,16 @@ class Exchange(Protocol):
     def mechanisms(self) -> list[str]:
         """Those that the client may name."""
 
-    def name_mechanism(self, session: Session, name: str, version: int) -> Step:
+    def name_mechanism(self, session: Session, name: str, version: int) -> AuthenticationStep:
         """The client asks for a mechanism, by a version of SaslHandshake."""
 
-    def refuse(self, session: Session, api: str) -> Step:
+    def refuse(self, session: Session, api: str) -> AuthenticationStep:
         """The client asks for something else than the next token."""
 
     def prepare(self, session: Session, token: bytes) -> Coroutine[object, None, None] | None:
         """What has to be awaited before `take_token`, so that that takes the loop no time; None: nothing."""
 
-    def take_token(self, session: Session, token: bytes) -> Step:
+    def take_token(self, session: Session, token: bytes) -> AuthenticationStep:
         """The client's next token."""
 
     def take_frame(self, connection: Connection, session: Session, token: bytes) -> bytes | None:
@@ -150,7 +150,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AuthenticationStep:
     """What comes of a client's message while it authenticates.  `error`: the code of the answer, 0 where all is well.
 
     `session` is FAILED where the connection is closed behind the answer; `is_silent`: without one.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import secrets
 from collections.abc import Sequence
 
 from kbroker.metadata.security_image import ScramCredential, ScramKey
@@ -18,13 +17,13 @@ from kbroker.security.scram import (
     MOST_ITERATIONS,
     ScramMechanism,
     credential_of_salted,
+    new_salt,
     salted_password,
 )
 
 _ARGUMENT = re.compile(r"([A-Z0-9-]+)=\[(.*)\]", re.DOTALL)
 _PAIR = re.compile(r'\s*([a-z]+)=(?:"([^"]*)"|([^,]*))\s*(?:,|$)')
 _NAMES = frozenset({"name", "password", "salt", "saltedpassword", "iterations"})
-_SALT_BYTES = 20
 
 
 class ScramArgumentError(ValueError):
@@ -51,13 +50,6 @@ def parse_scram_arguments(arguments: Sequence[str]) -> dict[ScramKey, ScramCrede
     return found
 
 
-def credential_of_password(mechanism: str, password: str) -> ScramCredential:
-    """The credential of a new user of a mechanism.  ScramArgumentError.  Milliseconds of work."""
-    if mechanism not in BY_NAME:
-        raise ScramArgumentError(f"the mechanism {mechanism} is none of {', '.join(BY_NAME)}")
-    return _credential(BY_NAME[mechanism], {"password": password})
-
-
 def _pairs(text: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     at = 0
@@ -73,7 +65,7 @@ def _pairs(text: str) -> dict[str, str]:
 def _credential(mechanism: ScramMechanism, pairs: dict[str, str]) -> ScramCredential:
     try:
         iterations = int(pairs.get("iterations", LEAST_ITERATIONS))
-        salt = base64.b64decode(pairs["salt"], validate=True) if "salt" in pairs else secrets.token_bytes(_SALT_BYTES)
+        salt = base64.b64decode(pairs["salt"], validate=True) if "salt" in pairs else new_salt()
         salted = base64.b64decode(pairs.get("saltedpassword", ""), validate=True)
     except (binascii.Error, ValueError):
         raise ScramArgumentError("iterations are a number, salt and saltedpassword base64") from None

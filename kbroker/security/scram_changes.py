@@ -7,10 +7,32 @@ from dataclasses import dataclass
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.security_image import ScramCredential, ScramKey, SecurityDelta, SecurityImage
-from kbroker.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS, ScramMechanism, credential_of_salted
+from kbroker.schemas import wire
+from kbroker.security.scram import (
+    LEAST_ITERATIONS,
+    MOST_ITERATIONS,
+    ScramMechanism,
+    credential_of_salted,
+    new_salt,
+    salted_password,
+)
 
 TWICE = "A user credential cannot be altered twice in the same request"
 _MECHANISMS = frozenset(ScramMechanism)
+
+
+def salted_row(
+    user: str, mechanism: ScramMechanism, password: str, iterations: int
+) -> wire.AlterUserScramCredentialsRequest.ScramCredentialUpsertion:
+    """A user's password as a client sends it: salted, for this mechanism alone.  Milliseconds of work."""
+    salt = new_salt()
+    return wire.AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+        name=user,
+        mechanism=mechanism,
+        iterations=iterations,
+        salt=salt,
+        salted_password=salted_password(mechanism, password.encode(), salt, iterations),
+    )
 
 
 @dataclass(frozen=True, slots=True)

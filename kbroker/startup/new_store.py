@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.features import Features
-from kbroker.metadata.image import ConfigResource, QuotaEntity, TopicImage
+from kbroker.metadata.image import ConfigResource, MetadataDelta, QuotaEntity, TopicImage
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.security_image import SecurityDelta
 from kbroker.metadata.spare_file import SUFFIX as SPARE_SUFFIX
@@ -64,12 +64,15 @@ def write_store(files: FileSystem, directory: str, cluster_id: str, contents: St
             files.unlink(f"{directory}/{entry.name}")
     store = LocalStore.open(part, cluster_id)
     try:
-        store.create_topics(contents.topics)
-        store.alter_configs(contents.configs)
-        store.alter_client_quotas(contents.quotas)
-        store.alter_security(contents.security)
-        if contents.features is not None:
-            store.alter_features(contents.features)
+        store.write(
+            MetadataDelta(
+                created=tuple(contents.topics),
+                configs=contents.configs,
+                quotas=contents.quotas,
+                security=contents.security,
+                features=contents.features,
+            )
+        )
         if contents.past_producer_id >= 0:
             store.skip_producer_ids(contents.past_producer_id)
     finally:

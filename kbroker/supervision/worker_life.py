@@ -5,7 +5,7 @@
     STARTING, READY → SILENT      it hangs and was killed; → WAITING or FAILED once its process has ended
     any      → STOPPING → GONE    the host stops
 
-A worker that dies is started again at once, then after a pause that doubles with each death, up to MOST_PAUSE seconds;
+A worker that dies is started again at once, then after a pause that doubles with each death, up to half a minute;
 after CALM seconds of readiness its earlier deaths no longer count.
 """
 
@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-FIRST_PAUSE = 0.2
-MOST_PAUSE = 30.0
+from kbroker.backoff import ExponentialBackoff
+
+BACKOFF = ExponentialBackoff(0.2, 30.0)
+"""In seconds."""
 CALM = 60.0
 
 
@@ -86,7 +88,7 @@ class WorkerLife:
             self._deaths = 0
         self._move(WorkerState.WAITING)
         self._deaths += 1
-        return 0.0 if self._deaths == 1 else min(MOST_PAUSE, FIRST_PAUSE * float(2 ** min(self._deaths - 2, 16)))
+        return 0.0 if self._deaths == 1 else BACKOFF.backoff(self._deaths - 2)
 
     def silent(self) -> None:
         """It hangs and was killed.  While the host stops that changes nothing: its end is what is waited for."""

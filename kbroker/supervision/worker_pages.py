@@ -62,7 +62,7 @@ class WorkersAccess:
         self._outages = Outages(logger)
 
     async def viewer(self, authorization: str, host: str) -> ClusterViewer | None:
-        """See `Access`.  Nobody may look while no worker answers."""
+        """See `Access`.  No viewer may look while no worker answers."""
         for address in self._sockets():
             try:
                 answer = await fetch(address, f"{VIEWER}?{quote(host, safe='')}", authorization=authorization)

@@ -55,8 +55,12 @@ def test_the_interpreters_part_is_shared_out_by_python_functions() -> None:
     perf = Counter({("__x64_sys_read_[k]",): 50, ("libpython:_PyEval_EvalFrameDefault",): 50})
     python = Counter(
         {
-            ("run (kbroker/broker.py:1)", "_judge (kbroker/handlers/produce.py:130)", "Py_DECREF (object.h:537)"): 30,
-            ("handle (kbroker/handlers/produce.py:1)", "append (kbroker/storage/log/unified_log.py:9)"): 10,
+            (
+                "run (kbroker/broker.py:1)",
+                "_judge (kbroker/handlers/records/produce.py:130)",
+                "Py_DECREF (object.h:537)",
+            ): 30,
+            ("handle (kbroker/handlers/records/produce.py:1)", "append (kbroker/storage/log/unified_log.py:9)"): 10,
             ("run (kbroker/broker.py:1)", "epoll_pwait (libc.so.6)"): 900,
             ("Thread.run (threading.py:1)", "_worker (concurrent/futures/thread.py:81)", "0x7f (libc.so.6)"): 500,
         }

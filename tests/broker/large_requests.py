@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbroker.handlers.dispatch import served
+from kbroker.handlers.dispatch import broker_rows
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.schema import NATURAL_DEFAULTS, Field, MessageSchema, parse_versions
@@ -181,7 +181,7 @@ def arrays(schema: MessageSchema, fields: Sequence[Field], version: int) -> Iter
 
 def large_requests() -> Iterator[LargeRequest]:
     """One for each array, in the newest version that has it."""
-    for handler in served():
+    for handler in broker_rows():
         yield from _of(handler)
 
 

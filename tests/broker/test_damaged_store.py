@@ -1,6 +1,6 @@
 """A broker whose metadata store has lost its end: it says so, and does not set most of its partitions aside unasked.
 
-Also of `kbroker.startup.strays_at_start`, `kbroker.metadata.deleted_topics`, `kbroker.cli.store_checks`.
+Also of `kbroker.startup.strays_at_start`, `kbroker.metadata.deleted_topics`, `kbroker.cli.checks.store_checks`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from kbroker.metadata.image import MetadataDelta
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from tests.broker.client import Batch, Client
 from tests.broker_process import BrokerError, BrokerProcess
@@ -175,7 +176,7 @@ def test_topics_whose_deletion_a_kill_cut_short_ask_nothing(kbroker_process: Sta
     filled(broker)
     # Deleted from the store, and killed before a directory has another name.
     with closing(LocalStore.open(broker.data_dir / FILE_NAME)) as store:
-        store.delete_topics([each.topic_id for each in store.topics()])
+        store.write(MetadataDelta(deleted=tuple(store.topics())))
     broker.start()
     assert topics(broker) == {}
     assert sum("-stray" in each for each in directories(broker)) == len(TOPICS)

@@ -1,6 +1,6 @@
 """Brokers that are killed under load, again and again: what was acknowledged must be there, once.
 
-Also of `kbroker.handlers.delete_records`.
+Also of `kbroker.handlers.records.delete_records`.
 """
 
 from __future__ import annotations

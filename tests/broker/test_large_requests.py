@@ -36,12 +36,12 @@ ITEMS = 2_500
 MOST_STEPS = 4 * ITEMS + 1_000
 # What has a bound of its own has a small one here, so that it does not pass for what grows.
 SMALL_BOUNDS = {
-    "kbroker.handlers.offsets.PORTION": 25,
-    "kbroker.handlers.transactional_offsets.PORTION": 25,
-    "kbroker.handlers.groups.PORTION": 25,
-    "kbroker.handlers.share_groups.MOST_NAMES": 100,
-    "kbroker.handlers.streams_groups.MOST_NAMES": 100,
-    "kbroker.handlers.consumer_groups.MOST_NAMES": 100,
+    "kbroker.handlers.groups.offsets.PORTION": 25,
+    "kbroker.handlers.transactions.transactional_offsets.PORTION": 25,
+    "kbroker.handlers.groups.groups.PORTION": 25,
+    "kbroker.handlers.share.share_groups.MOST_NAMES": 100,
+    "kbroker.handlers.groups.streams_groups.MOST_NAMES": 100,
+    "kbroker.handlers.groups.consumer_groups.MOST_NAMES": 100,
 }
 # Brokers alone send it, and a share-partition has at most `share.partition.max.record.locks` batches in flight.
 BOUNDED = {"WRITE_SHARE_GROUP_STATE v1 topics.partitions.state_batches"}

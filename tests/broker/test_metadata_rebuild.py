@@ -1,6 +1,6 @@
 """Starts without a metadata store, and a store that is made anew from the log directories.
 
-Also of `kbroker.cli.metadata`, `kbroker.startup.metadata_rebuild`.
+Also of `kbroker.cli.storage.metadata`, `kbroker.startup.metadata_rebuild`.
 """
 
 from __future__ import annotations

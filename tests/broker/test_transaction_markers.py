@@ -1,6 +1,6 @@
 """Transactions that nobody ends, and the markers that end them.
 
-Also of `kbroker.handlers.transaction_markers`, `kbroker.storage.log.markers`.
+Also of `kbroker.handlers.transactions.transaction_markers`, `kbroker.storage.log.markers`.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def test_a_checkpoint_that_cannot_be_true_is_put_right(
     first = Brokerless(tmp_path)
     log = first.log()
     fill(log, 20)
-    log.maybe_increment_log_start_offset(12)
+    log.delete_records_before(12)
     first.manager.shutdown()
     (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n1\n{TP.topic} {TP.partition} {checkpoint}\n")
     broker = Brokerless(tmp_path)
@@ -203,7 +203,7 @@ def test_segments_that_changed_without_a_word_are_not_replaced(tmp_path: Path) -
     broker = Brokerless(tmp_path, files)
     log = broker.log()
     fill(log, 20)
-    interrupted(broker, files, lambda: log.maybe_increment_log_start_offset(30))
+    interrupted(broker, files, lambda: log.delete_records_before(30))
     assert min(record.offset for record in records_of(log)) >= log.local.segments.first.base_offset > 0
     assert broker.cleaner.totals.aborts == 1
     broker.turn()

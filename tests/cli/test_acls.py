@@ -1,4 +1,4 @@
-"""`kbroker acls` (`kbroker.cli.acls`) against a broker with an authorizer."""
+"""`kbroker acls` (`kbroker.cli.security.acls`) against a broker with an authorizer."""
 
 from __future__ import annotations
 

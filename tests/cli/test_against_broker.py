@@ -2,8 +2,9 @@
 
 They speak the protocol only, so the same tests pass on Apache Kafka.
 
-Also of `kbroker.cli.group_offsets`, `kbroker.cli.groups`, `kbroker.cli.topics`, `kbroker.cli.quotas`,
-`kbroker.cli.transactions`, `kbroker.cli.share`, `kbroker.cli.streams`, `kbroker.cli.wire_groups`.
+Also of `kbroker.cli.groups.group_offsets`, `kbroker.cli.groups.groups`, `kbroker.cli.topics.topics`,
+`kbroker.cli.cluster.quotas`, `kbroker.cli.records.transactions`, `kbroker.cli.groups.share`,
+`kbroker.cli.groups.streams`, `kbroker.cli.groups.wire_groups`.
 """
 
 from __future__ import annotations

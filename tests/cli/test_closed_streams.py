@@ -47,7 +47,7 @@ def test_an_error_that_nobody_reads_is_still_the_status() -> None:
 def test_a_lost_connection_is_told() -> None:
     """It would look as if the reader of the output had gone, and nothing be said."""
     code = (
-        "import sys; from kbroker.cli import main, topics\n"
+        "import sys; from kbroker.cli import main; from kbroker.cli.topics import topics\n"
         "def lost(*words): raise BrokenPipeError(32, 'Broken pipe')\n"
         "topics._metadata = lost\n"
         "from kbroker.cli.connection import Cluster; Cluster.admin = lambda self: None\n"

@@ -1,6 +1,6 @@
 """Where the replicas of a broker that is drained go, and why a replica is not in sync.
 
-Also of `kbroker.cli.cluster_checks`, `kbroker.cli.metrics_listener`, `kbroker.cli.wire_client`.
+Also of `kbroker.cli.checks.cluster_checks`, `kbroker.cli.metrics_listener`, `kbroker.cli.wire_client`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.cli.cluster import Held, drained, reason
+from kbroker.cli.cluster.cluster import Held, drained, reason
 from kbroker.schemas import wire
 
 BROKERS = (1, 2, 3, 4, 5)

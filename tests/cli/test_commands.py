@@ -1,7 +1,7 @@
 """The command line without a broker: what it prints, refuses and how it ends.
 
-Also of `kbroker.cli.__main__`, `kbroker.cli.output`, `kbroker.cli.format`, `kbroker.cli.dump_files`,
-`kbroker.cli.directory_options`.
+Also of `kbroker.cli.__main__`, `kbroker.cli.output`, `kbroker.cli.storage.format`, `kbroker.cli.storage.dump_files`,
+`kbroker.cli.storage.directory_options`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import click
 import pytest
 
 from kbroker.cli.config import render_markdown
-from kbroker.cli.consume import choose_render, compile_template, render_json
 from kbroker.cli.main import COMMANDS, run
-from kbroker.cli.produce import LineFormat, Outgoing, read_records
+from kbroker.cli.records.consume import choose_render, compile_template, render_json
+from kbroker.cli.records.produce import LineFormat, Outgoing, read_records
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]

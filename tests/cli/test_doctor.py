@@ -1,6 +1,6 @@
 """`kbroker doctor`: each thing that may be wrong, and what mends it.
 
-Also of `kbroker.cli.doctor`, `kbroker.config.file_check`, `kbroker.network.ports_in_use`.
+Also of `kbroker.cli.checks.doctor`, `kbroker.config.file_check`, `kbroker.network.ports_in_use`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kbroker.cli.host_checks import Level, check_directory, check_listeners, mount_of, read_mounts
+from kbroker.cli.checks.host_checks import Level, check_directory, check_listeners, mount_of, read_mounts
 from kbroker.cli.main import run
 from kbroker.config import BrokerConfig
 from tests.conftest import StartBroker

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker._fast.records.record_batch import read_header
-from kbroker.cli.dump_log import command
+from kbroker.cli.storage.dump_log import command
 from kbroker.records.batch import RecordBatchBuilder, iterate_records
 from kbroker.schemas import message
 from kbroker.schemas.internal_records import decode_record
@@ -234,7 +234,7 @@ def test_the_metadata_of_kraft_is_decoded(version: str, tmp_path: Path, capsys: 
 @given(value=st.none() | st.binary(max_size=60))
 def test_no_record_of_the_metadata_log_ends_in_a_traceback(value: bytes | None) -> None:
     """One odd record would hide all that follow it."""
-    from kbroker.cli.dump_segment import _contents
+    from kbroker.cli.storage.dump_segment import _contents
     from kbroker.types import CLUSTER_METADATA_TOPIC
 
     builder = RecordBatchBuilder(0)

@@ -1,6 +1,6 @@
 """`kbroker logs` against a running broker, over Kafka's protocol, and on the files of a stopped one.
 
-Also of `kbroker.cli.log_sources`, `kbroker.cli.logs`, `kbroker.storage.reports.log_description`,
+Also of `kbroker.cli.storage.log_sources`, `kbroker.cli.storage.logs`, `kbroker.storage.reports.log_description`,
 `kbroker.storage.reports.log_pages`.
 """
 

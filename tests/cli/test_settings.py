@@ -1,6 +1,6 @@
 """`kbroker settings` against a running broker.
 
-Also of `kbroker.cli.settings`.
+Also of `kbroker.cli.topics.settings`.
 """
 
 from __future__ import annotations

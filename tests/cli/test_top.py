@@ -7,9 +7,9 @@ import json
 import pytest
 from rich.console import Console
 
+from kbroker.cli.cluster.rates import Look, looks, rates, read_look
+from kbroker.cli.cluster.top import headline, screen, shares
 from kbroker.cli.main import run
-from kbroker.cli.rates import Look, looks, rates, read_look
-from kbroker.cli.top import headline, screen, shares
 from kbroker.types import JsonObject
 from tests.broker.client import Batch, Client
 from tests.broker_process import BrokerProcess

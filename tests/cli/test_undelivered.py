@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from kbroker.cli.connection import Cluster
-from kbroker.cli.undelivered import reason
+from kbroker.cli.records.undelivered import reason
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 from tests.compat.waiting import wait_for

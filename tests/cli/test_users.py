@@ -1,6 +1,6 @@
 """`kbroker users`, `kbroker tokens` and `kbroker format --add-scram`, against a broker whose clients log in.
 
-Also of `kbroker.cli.users`, `kbroker.cli.tokens`, `kbroker.cli.secret_input`.
+Also of `kbroker.cli.security.users`, `kbroker.cli.security.tokens`, `kbroker.cli.security.secret_input`.
 """
 
 from __future__ import annotations

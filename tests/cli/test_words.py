@@ -1,5 +1,5 @@
 """What commands say to a user whose next step it should be: groups in use, groups of other kinds, records that are too
-large, topics that came to be by a slip.  Also of `kbroker.cli.group_kinds`, `kbroker.cli.too_large`.
+large, topics that came to be by a slip.  Also of `kbroker.cli.groups.group_kinds`, `kbroker.cli.records.too_large`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from kbroker.client.cluster import ClientSettings, Cluster
 from kbroker.protocol.api import ApiKey
-from kbroker.replay.client.cluster import ClientSettings, Cluster
 from kbroker.schemas import request_message, wire
 from tests.broker_process import BrokerProcess
 from tests.compat.waiting import wait_for

@@ -1,7 +1,8 @@
 """Transactions of real clients: what is committed is read once, what is aborted never, whatever client writes it.
 
-Also of `kbroker.handlers.producers`, `kbroker.handlers.transaction_reports`, `kbroker.handlers.transactional_produce`,
-`kbroker.handlers.remote_verification`, `kbroker.handlers.verification`.
+Also of `kbroker.handlers.records.producers`, `kbroker.handlers.transactions.transaction_reports`,
+`kbroker.handlers.transactions.transactional_produce`, `kbroker.handlers.transactions.remote_verification`,
+`kbroker.handlers.transactions.verification`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 vectors/setting_names.json: the names of Kafka's settings, by what they are settings of.
 
 Also of `kbroker.config.cluster_rows`, `kbroker.config.coordinator_rows`, `kbroker.config.group_rows`,
-`kbroker.config.log_rows`, `kbroker.config.remote_rows`, `kbroker.config.security_rows`, `kbroker.config.server_rows`,
-`kbroker.config.topic_rows`, `kbroker.config.row`, `kbroker.config.reasons`.
+`kbroker.config.log_rows`, `kbroker.config.quorum_rows`, `kbroker.config.remote_rows`, `kbroker.config.security_rows`,
+`kbroker.config.server_rows`, `kbroker.config.topic_rows`, `kbroker.config.row`, `kbroker.config.reasons`.
 """
 
 from __future__ import annotations

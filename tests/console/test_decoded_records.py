@@ -1,6 +1,6 @@
 """Looks, filters and files over what schemas decode, keys too; a filter is read once for a request.
 
-Also of `kbroker.console.looked`.
+Also of `kbroker.console.decoded_record`.
 """
 
 from __future__ import annotations

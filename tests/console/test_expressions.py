@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from kbroker.console.decoded_record import DecodedRecord
 from kbroker.console.expressions import ExpressionError, parse
-from kbroker.console.looked import Looked
 from kbroker.records.batch import Record
 
 ORDER = {
@@ -53,7 +53,7 @@ RECORD = Record(
 )
 def test_what_is_said_of_a_record_holds(text: str) -> None:
     """A viewer would not find the records that are there."""
-    assert parse(text)(Looked(RECORD, 3)) is True
+    assert parse(text)(DecodedRecord(RECORD, 3)) is True
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_is_said_of_a_record_holds(text: str) -> None:
 )
 def test_what_does_not_hold_lets_no_record_through(text: str) -> None:
     """A viewer would take other records for those that were asked for."""
-    assert parse(text)(Looked(RECORD, 3)) is False
+    assert parse(text)(DecodedRecord(RECORD, 3)) is False
 
 
 @pytest.mark.parametrize(
@@ -105,5 +105,5 @@ def test_values_that_are_no_json_have_no_parts() -> None:
     """One record of another kind, or one nested without end, would end the look at all others."""
     for value in (None, b"", b"\xff", b"text", b"[" * 100_000, b'"' + b"9" * 10):
         record = Record(0, 0, None, value, ())
-        assert parse("value.id = null")(Looked(record, 0)) is True
-    assert parse("key = null")(Looked(Record(0, 0, None, None, ()), 0)) is True
+        assert parse("value.id = null")(DecodedRecord(record, 0)) is True
+    assert parse("key = null")(DecodedRecord(Record(0, 0, None, None, ()), 0)) is True

@@ -1,6 +1,6 @@
 """Who may change something from the console, and from where.
 
-Also of `kbroker.console.manage.door`, `kbroker.console.manage.plan`, `kbroker.console.manage.fields`,
+Also of `kbroker.console.manage.change_requests`, `kbroker.console.manage.plan`, `kbroker.console.manage.fields`,
 `kbroker.console.viewer_client`.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from kbroker.console.guard import why_no_changes
-from kbroker.console.manage.door import LARGE_BODY_BYTES, SMALL_BODY_BYTES
+from kbroker.console.manage.change_requests import LARGE_BODY_BYTES, SMALL_BODY_BYTES
 from kbroker.console.manage.fields import Fields
 from kbroker.console.parameters import BadParameterError
 from tests.broker_process import BrokerProcess
@@ -137,4 +137,4 @@ def test_nobody_changes_anything_without_a_proof_from_elsewhere() -> None:
     assert why_no_changes("127.0.0.1", has_authorizer=False, knows_viewers=False) == ""
     assert "0.0.0.0" in why_no_changes("0.0.0.0", has_authorizer=False, knows_viewers=False)
     assert "authorizer" in why_no_changes("127.0.0.1", has_authorizer=True, knows_viewers=False)
-    assert "proved nothing" in why_no_changes("127.0.0.1", has_authorizer=False, knows_viewers=True)
+    assert "without a login" in why_no_changes("127.0.0.1", has_authorizer=False, knows_viewers=True)

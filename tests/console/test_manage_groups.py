@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from kbroker.replay.client.connection import Connection
+from kbroker.client.connection import Connection
 from tests.broker_process import BrokerProcess
 from tests.console.group_pages import joined
 from tests.console.viewer import Viewer

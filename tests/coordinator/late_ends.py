@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from kbroker.client.connection import Connection
 from kbroker.coordinator.transactions.transaction_metadata import (
     EPOCH_PER_TRANSACTION,
     EXHAUSTED_EPOCH,
@@ -24,7 +25,6 @@ from kbroker.coordinator.transactions.transaction_metadata import (
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.records.batch import RecordBatchBuilder
-from kbroker.replay.client.connection import Connection
 from kbroker.schemas import request_message
 from tests.coordinator.transaction_world import PARTITIONS, TransactionWorld
 

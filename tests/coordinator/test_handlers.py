@@ -1,7 +1,8 @@
 """Requests of every version through the handlers: what is decoded, what is answered, and when.
 
 Also of `kbroker.assembly.coordinators`, `kbroker.coordinator.classic.group_kind`, `kbroker.coordinator.classic.member`,
-`kbroker.handlers.group_access`, `kbroker.handlers.heartbeat_size`, `kbroker.handlers.committed_state`.
+`kbroker.handlers.groups.group_access`, `kbroker.handlers.groups.heartbeat_size`,
+`kbroker.handlers.groups.committed_state`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.wire.codec import Struct
 from kbroker.coordinator.streams.configuration import InternalTopic
-from kbroker.handlers import consumer_groups, groups, offsets, streams_groups
+from kbroker.handlers.groups import consumer_groups, groups, offsets, streams_groups
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from kbroker.schemas import message

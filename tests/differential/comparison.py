@@ -51,7 +51,7 @@ def pairs(kafka: str) -> Iterator[tuple[str, int]]:
     """(API, version) of what is compared with this Kafka."""
     table: dict[str, dict[str, str]] = json.loads(VERSIONS.read_text())
     current, old = ({name: parse_versions(text) for name, text in table[each].items()} for each in KAFKAS)
-    for handler in sorted(dispatch.served(), key=lambda each: each.api_key):
+    for handler in sorted(dispatch.broker_rows(), key=lambda each: each.api_key):
         name = ApiKey(handler.api_key).message_name
         for version in range(handler.min_version, handler.max_version + 1):
             is_current = version in current.get(name, ())

@@ -173,6 +173,7 @@ class SecuredBroker:
         if isinstance(broker, KafkaProcess):
             listeners.append(f"CONTROLLER://127.0.0.1:{broker.controller_port}")
         broker.settings = {**broker.settings, **SECURED, "listeners": ",".join(listeners)}
+        self._sessions: list[Session] = []
 
     def start(self) -> None:
         """With the topics that all requests share."""
@@ -180,9 +181,12 @@ class SecuredBroker:
         self.questions = Questions(self.broker.port)
         self.admin = Session(self.broker.port, PATIENCE)
         self.user = LoggedIn(self.port, PATIENCE)
+        self._sessions = [self.admin, self.user]
 
     def close(self) -> None:
-        """End it."""
+        """End it, and what is connected to it."""
+        for each in self._sessions:
+            each.close()
         self.broker.kill()
 
     def set_rules(self, rules: Sequence[Rule]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbroker.handlers.dispatch import served
+from kbroker.handlers.dispatch import broker_rows
 from kbroker.protocol.api import ApiKey
 from tests.broker_process import BrokerProcess
 from tests.garbage.requests import frame, many
@@ -16,7 +16,7 @@ from tests.scenarios.wire import Closed, Wire
 
 ENTRIES, REQUESTS, FIRST = 10_000, 50, 10
 MOST_BYTES = 2 << 20
-NEWEST = {ApiKey(each.api_key).message_name: each.max_version for each in served()}
+NEWEST = {ApiKey(each.api_key).message_name: each.max_version for each in broker_rows()}
 # All requests of a client without rights are refused; a super user is another one.
 SETTINGS = {
     **ALONE,

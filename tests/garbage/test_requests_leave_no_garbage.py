@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.handlers.dispatch import served
+from kbroker.handlers.dispatch import broker_rows
 from kbroker.protocol.api import ApiKey
 from tests.differential.questions import Questions
 from tests.garbage.requests import frame, many
@@ -20,7 +20,7 @@ from tests.scenarios.wire import Closed, Wire
 
 ASKED = [
     (ApiKey(handler.api_key).message_name, version)
-    for handler in served()
+    for handler in broker_rows()
     for version in range(handler.min_version, handler.max_version + 1)
 ]
 # What its client has to have begun is asked in `tests/security`; a member that joins waits for others.

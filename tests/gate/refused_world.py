@@ -15,7 +15,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
-from kbroker.handlers.dispatch import served
+from kbroker.handlers.dispatch import broker_rows
 from kbroker.protocol.api import ApiKey
 from tests.compat.waiting import wait_for
 from tests.gate.refused_requests import (
@@ -201,7 +201,7 @@ def recorded() -> dict[str, Any]:
 
 def recorded_of_served() -> dict[str, Any]:
     """The same of the APIs and versions that kbroker serves."""
-    handlers = {ApiKey(row.api_key).message_name: row for row in served()}
+    handlers = {ApiKey(row.api_key).message_name: row for row in broker_rows()}
     found = {}
     for name, answer in recorded().items():
         api, version = name.split()[:2]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.handlers.dispatch import served
+from kbroker.handlers.dispatch import broker_rows
 from kbroker.protocol.api import ApiKey
 from kbroker.security.acl import audit
 from tests.gate.guarded_broker import GuardedBroker
@@ -59,7 +59,7 @@ def test_what_is_refused_is_noted_as_by_kafka(tmp_path: Path, notes: Notes) -> N
     finally:
         broker.stop()
     noted = {line for line in notes.of(logging.INFO) if " is Denied " in line}
-    apis = {ApiKey(row.api_key).message_name for row in served()}
+    apis = {ApiKey(row.api_key).message_name for row in broker_rows()}
     kafkas = {line for line in KAFKAS if line.partition(" for request = ")[2].split()[0] in apis}
     assert noted <= kafkas
     missing = kafkas - noted

@@ -72,7 +72,7 @@ class Served:
 
 ASKED = [
     (handler.api_key, version)
-    for handler in dispatch.served()
+    for handler in dispatch.broker_rows()
     for version in range(handler.min_version, handler.max_version + 1)
 ]
 VERSIONS = (frame(ApiKey.API_VERSIONS, 1, b""), frame(ApiKey.API_VERSIONS, 1, b"\x02a\x02b\0", version=3))

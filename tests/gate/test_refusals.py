@@ -1,6 +1,6 @@
 """Every API before an authorizer: refusals with Kafka's codes, and no name that its client may not see.
 
-Also of `kbroker.gate.access`, `kbroker.handlers.authorized_operations`.
+Also of `kbroker.gate.access`, `kbroker.handlers.security.authorized_operations`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from kbroker._fast.net.gate import Gate
 from kbroker.errors import ErrorCode
-from kbroker.handlers.dispatch import MEMBER_FAMILIES, served
+from kbroker.handlers.dispatch import MEMBER_FAMILIES, broker_rows
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import request_message
@@ -117,8 +117,8 @@ def test_the_same_is_refused_by_the_acls_that_kafka_was_given(answers_by_acls: d
 def test_every_api_has_a_row() -> None:
     """An API could be added that asks nothing."""
     asked = {row.api for row in (*ROWS, *WITHOUT_RIGHTS, *OF_SECURITY)} | {key.message_name for key in FREE}
-    assert {name_of(row) for row in served()} <= asked
-    assert {row.api for row in (*ROWS, *WITHOUT_RIGHTS)} <= {name_of(row) for row in served()}
+    assert {name_of(row) for row in broker_rows()} <= asked
+    assert {row.api for row in (*ROWS, *WITHOUT_RIGHTS)} <= {name_of(row) for row in broker_rows()}
 
 
 def name_of(row: Handler) -> str:

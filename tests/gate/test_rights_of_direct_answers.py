@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kbroker._fast.net.gate import Gate, Gatekeeper
-from kbroker.handlers.fetch import FAST_FETCH as FETCH
-from kbroker.handlers.produce import FAST_PRODUCE as PRODUCE
+from kbroker.handlers.records.fetch import FAST_FETCH as FETCH
+from kbroker.handlers.records.produce import FAST_PRODUCE as PRODUCE
 from kbroker.security.authorizer import Operation, ResourceKind
 from tests.extensions.direct_requests import answer_together, ask
 from tests.handlers.both_ways import FETCH_VERSIONS, ID, NAME, PRODUCE_VERSIONS, ProduceRequest, Side, encoded, fetch

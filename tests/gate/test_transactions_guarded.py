@@ -8,7 +8,7 @@ from typing import Any
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.errors import ErrorCode
 from kbroker.gate.gatekeeper import BrokerGatekeeper
-from kbroker.handlers.transactions import handle_add_partitions_to_txn
+from kbroker.handlers.transactions.transactions import handle_add_partitions_to_txn
 from kbroker.metadata.image import ClusterImage
 from kbroker.metadata.security_image import Acl
 from kbroker.schemas import wire

@@ -13,7 +13,7 @@ from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.local_controller import LocalController
 from kbroker.cluster.stored_image import stored_image
 from kbroker.config import BrokerConfig
-from kbroker.handlers.endpoints import local_broker
+from kbroker.handlers.cluster.endpoints import local_broker
 from kbroker.handlers.services import Services
 from kbroker.handlers.table import Handler, advertised_ranges
 from kbroker.metadata.broker_settings import BrokerSettings
@@ -28,16 +28,16 @@ from kbroker.telemetry.clients import TelemetryClients
 from tests.unbroken import UNBROKEN, finished
 
 FAMILIES = (
-    "alter_configs",
+    "topics.alter_configs",
     "api_versions",
-    "client_quotas",
-    "cluster",
-    "configs",
-    "metadata",
-    "raft_voters",
-    "telemetry",
-    "topics",
-    "transactions",
+    "cluster.client_quotas",
+    "cluster.cluster",
+    "topics.configs",
+    "topics.metadata",
+    "cluster.raft_voters",
+    "cluster.telemetry",
+    "topics.topics",
+    "transactions.transactions",
 )
 HANDLERS: dict[int, Handler] = {
     int(row.api_key): row
@@ -106,9 +106,10 @@ class AdminBroker:
             node_id=NODE_ID,
             metadata_cache=cache,
             controller=controller,
+            administration=controller,
             producer_ids=ProducerIdManager(partial(controller.allocate_producer_ids, registered)),
             slices=UNBROKEN,
-            advertised_apis=advertised_ranges(HANDLERS.values()),
+            advertised_apis={"PLAINTEXT": advertised_ranges(HANDLERS.values())},
             telemetry=TelemetryClients(ClientMetricsOverrides(cache), SYSTEM_CLOCK.monotonic),
         )
         return cls(services, store)

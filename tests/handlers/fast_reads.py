@@ -7,8 +7,8 @@ from typing import Any
 
 from kbroker._fast.requests.fast_fetch import FastFetch
 from kbroker._fast.requests.fetch_answer import FetchRules
-from kbroker.handlers.fetch import FetchResponse, versions
-from kbroker.handlers.fetch_partition import read_partition
+from kbroker.handlers.records.fetch import FetchResponse, versions
+from kbroker.handlers.records.fetch_partition import read_partition
 from kbroker.replication.partition import Partition
 from kbroker.schemas import message
 from kbroker.storage.files.filesystem import FileSystem

@@ -9,8 +9,8 @@ from typing import Any
 
 from kbroker._fast.log.fetch_target import FetchTarget
 from kbroker._fast.net.pending import DelayedFetch
-from kbroker.handlers import fetch
-from kbroker.handlers.fetch_partition import read_partition
+from kbroker.handlers.records import fetch
+from kbroker.handlers.records.fetch_partition import read_partition
 from kbroker.replication.fetch_session import FetchPlan
 
 FetchResponse: Any = fetch.FetchResponse

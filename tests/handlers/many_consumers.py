@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kbroker.clock import SystemClock
-from kbroker.handlers.fetch import FetchResponse, handle_fetch
+from kbroker.handlers.records.fetch import FetchResponse, handle_fetch
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.fetch_session import FetchSessionCache
 from kbroker.replication.partition import Partition
@@ -128,7 +128,7 @@ class Consumers:
 
     def trim(self, index: int) -> None:
         log = self.partitions[index].log
-        log.maybe_increment_log_start_offset(log.high_watermark)
+        log.delete_records_before(log.high_watermark)
 
     def change_leader(self, index: int) -> None:
         self.partitions[index].leader_epoch += 1

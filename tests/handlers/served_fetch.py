@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kbroker._fast.net.pending import Pending
-from kbroker.handlers.fetch import FAST_FETCH, FetchResponse, handle_fetch
+from kbroker.handlers.records.fetch import FAST_FETCH, FetchResponse, handle_fetch
 from tests.extensions.direct_requests import ask
 from tests.handlers.both_ways import FetchRequest
 

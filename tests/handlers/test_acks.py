@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbroker.handlers.partition_append import are_valid
+from kbroker.handlers.records.partition_append import are_valid
 
 
 def test_acks_are_none_one_or_all() -> None:

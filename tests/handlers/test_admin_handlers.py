@@ -1,8 +1,8 @@
 """Admin handlers where Kafka's recorded answers do not reach: every version, addresses, several brokers, failures.
 
-Also of `kbroker.handlers.config_entries`, `kbroker.handlers.config_resources`, `kbroker.handlers.loggers`,
-`kbroker.handlers.log_dirs`, `kbroker.handlers.topic_partitions`, `kbroker.handlers.features`,
-`kbroker.metadata.group_configs`.
+Also of `kbroker.handlers.topics.config_entries`, `kbroker.handlers.topics.config_resources`,
+`kbroker.handlers.topics.loggers`, `kbroker.handlers.cluster.log_dirs`, `kbroker.handlers.topics.topic_partitions`,
+`kbroker.handlers.cluster.features`, `kbroker.metadata.group_configs`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from kbroker.errors import ErrorCode, NotControllerError
-from kbroker.handlers import configs
 from kbroker.handlers.api_versions import unsupported_version_response
 from kbroker.handlers.table import Handler, advertised_ranges, narrowed
+from kbroker.handlers.topics import configs
 from kbroker.metadata.features import METADATA_VERSION, served_features
 from kbroker.metadata.image import BrokerImage, BrokersImage, Endpoint, MetadataDelta, PartitionImage, TopicImage
 from kbroker.protocol.api import ApiKey

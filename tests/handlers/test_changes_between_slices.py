@@ -14,8 +14,8 @@ from kbroker._fast.base.slices import Slices
 from kbroker.cluster.local_controller import LocalController
 from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, EditOperation, NewPartitions, NewTopic
 from kbroker.errors import ErrorCode, IllegalGenerationError
-from kbroker.handlers.metadata import handle_metadata
-from kbroker.handlers.offsets import PORTION, handle_offset_commit
+from kbroker.handlers.groups.offsets import PORTION, handle_offset_commit
+from kbroker.handlers.topics.metadata import handle_metadata
 from kbroker.metadata.image import ConfigResource, MetadataDelta, PartitionImage, TopicChange, TopicImage
 from kbroker.metadata.store import StoreCalls
 from kbroker.schemas import message
@@ -32,7 +32,7 @@ async def broken_up(directory: Path, executor: ThreadPoolExecutor | None = None)
     slices = Slices(asyncio.get_running_loop(), 0)
     settings: Any = services.settings
     controller = LocalController(services.metadata_cache, broker.store, settings, 1, slices, StoreCalls(executor))
-    put(services, slices=slices, controller=controller)
+    put(services, slices=slices, controller=controller, administration=controller)
     await services.controller.create_topics([NewTopic(f"t{number:02d}", 3) for number in range(TOPICS)])
     return broker
 
@@ -148,13 +148,13 @@ def test_the_loop_goes_on_while_the_store_writes(tmp_path: Path) -> None:
         broker = await broken_up(tmp_path, executor)
         loop = asyncio.get_running_loop()
         released, begun = threading.Event(), asyncio.Event()
-        create = broker.store.create_topics
+        write = broker.store.write
 
         class SlowStore:
-            def create_topics(self, topics: Any) -> None:
+            def write(self, delta: Any) -> None:
                 loop.call_soon_threadsafe(begun.set)
                 released.wait()
-                create(topics)
+                write(delta)
 
         broker.services.controller._store = SlowStore()  # type: ignore[assignment]
         creating = asyncio.ensure_future(broker.services.controller.create_topics([NewTopic("new", 2)]))

@@ -1,4 +1,4 @@
-"""Where converted records lie until a client has them: `kbroker.handlers.conversions`."""
+"""Where converted records lie until a client has them: `kbroker.handlers.records.conversions`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kbroker._fast.files.file_region import FileRegion
-from kbroker.handlers import conversions
-from kbroker.handlers.conversions import Conversions, ConvertedRecords
+from kbroker.handlers.records import conversions
+from kbroker.handlers.records.conversions import Conversions, ConvertedRecords
 from kbroker.storage.files.filesystem import FileSystem
 
 MOST = 100

@@ -21,11 +21,11 @@ from kbroker._fast.net.pending import Pending
 from kbroker._fast.net.route import NO_RESPONSE
 from kbroker.clock import SystemClock
 from kbroker.errors import ErrorCode
-from kbroker.handlers.fetch import FAST_FETCH as FETCH
-from kbroker.handlers.fetch import FetchableTopicResponse, FetchResponse
-from kbroker.handlers.fetch_partition import PartitionData
-from kbroker.handlers.produce import FAST_PRODUCE as PRODUCE
-from kbroker.handlers.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from kbroker.handlers.records.fetch import FAST_FETCH as FETCH
+from kbroker.handlers.records.fetch import FetchableTopicResponse, FetchResponse
+from kbroker.handlers.records.fetch_partition import PartitionData
+from kbroker.handlers.records.produce import FAST_PRODUCE as PRODUCE
+from kbroker.handlers.records.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from kbroker.metadata.topic_names import INTERNAL_TOPICS
 from kbroker.records.compression import Codec
 from kbroker.replication.partition import Partition

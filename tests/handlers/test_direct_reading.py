@@ -14,7 +14,7 @@ from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.log.fetch_target import FetchTarget
 from kbroker._fast.requests.targets_read import TargetsRead
 from kbroker.errors import ErrorCode
-from kbroker.handlers.fetch import FetchResponse
+from kbroker.handlers.records.fetch import FetchResponse
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from tests.handlers.fast_reads import NAME, FastReader
 from tests.handlers.frames import plain

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kbroker._fast.net.pending import Pending
 from kbroker.clock import SystemClock
-from kbroker.handlers.fetch import FAST_FETCH, handle_fetch
+from kbroker.handlers.records.fetch import FAST_FETCH, handle_fetch
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.partition import Partition
 from tests.extensions.direct_requests import ask

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbroker.handlers.fetch import MANY_PARTITIONS
+from kbroker.handlers.records.fetch import MANY_PARTITIONS
 from tests.broker.client import Batch, Client, fetch_values, open_connections, until, until_waiting
 from tests.conftest import BrokerProcess, StartBroker
 from tests.handlers.aged import Aged, aged

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbroker.handlers.fetch import MANY_PARTITIONS
+from kbroker.handlers.records.fetch import MANY_PARTITIONS
 from tests.broker.client import Batch, Client
 from tests.conftest import BrokerProcess
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbroker._fast.log.index import TAIL_ENTRIES
-from kbroker.handlers.fetch import FAST_FETCH
+from kbroker.handlers.records.fetch import FAST_FETCH
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from tests.extensions.direct_requests import ask
 from tests.handlers.both_ways import ID, NAME, FetchRequest, encoded

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbroker.handlers.fetch import FetchResponse
+from kbroker.handlers.records.fetch import FetchResponse
 from tests.handlers.frames import plain
 from tests.handlers.many_consumers import ALL, DIRECT, Consumers
 from tests.handlers.served_fetch import LONG_MS

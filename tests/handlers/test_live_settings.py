@@ -1,6 +1,6 @@
 """Settings changed at run time that are no topic's: the parts of the broker follow at once, and after a restart too.
 
-Also of `kbroker.coordinator.modern.kind_settings`, `kbroker.handlers.alter_configs`.
+Also of `kbroker.coordinator.modern.kind_settings`, `kbroker.handlers.topics.alter_configs`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Which replicas clients find offline.  Of `kbroker.handlers.partition_view`."""
+"""Which replicas clients find offline.  Of `kbroker.handlers.topics.partition_view`."""
 
 from __future__ import annotations
 
 import pytest
 
-from kbroker.handlers.partition_view import view, working_directories
+from kbroker.handlers.topics.partition_view import view, working_directories
 from kbroker.metadata.image import BrokerImage, ClusterImage, PartitionImage
 
 ONE, TWO, LOST, UNASSIGNED = b"1" * 16, b"2" * 16, bytes(15) + b"\2", bytes(15) + b"\1"

@@ -1,6 +1,6 @@
 """Produce against a running broker: every version, every codec, what is refused, and what a thread judges.
 
-Also of `kbroker.handlers.partition_append`.
+Also of `kbroker.handlers.records.partition_append`.
 """
 
 from __future__ import annotations

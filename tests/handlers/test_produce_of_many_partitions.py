@@ -1,7 +1,7 @@
 """Produce requests of several partitions: what the fast path appends and what it leaves to the handler come together
 in one answer, which is the one that the handler alone would have given.
 
-Also of `kbroker.handlers.delayed_produce`, `kbroker._fast.requests.fast_produce`.
+Also of `kbroker.handlers.records.delayed_produce`, `kbroker._fast.requests.fast_produce`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kbroker._fast.net.direct import PartialAppend
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.net.route import NO_RESPONSE
 from kbroker.errors import ErrorCode
-from kbroker.handlers.produce import FAST_PRODUCE, ProduceResponse, handle_produce
+from kbroker.handlers.records.produce import FAST_PRODUCE, ProduceResponse, handle_produce
 from kbroker.records.compression import Codec
 from kbroker.replication.commit_wait import WaitTally
 from kbroker.replication.partition import Partition

@@ -1,6 +1,6 @@
 """AddRaftVoter and RemoveRaftVoter where there is no quorum to change: what Kafka 4.3.1 answers at `kraft.version` 0.
 
-Also of `kbroker.handlers.raft_voters`.
+Also of `kbroker.handlers.cluster.raft_voters`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kbroker.errors import ErrorCode
-from kbroker.handlers.dispatch import served
+from kbroker.handlers.dispatch import broker_rows, forwarding_rows, member_rows
 from kbroker.protocol.api import ApiKey
 from tests.handlers.admin_broker import AdminBroker
 
@@ -64,6 +64,6 @@ def test_a_voter_needs_an_endpoint(broker: AdminBroker) -> None:
 def test_a_member_of_a_zookeeper_cluster_has_neither() -> None:
     """Kafka's brokers there have none, and clients tell the release by that."""
     voters = {ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER}
-    assert voters <= {row.api_key for row in served()}
-    assert voters <= {row.api_key for row in served(forwards=True)}
-    assert not voters & {row.api_key for row in served(is_member=True)}
+    assert voters <= {row.api_key for row in broker_rows()}
+    assert voters <= {row.api_key for row in forwarding_rows()}
+    assert not voters & {row.api_key for row in member_rows()}

@@ -1,7 +1,7 @@
 """Topics whose records have to name schemas that a registry has, in a running broker.
 
 Also of `kbroker._fast.records.schema_ids`, `kbroker.registry.known_ids`, `kbroker.registry.configured` and
-`kbroker.handlers.schema_validation`.
+`kbroker.handlers.records.schema_validation`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kbroker.coordinator.runtime import coordinator_lookup
-from kbroker.handlers import cluster, elections, reassignments
+from kbroker.handlers.cluster import cluster, elections, reassignments
 from kbroker.metadata.image import (
     NO_LEADER,
     BrokerImage,
@@ -38,7 +38,7 @@ def broker(tmp_path: Path) -> Iterator[AdminBroker]:
         PartitionImage(1, NO_LEADER, 4, (3, 2), (), 6, offline_replicas=(3,), elr=(3,)),
     )
     topic = TopicImage("t", random_uuid(), partitions)
-    started.store.create_topics([topic])
+    started.store.write(MetadataDelta(created=(topic,)))
     cache.apply(MetadataDelta(created=(topic,)))
     yield started
     started.stop()

@@ -1,6 +1,6 @@
 """Kafka's tools by their own names in the container, and what it does at its first start.
 
-Also of `kbroker.cli.kafka_tools`, `kbroker.cli.container`, `kbroker.cli.first_topics`.
+Also of `kbroker.cli.kafka_tools`, `kbroker.cli.container`, `kbroker.cli.topics.first_topics`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.cli import first_topics
-from kbroker.cli.first_topics import make_topics
 from kbroker.cli.kafka_tools import NOT_HERE, TOOLS
 from kbroker.cli.main import run
+from kbroker.cli.topics import first_topics
+from kbroker.cli.topics.first_topics import make_topics
 from kbroker.config.images.first_start import PlannedTopic
 from tests.conftest import StartBroker
 from tests.ports import free_port

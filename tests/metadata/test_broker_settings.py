@@ -13,7 +13,7 @@ from kbroker.config import BrokerConfig, broker_config_rows
 from kbroker.errors import InvalidConfigError, InvalidRequestError
 from kbroker.metadata.broker_settings import ALL_BROKERS, is_live
 from kbroker.metadata.broker_settings import STORED as STORED_ONLY
-from kbroker.metadata.image import ConfigResource, PartitionImage
+from kbroker.metadata.image import ConfigResource, MetadataDelta, PartitionImage
 from kbroker.metadata.local_store import APPLICATION_ID, SCHEMA_VERSION, SCHEMAS, LocalStore
 from kbroker.metadata.store import MetadataStoreError
 from kbroker.types import random_uuid
@@ -49,7 +49,7 @@ def stored(store: LocalStore) -> dict[str, dict[str, str]]:
 
 def put(store: LocalStore, broker: str, settings: Mapping[str, str]) -> None:
     """Store the settings of a broker as an earlier start did."""
-    store.alter_configs({ConfigResource(ConfigResourceType.BROKER, broker): settings})
+    store.write(MetadataDelta(configs={ConfigResource(ConfigResourceType.BROKER, broker): settings}))
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_a_start_without_room_for_a_setting_is_a_start(
         raise MetadataStoreError("disk full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LocalStore, "alter_configs", fail)
+        patched.setattr(LocalStore, "write", fail)
         settings = Node(static(), store, 4)
     assert settings.config.levels()[1] == PARSED
     assert "cannot store the settings of brokers that a cluster begins with: disk full" in caplog.text

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker.metadata.image import PartitionImage, TopicImage
+from kbroker.metadata.image import MetadataDelta, PartitionImage, TopicImage
 from kbroker.metadata.kept_damage import kept_damages
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.store import CorruptMetadataError, MetadataStoreError
@@ -25,6 +25,10 @@ from kbroker.types import random_uuid
 from tests.metadata.wal_files import FILE, FRAME, IN_FRAME, IN_HEADER, PAGE, Crashed, commits, flipped, frame_at
 
 TOPICS = tuple(f"topic-{number}" for number in range(8))
+
+
+def one_partition(name: str) -> TopicImage:
+    return TopicImage(name, random_uuid(), (PartitionImage(0, 1, 0, (1,), (1,)),))
 
 
 def fill(directory: Path, prepare: Callable[[LocalStore], object] = lambda store: None) -> Crashed:
@@ -37,7 +41,7 @@ def fill(directory: Path, prepare: Callable[[LocalStore], object] = lambda store
         ends = []
         for name in TOPICS:
             partitions = tuple(PartitionImage(number, 1, 0, (1,), (1,)) for number in range(3))
-            store.create_topics([TopicImage(name, random_uuid(), partitions)])
+            store.write(MetadataDelta(created=(TopicImage(name, random_uuid(), partitions),)))
             ends.append(commits(wal.read_bytes())[-1])
         return Crashed(path.read_bytes(), wal.read_bytes(), tuple(ends))
 
@@ -138,7 +142,11 @@ def test_frames_of_an_earlier_time_are_not_said(tmp_path: Path) -> None:
 
     def begin_again(store: LocalStore) -> None:
         for number in range(20):
-            store.create_topics([TopicImage(f"a-{number}", random_uuid(), (PartitionImage(0, 1, 0, (1,), (1,)),))])
+            store.write(
+                MetadataDelta(
+                    created=(TopicImage(f"a-{number}", random_uuid(), (PartitionImage(0, 1, 0, (1,), (1,)),)),)
+                )
+            )
         with closing(sqlite3.connect(store.path)) as other:
             assert other.execute("PRAGMA wal_checkpoint(FULL)").fetchone()[0] == 0
 
@@ -196,8 +204,10 @@ def test_what_was_ignored_is_kept_until_it_is_removed(
     path = crashed.put(tmp_path, damaged)
     for _ in range(3):
         with closing(LocalStore.open(path)) as store:
-            store.create_topics([TopicImage("new", random_uuid(), (PartitionImage(0, 1, 0, (1,), (1,)),))])
-            store.delete_topics([each.topic_id for each in store.topics() if each.name == "new"])
+            store.write(
+                MetadataDelta(created=(TopicImage("new", random_uuid(), (PartitionImage(0, 1, 0, (1,), (1,)),)),))
+            )
+            store.write(MetadataDelta(deleted=tuple(each for each in store.topics() if each.name == "new")))
             (kept,) = store.damages
             assert f"{len(TOPICS) - 2} transactions" in kept.text
     assert kept.path.read_bytes() == crashed.database
@@ -212,7 +222,7 @@ def test_a_killed_start_over_a_damaged_wal_does_not_find_it_again(crashed: Crash
     """Each crash after it would find the frames that were ignored once, behind the new ones, and keep another copy."""
     path = crashed.put(tmp_path / "store", flipped(crashed.wal, frame_at(crashed.ends[2], "page")))
     with closing(LocalStore.open(path)) as store:
-        store.create_topics([TopicImage("new", random_uuid(), (PartitionImage(0, 1, 0, (1,), (1,)),))])
+        store.write(MetadataDelta(created=(one_partition("new"),)))
         left = Crashed(path.read_bytes(), path.with_name(f"{FILE}-wal").read_bytes(), ())
     assert ignored_end(left.put(tmp_path / "after", left.wal)) is None
 

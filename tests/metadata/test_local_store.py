@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbroker.errors import ErrorCode
-from kbroker.metadata.image import PartitionImage, TopicImage
+from kbroker.metadata.image import MetadataDelta, PartitionImage, TopicChange, TopicImage
 from kbroker.metadata.local_store import SCHEMA_VERSION, LocalStore
 from kbroker.metadata.store import (
     ClusterIdMismatchError,
@@ -54,7 +55,7 @@ def test_topics_survive_a_restart(tmp_path_factory: pytest.TempPathFactory, topi
     """Topics, replicas, epochs or settings would be lost or changed by a restart."""
     path = tmp_path_factory.mktemp("store") / FILE
     store = LocalStore.open(path)
-    store.create_topics(topics)
+    store.write(MetadataDelta(created=tuple(topics)))
     store.close()
     store = LocalStore.open(path, store.cluster_id)
     assert store.topics() == sorted(topics, key=lambda image: image.name)
@@ -65,11 +66,11 @@ def test_changes_are_read_back(tmp_path: Path) -> None:
     """A grown, altered or deleted topic would come back as it was."""
     store = LocalStore.open(tmp_path / FILE)
     grown, altered, deleted = topic("grown"), topic("altered", a="1"), topic("deleted", a="1")
-    store.create_topics([grown, altered, deleted])
+    store.write(MetadataDelta(created=(grown, altered, deleted)))
     added = PartitionImage(2, 1, 0, (1,), (1,))
-    store.create_partitions([(grown.topic_id, [added])])
-    store.alter_topic_configs([(altered.topic_id, {"b": "2"})])
-    store.delete_topics([deleted.topic_id, random_uuid()])
+    larger = replace(grown, partitions=(*grown.partitions, added))
+    changes = (TopicChange(grown, larger), TopicChange(altered, replace(altered, configs={"b": "2"})))
+    store.write(MetadataDelta(changed=changes, deleted=(deleted, topic("unknown"))))
     store.close()
     with closing(LocalStore.open(tmp_path / FILE)) as store:
         found = {image.name: image for image in store.topics()}
@@ -82,9 +83,18 @@ def test_changed_partitions_are_read_back_and_no_others(tmp_path: Path) -> None:
     """Leader epochs would go back with a restart, and clients take what is older than they know for stale."""
     store = LocalStore.open(tmp_path / FILE)
     changed, other = topic("changed", 3), topic("other", 3)
-    store.create_topics([changed, other])
+    store.write(MetadataDelta(created=(changed, other)))
     offline = PartitionImage(1, -1, 4, (1, 2), (), 6)
-    store.alter_partitions([(changed.topic_id, [offline]), (random_uuid(), [offline])])
+    leaderless = replace(changed, partitions=(changed.partitions[0], offline, changed.partitions[2]))
+    unknown = topic("unknown")
+    store.write(
+        MetadataDelta(
+            changed=(
+                TopicChange(changed, leaderless),
+                TopicChange(unknown, replace(unknown, partitions=(unknown.partitions[0], offline))),
+            )
+        )
+    )
     store.close()
     store = LocalStore.open(tmp_path / FILE)
     first, second = store.topics()
@@ -96,11 +106,11 @@ def test_changed_partitions_are_read_back_and_no_others(tmp_path: Path) -> None:
 def test_a_failed_change_leaves_nothing_behind(tmp_path: Path) -> None:
     """Half of a request's topics would exist although the client was told that it failed."""
     with closing(LocalStore.open(tmp_path / FILE)) as store:
-        store.create_topics([topic("taken")])
+        store.write(MetadataDelta(created=(topic("taken"),)))
         with pytest.raises(MetadataStoreError):
-            store.create_topics([topic("new"), topic("taken")])
+            store.write(MetadataDelta(created=(topic("new"), topic("taken"))))
         assert [image.name for image in store.topics()] == ["taken"]
-        store.create_topics([topic("new")])
+        store.write(MetadataDelta(created=(topic("new"),)))
         assert [image.name for image in store.topics()] == ["new", "taken"]
 
 
@@ -157,7 +167,7 @@ def test_skipped_producer_ids_are_not_given_out(tmp_path: Path) -> None:
 
 def _filled(path: Path) -> bytes:
     store = LocalStore.open(path)
-    store.create_topics([topic(f"topic-{number}", 8, a="1") for number in range(60)])
+    store.write(MetadataDelta(created=tuple(topic(f"topic-{number}", 8, a="1") for number in range(60))))
     store.close()
     return path.read_bytes()
 
@@ -223,7 +233,7 @@ def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
 CRASH = """
 import os, sys
 from kbroker.metadata import local_store
-from kbroker.metadata.image import PartitionImage, TopicImage
+from kbroker.metadata.image import MetadataDelta, PartitionImage, TopicImage
 store = local_store.LocalStore.open(sys.argv[1])
 count = 0
 def trace(statement):
@@ -234,9 +244,9 @@ def trace(statement):
 store._connection.set_trace_callback(trace)
 partitions = tuple(PartitionImage(n, 1, 0, (1,), (1,)) for n in range(4))
 topics = [TopicImage(f"t{n}", bytes([n]) * 16, partitions, configs={"a": "1"}) for n in (1, 2)]
-store.create_topics(topics)
+store.write(MetadataDelta(created=tuple(topics)))
 store.allocate_producer_id_block()
-store.delete_topics([topics[0].topic_id])
+store.write(MetadataDelta(deleted=(topics[0],)))
 """
 
 

@@ -100,8 +100,8 @@ def test_the_difference_of_two_images_leads_from_one_to_the_other(old: SecurityI
 def test_the_store_has_what_was_written(old: SecurityImage, new: SecurityImage) -> None:
     """Rights or passwords would change with a restart."""
     store = LocalStore.open(":memory:")
-    store.alter_security(SecurityImage().difference(old))
-    store.alter_security(old.difference(new))
+    store.write(MetadataDelta(security=SecurityImage().difference(old)))
+    store.write(MetadataDelta(security=old.difference(new)))
     assert store.security() == new
     store.close()
 
@@ -144,7 +144,7 @@ def test_damaged_renewers_are_named(tmp_path: Path) -> None:
     """A start would fail with a traceback in place of the file and the token."""
     path = tmp_path / "metadata.sqlite"
     store = LocalStore.open(path)
-    store.alter_security(SecurityImage().difference(WHOLE))
+    store.write(MetadataDelta(security=SecurityImage().difference(WHOLE)))
     store.close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE delegation_tokens SET renewers = '{'")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbroker.replay.client.connection import Connection
+from kbroker.client.connection import Connection
 from kbroker.schemas import wire
 from tests.broker_process import BrokerProcess
 from tests.compat.waiting import wait_for

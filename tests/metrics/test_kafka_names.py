@@ -17,7 +17,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from kbroker.replay.client.connection import Connection
+from kbroker.client.connection import Connection
 from kbroker.schemas import wire
 from tests.broker.client import until
 from tests.broker_process import BrokerProcess

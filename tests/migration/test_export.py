@@ -1,6 +1,6 @@
 """`kbroker export` on recorded directories: what a Kafka will find, and that nothing is lost there and back.
 
-Also of `kbroker.cli.export_kafka`, `kbroker.migration.state_topics`.
+Also of `kbroker.cli.storage.export_kafka`, `kbroker.migration.state_topics`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kbroker.cluster.kraft.quorum_steps import SnapshotId
 from kbroker.cluster.kraft.snapshots import encoded_snapshot, snapshot_name
 from kbroker.metadata.features import Features
-from kbroker.metadata.image import ConfigResource, PartitionImage, TopicImage
+from kbroker.metadata.image import ConfigResource, MetadataDelta, PartitionImage, TopicImage
 from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.migration.export_plan import RELEASES, Node, Stored, UnknownReleaseError, plan_export
@@ -133,7 +133,7 @@ def test_partitions_that_other_workers_have_are_not_left_behind(tmp_path: Path) 
     (directory,) = imported("4.3.1", tmp_path)
     store = LocalStore.open(directory / FILE_NAME)
     theirs = PartitionImage(0, 2, 3, (2, 1), (2,))
-    store.create_topics([TopicImage("spread", b"s" * 16, (theirs,))])
+    store.write(MetadataDelta(created=(TopicImage("spread", b"s" * 16, (theirs,)),)))
     store.close()
     before = sums([directory])
     with pytest.raises(ExportRefusedError, match="1 partitions, spread-0 among them, are with other workers"):

@@ -1,6 +1,6 @@
 """`kbroker import` on recorded directories of Apache Kafka: what comes along, what is said, what stays as it was.
 
-Also of `kbroker.cli.import_kafka`, `kbroker.migration.copying`, `kbroker.migration.import_plan`,
+Also of `kbroker.cli.storage.import_kafka`, `kbroker.migration.copying`, `kbroker.migration.import_plan`,
 `kbroker.migration.kafka_directories`, `kbroker.migration.settings`.
 """
 

@@ -14,8 +14,8 @@ from OpenSSL import SSL
 
 from kbroker._fast.net.connection import Connection
 from kbroker._fast.net.socket_part import PlainSocket, SocketPart
-from kbroker._fast.net.tls_shared import TlsShared
-from kbroker._fast.net.tls_socket import TlsSocket
+from kbroker._fast.tls.tls_shared import TlsShared
+from kbroker._fast.tls.tls_socket import TlsSocket
 from kbroker.security.tls import library
 from kbroker.security.tls.kernel import KernelTls
 from tests.extensions.encrypting_socket import EncryptingSocket

@@ -1,6 +1,6 @@
 """Connections under TLS of which the kernel encrypts what is sent: when it begins, new keys, ends, and what it refuses.
 
-Also of `kbroker._fast.net.kernel_tls`.  `test_connection.py` runs every promise of a connection with such a kernel.
+Also of `kbroker._fast.tls.kernel_tls`.  `test_connection.py` runs every promise of a connection with such a kernel.
 """
 
 from __future__ import annotations

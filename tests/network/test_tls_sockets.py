@@ -1,7 +1,7 @@
 """Handshakes and ends under TLS: split, truncated, oversized, slow, hostile; what a thread does beside the loop.
 
-Also of `kbroker._fast.net.tls_socket`, `kbroker._fast.net.tls_shared`, `kbroker._fast.net.tls_stream`,
-`kbroker._fast.net.tls_library`.
+Also of `kbroker._fast.tls.tls_socket`, `kbroker._fast.tls.tls_shared`, `kbroker._fast.tls.tls_stream`,
+`kbroker._fast.tls.tls_library`.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def test_what_is_no_sign_is_let_be(looks: Looks, client: Seen) -> None:
 
 def test_what_apis_are_for() -> None:
     """A client that only asks for addresses would count as one that came, or the other way round."""
-    asks = {route.api_key: route.asks for route in dispatch.routes(dispatch.served(""))}
+    asks = {route.api_key: route.asks for route in dispatch.routes(dispatch.broker_rows())}
     assert {key for key, value in asks.items() if value == FOR_ADDRESSES} == {3, 60}
     assert {key for key, value in asks.items() if not value} == {17, 18, 36, 71, 72}
     assert {asks[0], asks[1], asks[10], asks[22]} == {FOR_WORK}

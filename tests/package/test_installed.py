@@ -37,6 +37,15 @@ for name in sorted(names):
 print(json.dumps(found))
 """
 
+WITHOUT_THE_PIPELINE = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name == "kbroker.replay" or name.startswith("kbroker.replay."):
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Absent())
+"""
+
 
 def modules(wheel: list[str]) -> set[str]:
     """The names of the modules in the wheel, without programs."""
@@ -85,6 +94,14 @@ def test_every_module_imports_with_what_is_required(run: Run, wheel: list[str], 
             assert Path(file).is_relative_to(python.parent.parent), f"{name} came from {file}"
             is_room = Path(file).name == "__init__.py"
             assert is_room or not name.startswith("kbroker._fast.") or file.endswith(tuple(EXTENSION_SUFFIXES)), name
+
+
+def test_the_spark_pipeline_is_needed_by_its_commands_alone(run: Run) -> None:
+    """A broker's installation would load, and need, what only Spark's users have."""
+    found = json.loads(run("python", "-c", WITHOUT_THE_PIPELINE + IMPORT_ALL))
+    lacking = {name for name, (_, lacks) in found.items() if lacks == "kbroker"}
+    assert lacking
+    assert {name for name in lacking if not name.startswith(("kbroker.replay", "kbroker.cli.spark."))} == set()
 
 
 def test_every_module_imports_with_the_extra_for_spark(run: Run, wheel: list[str], python: Path) -> None:

@@ -5,9 +5,10 @@ Also of `kbroker.schemas.acls`, `kbroker.schemas.api_versions`, `kbroker.schemas
 `kbroker.schemas.control_records`, `kbroker.schemas.controller`, `kbroker.schemas.fetch`, `kbroker.schemas.groups`,
 `kbroker.schemas.headers`, `kbroker.schemas.list_offsets`, `kbroker.schemas.log_dirs`, `kbroker.schemas.metadata`,
 `kbroker.schemas.metadata_records`, `kbroker.schemas.offset_records`, `kbroker.schemas.offsets`,
-`kbroker.schemas.quotas`, `kbroker.schemas.raft`, `kbroker.schemas.reassignments`, `kbroker.schemas.sasl`,
+`kbroker.schemas.producer_snapshot`, `kbroker.schemas.quotas`, `kbroker.schemas.raft`,
+`kbroker.schemas.reassignments`, `kbroker.schemas.remote_log_records`, `kbroker.schemas.sasl`,
 `kbroker.schemas.share_group_records`, `kbroker.schemas.share_groups`, `kbroker.schemas.share_state`,
-`kbroker.schemas.storage_records`, `kbroker.schemas.streams_group_records`, `kbroker.schemas.streams_groups`,
+`kbroker.schemas.streams_group_records`, `kbroker.schemas.streams_groups`,
 `kbroker.schemas.telemetry`, `kbroker.schemas.topics`, `kbroker.schemas.transaction_records`,
 `kbroker.schemas.transactions`, `kbroker.schemas.zookeeper_control`.
 """

@@ -1,7 +1,7 @@
 """Quotas as clients meet them: rates of real clients, and answers of a broker byte by byte.
 
 Also of `kbroker.cluster.mutations`, `kbroker.gate.client_gate`, `kbroker.gate.enforcement`,
-`kbroker.handlers.client_quotas`.
+`kbroker.handlers.cluster.client_quotas`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
+from kbroker.client.connection import Connection
 from kbroker.errors import ErrorCode
-from kbroker.replay.client.connection import Connection
 from kbroker.schemas import wire
 from tests.broker_process import BrokerProcess
 from tests.compat.waiting import wait_for

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kbroker.replay.client.connection import Connection
+from kbroker.client.connection import Connection
 from kbroker.schemas import wire
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient

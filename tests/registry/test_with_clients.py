@@ -1,6 +1,6 @@
 """Confluent's serializers, a registry and a broker together: what is registered, produced, refused and shown decoded.
 
-Also of `kbroker.cli.schema_options`.
+Also of `kbroker.cli.records.schema_options`.
 """
 
 from __future__ import annotations

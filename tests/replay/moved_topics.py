@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from kbroker.replay.client.cluster import Cluster
-from kbroker.replay.client.list_offsets import EARLIEST, LATEST, list_offsets
+from kbroker.client.cluster import Cluster
+from kbroker.client.list_offsets import EARLIEST, LATEST, list_offsets
 from kbroker.replay.sources.offset_ranges import Range
 from kbroker.replay.sources.read_options import parse
 from kbroker.replay.sources.read_range import read_range

@@ -1,6 +1,6 @@
 """What is found wrong before Spark starts, and what it prints when it does.
 
-Also of `kbroker.cli.before_spark`.
+Also of `kbroker.cli.spark.before_spark`.
 """
 
 from __future__ import annotations

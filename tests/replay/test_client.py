@@ -1,6 +1,6 @@
 """The wire client of executors against a running broker, and against what is no broker.
 
-Also of `kbroker.replay.client.address`, `kbroker.replay.closing`.
+Also of `kbroker.client.address`, `kbroker.client.closing`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ import pytest
 from confluent_kafka import Producer
 
 from kbroker._fast.records.record_batch import iterate_batches
-from kbroker.protocol.api import ApiKey
-from kbroker.records.batch import iterate_records
-from kbroker.replay.client import cluster as cluster_module
-from kbroker.replay.client.cluster import ClientSettings, Cluster
-from kbroker.replay.client.connection import Connection
-from kbroker.replay.client.errors import (
+from kbroker.client import cluster as cluster_module
+from kbroker.client.cluster import ClientSettings, Cluster
+from kbroker.client.connection import Connection
+from kbroker.client.errors import (
     BrokerTimeoutError,
     BrokerUnreachableError,
     ClientError,
@@ -28,8 +26,10 @@ from kbroker.replay.client.errors import (
     TopicUnknownError,
     UnsupportedError,
 )
-from kbroker.replay.client.fetcher import Fetcher, FetchSettings
-from kbroker.replay.client.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
+from kbroker.client.fetcher import Fetcher, FetchSettings
+from kbroker.client.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
+from kbroker.protocol.api import ApiKey
+from kbroker.records.batch import iterate_records
 from kbroker.schemas import request_message
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin

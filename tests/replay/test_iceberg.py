@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 from confluent_kafka import Producer, TopicPartition
 
-from kbroker.cli.load import with_packages
+from kbroker.cli.spark.load import with_packages
 from kbroker.replay.load import LoadError
 from kbroker.replay.load.iceberg import GAPS, OFFSETS, settings
 from tests.broker_process import BrokerProcess

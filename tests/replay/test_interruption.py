@@ -1,6 +1,6 @@
 """A command on Spark as its user has it: on a terminal, with what it says while it works, and Ctrl-C.
 
-Also of `kbroker.replay.interruption`, `kbroker.cli.stage_progress`.
+Also of `kbroker.replay.interruption`, `kbroker.cli.spark.stage_progress`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`kbroker replay --create-topics` where topics are there already.  Also of `kbroker.cli.replay`."""
+"""`kbroker replay --create-topics` where topics are there already.  Also of `kbroker.cli.spark.replay`."""
 
 from __future__ import annotations
 
-from kbroker.cli.replay import kept_as_they_were
+from kbroker.cli.spark.replay import kept_as_they_were
 
 
 def test_a_topic_with_fewer_partitions_than_wanted_is_named_and_others_are_not() -> None:

@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from kbroker.replay.client.cluster import Cluster
-from kbroker.replay.client.errors import ClientError
-from kbroker.replay.client.list_offsets import LATEST, list_offsets
+from kbroker.client.cluster import Cluster
+from kbroker.client.errors import ClientError
+from kbroker.client.list_offsets import LATEST, list_offsets
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.lanes import LaneResult, LaneState, read_state, state_path
 from kbroker.replay.mirror import Mirror, MirrorRequest, mirror_lane

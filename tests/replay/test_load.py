@@ -1,7 +1,7 @@
 """Topics to Parquet and back: each offset once, whatever ended the runs before.
 
-Also of `kbroker.cli.load`, `kbroker.replay.load.export`, `kbroker.replay.load.files`, `kbroker.replay.load.manifest`,
-`kbroker.replay.load.targets`.
+Also of `kbroker.cli.spark.load`, `kbroker.replay.load.export`, `kbroker.replay.load.files`,
+`kbroker.replay.load.manifest`, `kbroker.replay.load.targets`.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def test_any_parquet_goes_to_partitions_by_key(
     spark: SparkSession, kbroker_broker: BrokerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Files of another tool could not be brought into a topic, or a key's records would be spread over partitions."""
-    from kbroker.replay.client.cluster import Cluster
+    from kbroker.client.cluster import Cluster
 
     bootstrap = kbroker_broker.bootstrap
     spark.range(1000).selectExpr(

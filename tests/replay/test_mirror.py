@@ -1,6 +1,6 @@
 """`kbroker mirror` on Spark, between two brokers: once, and following what comes, with a kill in between.
 
-Also of `kbroker.cli.mirror`.
+Also of `kbroker.cli.spark.mirror`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kbroker.cli.main import run
-from kbroker.replay.client.cluster import Cluster
-from kbroker.replay.client.errors import ClientError
-from kbroker.replay.client.list_offsets import LATEST, list_offsets
+from kbroker.client.cluster import Cluster
+from kbroker.client.errors import ClientError
+from kbroker.client.list_offsets import LATEST, list_offsets
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kbroker._fast.records.record_codec import append_record
+from kbroker.client.cluster import ClientSettings, Cluster
+from kbroker.client.errors import BrokerUnreachableError, RetriesExhaustedError, TopicUnknownError
+from kbroker.client.producer import Batch, BatchProducer, DeliveryError, ProducerSettings
 from kbroker.records.batch import HEADER
 from kbroker.records.compression import Codec
-from kbroker.replay.client.cluster import ClientSettings, Cluster
-from kbroker.replay.client.errors import BrokerUnreachableError, RetriesExhaustedError, TopicUnknownError
-from kbroker.replay.client.producer import Batch, BatchProducer, DeliveryError, ProducerSettings
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 

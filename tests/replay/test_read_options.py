@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.replay.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED
+from kbroker.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED
 from kbroker.replay.sources import log_options, read_options
 from kbroker.replay.sources.documentation import DOCUMENT, TABLES, with_tables
 from kbroker.replay.sources.offset_json import from_checkpoint, parse_offsets, to_checkpoint

@@ -22,9 +22,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.types import StructType
 
+from kbroker.client.connection import Connection
+from kbroker.client.errors import BrokerUnreachableError, TopicUnknownError
 from kbroker.protocol.api import ApiKey
-from kbroker.replay.client.connection import Connection
-from kbroker.replay.client.errors import BrokerUnreachableError, TopicUnknownError
 from kbroker.replay.columns import COLUMNS
 from kbroker.replay.sources import log_options
 from kbroker.replay.sources.batch_reader import BatchReader

@@ -1,6 +1,6 @@
 """Replays as their users meet them: sent at their times, proved by reading back, shown; and what goes wrong.
 
-Also of `kbroker.cli.replay`, `kbroker.replay.player.sampling`, `kbroker.replay.player.topics`,
+Also of `kbroker.cli.spark.replay`, `kbroker.replay.player.sampling`, `kbroker.replay.player.topics`,
 `kbroker.replay.registration`, `kbroker._fast.replay.delivery_client`.
 """
 

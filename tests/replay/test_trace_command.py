@@ -1,6 +1,6 @@
 """`kbroker trace` as its user meets it: tables, pictures, Parquet, exit status and messages.
 
-Also of `kbroker.cli.trace`, `kbroker.replay.trace_plot`, `kbroker.replay.trace_statistics`.
+Also of `kbroker.cli.spark.trace`, `kbroker.replay.trace_plot`, `kbroker.replay.trace_statistics`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from kbroker.handlers.fetch import MANY_REFUSED
+from kbroker.handlers.records.fetch import MANY_REFUSED
 from tests.broker.client import Batch, Client
 from tests.replication.led_partition import LONG_MS, NOT_LEADER, OURS, THEIRS, TOPIC, Cluster, run, until
 

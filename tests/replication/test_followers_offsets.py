@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from kbroker.errors import NotLeaderOrFollowerError
-from kbroker.handlers.log_offsets import handle_list_offsets
+from kbroker.handlers.records.log_offsets import handle_list_offsets
 from kbroker.metadata.image import PartitionImage
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.partition import Partition

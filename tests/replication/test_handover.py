@@ -67,8 +67,9 @@ class Broker:
         manager = SimpleNamespace(space_guards=self.space_guards, get_log=lambda name: name)
         self.refused: set[TopicPartition] = set()
         room = SimpleNamespace(refused=self.refused)
-        values = {"__iter__": lambda _: iter(self.led), "log_manager": manager, "without_room": room}
-        values["retry_refused"] = lambda _: self.refused.clear()
+        logs = SimpleNamespace(without_room=room, retry_refused=self.refused.clear)
+        roles = SimpleNamespace(given_up=())
+        values = {"__iter__": lambda _: iter(self.led), "log_manager": manager, "logs": logs, "roles": roles}
         self.replicas: Any = type("Replicas", (), values)()
         self.handover = Handover(self.replicas, self, Elsewhere(usable), self.clock.monotonic)  # type: ignore[arg-type]
 
@@ -128,7 +129,7 @@ def test_what_another_in_sync_replica_has_room_for_is_handed_over(
         assert broker.reported == [], "deletion may make room"
         await broker.passes(HOLD_SECONDS)
         assert broker.given == given
-        assert {each.topic for each in broker.replicas.given_up} == given
+        assert {each.topic for each in broker.replicas.roles.given_up} == given
         problems = [each.text for each in broker.handover.problems()]
         told = f"{len(given)} partitions of log directory {FULL}, which has no space, were handed over to others"
         assert problems == ([told] if given else [])

@@ -15,7 +15,7 @@ from kbroker.cluster.replica_reports import unserved_delta
 from kbroker.cluster.requests import HeldLog, NewTopic
 from kbroker.config import BrokerConfig, log_config
 from kbroker.errors import ErrorCode, KafkaStorageError
-from kbroker.handlers.partition_view import view
+from kbroker.handlers.topics.partition_view import view
 from kbroker.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataDelta, PartitionImage, TopicChange
 from kbroker.metadata.local_store import LocalStore
 from kbroker.metadata.store import MetadataStoreError
@@ -66,10 +66,10 @@ class Store(LocalStore):
 
     __slots__ = ("is_failing",)
 
-    def alter_partitions(self, changes: Sequence[tuple[bytes, Sequence[PartitionImage]]]) -> None:
-        if self.is_failing:
+    def write(self, delta: MetadataDelta) -> None:
+        if self.is_failing and delta.changed:
             raise MetadataStoreError("disk I/O error")
-        super().alter_partitions(changes)
+        super().write(delta)
 
 
 class Parts:
@@ -99,8 +99,8 @@ class Parts:
             lambda configs: log_config(self.config, configs),
             self.loop,  # type: ignore[arg-type]
         )
-        self.replicas.apply_image(self.cache.image)
-        self.cache.subscribe(self.replicas.apply)
+        self.replicas.roles.apply_image(self.cache.image)
+        self.cache.subscribe(self.replicas.roles.apply)
         self.halted: list[str] = []
         self.failures = LogDirFailureHandler(
             self.logs,
@@ -210,7 +210,7 @@ def test_a_lost_replica_is_not_made_anew_for_a_controller_that_does_not_know_of_
 ) -> None:
     """An empty log would lead in the epoch of the full one, and its followers cut theirs to the same length."""
     parts = start()
-    parts.replicas.fetchers = NoFetchers()
+    parts.replicas.roles.fetchers = NoFetchers()
     parts.create()
     before = parts.cache.image.topics["t"]
     parts.fail(1)
@@ -226,7 +226,7 @@ def test_a_lost_replica_is_not_made_anew_for_a_controller_that_does_not_know_of_
 def test_a_replica_that_is_served_again_is_not_counted_among_the_offline_ones(start: Callable[..., Parts]) -> None:
     """Readiness and metrics would complain of a partition whose log is there."""
     parts = start()
-    parts.replicas.fetchers = NoFetchers()
+    parts.replicas.roles.fetchers = NoFetchers()
     parts.create()
     before = parts.cache.image.topics["t"]
     parts.cache.apply(unserved_delta(parts.cache.image, parts.node_id, [TopicPartition("t", 0)]))
@@ -287,7 +287,7 @@ def test_a_log_that_lacks_its_end_after_a_clean_stop_is_held_as_cut(
     partition = parts.partitions[0]
     shared = replace(partition, replicas=(*partition.replicas, 7), isr=(*partition.isr, 7))
     before = parts.cache.image.topics["t"]
-    parts.replicas.fetchers = NoFetchers()
+    parts.replicas.roles.fetchers = NoFetchers()
     after = replace(before, partitions=(shared, *before.partitions[1:]))
     parts.cache.apply(MetadataDelta(changed=(TopicChange(before, after),)))
     held = finished(held_logs(parts.cache.image, parts.node_id, parts.logs, UNBROKEN.pace()))

@@ -139,7 +139,7 @@ def test_segments_that_retention_takes_meanwhile_are_not_read(tmp_path: Path) ->
             await asyncio.sleep(0)
         for each in (log, same):
             each.maybe_increment_high_watermark(each.log_end_offset)
-            each.maybe_increment_log_start_offset(each.local.segments.active.base_offset)
+            each.delete_records_before(each.local.segments.active.base_offset)
         assert await cutting
         same.truncate_to(offset)
         assert producers_of(log) == producers_of(same)

@@ -39,7 +39,7 @@ def test_records_are_deleted_once_all_replicas_that_are_alive_have_deleted_them(
         image = PartitionImage(0, OURS, 0, REPLICAS, (OURS, IN_SYNC))
         partition = Partition("t", 0, b"1" * 16, log, OURS, image, FetchPurgatory(loop), changes)
         partition.follower_fetched(IN_SYNC, 3, 0)
-        log.maybe_increment_log_start_offset(2)
+        log.delete_records_before(2)
         told: list[KafkaError | None] = []
         partition.wait_for_deletion(2, told.append)
         partition.follower_fetched(IN_SYNC, 3, 2)

@@ -1,6 +1,6 @@
 """Followers that fetch in the versions of Kafka 0.8.2 to 0.10.2.
 
-Also of `kbroker.handlers.conversions`.
+Also of `kbroker.handlers.records.conversions`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from kbroker.handlers.old_fetch import handle_old_fetch
+from kbroker.handlers.records.old_fetch import handle_old_fetch
 from kbroker.metadata.image import PartitionImage
 from kbroker.replication.delayed_fetch import FetchPurgatory
 from kbroker.replication.partition import Partition

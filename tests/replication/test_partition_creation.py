@@ -1,6 +1,6 @@
 """Topics with many partitions: usable at once, without the loop standing still while their files are made.
 
-Also of `kbroker.assembly.coordinator_basis`.
+Also of `kbroker.assembly.coordinator_basis`, `kbroker.replication.replica_logs`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Parts:
         self.replicas = ReplicaManager(
             config.node_id, self.logs, lambda configs: log_config(config, configs), asyncio.get_running_loop()
         )
-        self.replicas.apply_image(cache.image)
-        cache.subscribe(self.replicas.apply)
+        self.replicas.roles.apply_image(cache.image)
+        cache.subscribe(self.replicas.roles.apply)
         self.controller = metadata.controller
 
     def create(self, partitions: int = PARTITIONS) -> bytes:
@@ -129,7 +129,7 @@ def test_a_topic_deleted_while_it_is_made_leaves_nothing(tmp_path: Path) -> None
         finished(parts.controller.delete_topics([parts.create()]))
         with pytest.raises(UnknownTopicOrPartitionError):
             parts.replicas.partition("t", PARTITIONS - 1)
-        assert not parts.replicas.is_log_pending("t", PARTITIONS - 1)
+        assert not parts.replicas.logs.is_deferred(TopicPartition("t", PARTITIONS - 1))
         # Those that were made already go in slices of the loop's time.
         await until(lambda: all(path.name.endswith("-delete") for path in tmp_path.glob("t-*")))
         parts.stop()
@@ -215,10 +215,10 @@ def test_a_topic_with_another_leader_alone_keeps_the_settings_of_its_logs(tmp_pa
         old = ClusterImage.of("c", topics=[TopicImage("t", b"t" * 16, (PartitionImage(0, 1, 0, (1,), (1,)),))])
         moved = replace(old.topics["t"], partitions=(PartitionImage(0, 2, 1, (1, 2), (2,)),))
         kept = partition.log.config
-        parts.replicas.note_topics(old, old, MetadataDelta(changed=(TopicChange(old.topics["t"], moved),)))
+        parts.replicas.roles.note_topics(old, old, MetadataDelta(changed=(TopicChange(old.topics["t"], moved),)))
         assert partition.log.config is kept
         altered = replace(moved, configs={"retention.ms": "7000"})
-        parts.replicas.note_topics(old, old, MetadataDelta(changed=(TopicChange(moved, altered),)))
+        parts.replicas.roles.note_topics(old, old, MetadataDelta(changed=(TopicChange(moved, altered),)))
         assert partition.log.config.retention_ms == 7000
         parts.stop()
 
@@ -258,7 +258,7 @@ def test_a_log_that_found_no_room_is_made_once_there_is_some(tmp_path: Path, mon
         files = NoRoom()
         parts = Parts(tmp_path, files)
         led: list[int] = []
-        parts.replicas.watch_leadership("t", led.append)
+        parts.replicas.roles.subscribe("t", led.append)
         topic_id = parts.create(2)
         await until(lambda: parts.replicas.offline_count == 2)
         with pytest.raises(KafkaStorageError):
@@ -337,13 +337,13 @@ def test_a_partition_that_a_controller_was_told_is_without_room_is_taken_up_once
         name, image = TopicPartition("asked", 0), PartitionImage(0, 1, 0, (1,), (1,))
         topic = TopicImage(name.topic, random_uuid(), (image,))
         with pytest.raises(KafkaStorageError):
-            parts.replicas.become_replica(topic, image)
-        assert parts.replicas.without_room.refused == {name}
-        assert parts.replicas.is_offline(name)
+            parts.replicas.roles.become_replica(topic, image)
+        assert parts.replicas.logs.without_room.refused == {name}
+        assert parts.replicas.roles.is_offline(name)
         files.is_full = False
-        parts.replicas.retry_refused()
-        assert not parts.replicas.is_offline(name)
-        assert parts.replicas.become_replica(topic, image).log.log_end_offset == 0
+        parts.replicas.logs.retry_refused()
+        assert not parts.replicas.roles.is_offline(name)
+        assert parts.replicas.roles.become_replica(topic, image).log.log_end_offset == 0
         parts.replicas.close()
         parts.stop()
 
@@ -358,11 +358,11 @@ def test_a_partition_that_found_no_room_leaves_nothing_when_a_controller_stops_i
         parts = Parts(tmp_path, files)
         name, image = TopicPartition("asked", 0), PartitionImage(0, 1, 0, (1,), (1,))
         with pytest.raises(KafkaStorageError):
-            parts.replicas.become_replica(TopicImage(name.topic, random_uuid(), (image,)), image)
+            parts.replicas.roles.become_replica(TopicImage(name.topic, random_uuid(), (image,)), image)
         assert list(tmp_path.glob("asked-0"))
         files.is_full = False
-        parts.replicas.retry_refused()
-        parts.replicas.drop(name, delete=True)
+        parts.replicas.logs.retry_refused()
+        parts.replicas.roles.drop(name, delete=True)
         assert not list(tmp_path.glob("asked-0"))
         parts.replicas.close()
         parts.stop()

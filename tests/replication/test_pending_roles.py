@@ -16,7 +16,7 @@ from kbroker.clock import SYSTEM_CLOCK
 from kbroker.config import BrokerConfig, log_config
 from kbroker.errors import NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicChange, TopicImage
-from kbroker.replication import pending_roles, replica_manager
+from kbroker.replication import pending_roles, replica_roles
 from kbroker.replication.pending_roles import COMPARED_AT_ONCE
 from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.storage.manager.log_manager import LogManager
@@ -34,7 +34,7 @@ PARTITIONS = 40
 def _compared_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Topics are compared as a whole, or in portions."""
     monkeypatch.setattr(pending_roles, "COMPARED_AT_ONCE", request.param)
-    monkeypatch.setattr(replica_manager, "COMPARED_AT_ONCE", request.param)
+    monkeypatch.setattr(replica_roles, "COMPARED_AT_ONCE", request.param)
 
 
 class NotedFetchers:
@@ -70,7 +70,7 @@ class Parts:
             OURS, self.logs, lambda configs: log_config(config, configs), asyncio.get_running_loop()
         )
         self.fetchers = NotedFetchers()
-        self.replicas.fetchers = cast("Fetchers", self.fetchers)
+        self.replicas.roles.fetchers = cast("Fetchers", self.fetchers)
         self.logs.slices = Slices(asyncio.get_running_loop(), slice_us=0)
         self.replicas.exists = lambda topic, _index: topic in self.image.topics
         self.image = ClusterImage("c", 1)
@@ -79,7 +79,7 @@ class Parts:
 
     def publish(self, delta: MetadataDelta) -> None:
         old, self.image = self.image, self.image.apply(delta)
-        self.replicas.apply(old, self.image, delta)
+        self.replicas.roles.apply(old, self.image, delta)
 
     def change(self, topic: TopicImage) -> None:
         old, self.topic = self.topic, topic

@@ -16,7 +16,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 
 from kbroker.security.sasl.jwks import MOST_BYTES, Jwks, JwksError, JwksPlan, parse_keys
-from kbroker.security.sasl.mechanism import AuthenticationRefusedError, Outcome, SaslError
+from kbroker.security.sasl.mechanism import Authenticated, AuthenticationRefusedError, SaslError
 from kbroker.security.sasl.oauthbearer import (
     BearerToken,
     InvalidTokenError,
@@ -165,7 +165,7 @@ def test_a_good_token_logs_its_subject_in_until_it_expires() -> None:
     """A session would outlive its token."""
     client, end = OAuthBearerClient(ISSUER.token({}), {"traceId": "1"}), OAuthBearerServer(check)
     client.evaluate(end.evaluate(client.first()))
-    assert end.outcome == Outcome("alice", (NOW + 60) * 1000)
+    assert end.outcome == Authenticated("alice", (NOW + 60) * 1000)
     assert client.complete
 
 

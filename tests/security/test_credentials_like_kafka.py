@@ -1,6 +1,7 @@
 """Users, delegation tokens and logins: the same answers as Apache Kafka's.
 
-Also of `kbroker.handlers.delegation_tokens`, `kbroker.handlers.scram_credentials`, `kbroker.security.sasl.credentials`.
+Also of `kbroker.handlers.security.delegation_tokens`, `kbroker.handlers.security.scram_credentials`,
+`kbroker.security.sasl.credentials`.
 """
 
 from __future__ import annotations

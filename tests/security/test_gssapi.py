@@ -14,7 +14,7 @@ from kbroker.security.sasl import gssapi, settings
 from kbroker.security.sasl.gssapi import NO_LAYER, GssapiServer
 from kbroker.security.sasl.kerberos_names import KerberosNames
 from kbroker.security.sasl.listeners import Sasl
-from kbroker.security.sasl.mechanism import Outcome, SaslError
+from kbroker.security.sasl.mechanism import Authenticated, SaslError
 
 NAMES = KerberosNames()
 OPTIONS = {"principal": "kafka/broker@REALM", "keyTab": "/etc/kafka.keytab"}
@@ -77,7 +77,7 @@ def test_a_client_is_the_first_part_of_its_principal(client: list[str], principa
     machine = through(GssapiServer(OPTIONS, NAMES))
     assert machine.outcome is None
     assert machine.evaluate(b"wrapped " + NO_LAYER + name.encode()) == b""
-    assert machine.outcome == Outcome(name)
+    assert machine.outcome == Authenticated(name)
     with pytest.raises(SaslError):
         machine.evaluate(b"ticket")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from kbroker.cli.host_checks import Level
-from kbroker.cli.security_checks import check_openness
+from kbroker.cli.checks.host_checks import Level
+from kbroker.cli.checks.security_checks import check_openness
 from kbroker.config import BrokerConfig
 from kbroker.metadata.security_image import Acl
 from kbroker.security.acl.settings import AuthorizerSettings
@@ -27,13 +27,13 @@ STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     [
         (
             {"listeners": "PLAINTEXT://127.0.0.1:9092"},
-            "listener PLAINTEXT://127.0.0.1:9092 is open to whoever is on this machine, as User:ANONYMOUS, "
+            "listener PLAINTEXT://127.0.0.1:9092 is open to any process of this machine, as User:ANONYMOUS, "
             "unencrypted; they may do everything, as authorizer.class.name is not set",
             False,
         ),
         (
             {"listeners": "PLAINTEXT://:9092"},
-            "open to whoever can connect, as User:ANONYMOUS, unencrypted; they may do everything",
+            "open to any client that can connect, as User:ANONYMOUS, unencrypted; they may do everything",
             True,
         ),
         (
@@ -89,7 +89,7 @@ def test_an_authorizer_that_nobody_can_tell_anything_is_warned_of() -> None:
         settings = {"authorizer.class.name": STANDARD, **{key.replace("_", "."): each for key, each in values.items()}}
         return warning_of_nobody(BrokerConfig.from_mapping(settings), acls)
 
-    assert "there is nobody who may change ACLs" in (warning() or "")
+    assert "no principal may change ACLs" in (warning() or "")
     assert warning(super_users="User:admin") is None
     assert warning(allow_everyone_if_no_acl_found="true") is None
     assert warning(authorizer_class_name="") is None

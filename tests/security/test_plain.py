@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbroker.security.sasl.mechanism import AuthenticationRefusedError, Login, Outcome, SaslError
+from kbroker.security.sasl.mechanism import Authenticated, AuthenticationRefusedError, Login, SaslError
 from kbroker.security.sasl.plain import PlainClient, PlainServer, PlainUsers
 
 USERS = PlainUsers(
@@ -17,7 +17,7 @@ def test_a_user_with_the_password_is_let_in(name: str, password: str) -> None:
     """Nobody could log in."""
     client, end = PlainClient(Login(name, password)), PlainServer(USERS.accepts)
     client.evaluate(end.evaluate(client.first()))
-    assert end.outcome == Outcome(name)
+    assert end.outcome == Authenticated(name)
     assert client.complete
     with pytest.raises(SaslError):
         end.evaluate(client.first())

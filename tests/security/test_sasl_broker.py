@@ -288,7 +288,7 @@ def test_each_listener_has_its_own_users_and_mechanisms(tmp_path: Path) -> None:
                 "sasl.enabled.mechanisms": "OAUTHBEARER",
                 f"{PREFIX}.oauthbearer.sasl.jaas.config": "x.OAuthBearerLoginModule required;",
             },
-            "nobody has signed",
+            "without a signature",
         ),
     ],
 )

@@ -8,8 +8,8 @@ import pytest
 
 from kbroker.errors import ErrorCode
 from kbroker.security.principal import AuthenticationState, Principal, Session
-from kbroker.security.sasl.exchange import Mechanism, SaslExchange, SaslServer, SaslStats
-from kbroker.security.sasl.mechanism import Outcome, SaslError, ServerMechanism
+from kbroker.security.sasl.exchange import OfferedMechanism, SaslExchange, SaslServer, SaslStats
+from kbroker.security.sasl.mechanism import Authenticated, SaslError, ServerMechanism
 from kbroker.security.sasl.plain import PlainServer, PlainUsers
 
 ALICE, BOB = b"\0alice\0a", b"\0bob\0b"
@@ -28,7 +28,7 @@ class Clock:
 class Fixed(ServerMechanism):
     """Says at once who the client is, or refuses."""
 
-    def __init__(self, outcome: Outcome | None) -> None:
+    def __init__(self, outcome: Authenticated | None) -> None:
         self._outcome = outcome
         self.outcome = None
 
@@ -42,13 +42,13 @@ class Fixed(ServerMechanism):
 class Side:
     """A client's connection, as the exchange sees it."""
 
-    def __init__(self, outcome: Outcome | None = None, max_reauth_ms: int = 0) -> None:
+    def __init__(self, outcome: Authenticated | None = None, max_reauth_ms: int = 0) -> None:
         self.clock, self.stats = Clock(), SaslStats()
         self.failures: list[tuple[str, str, str]] = []
         users = PlainUsers({"user_alice": "a", "user_bob": "b"})
         mechanisms = {
-            "PLAIN": Mechanism(lambda: PlainServer(users.accepts), max_reauth_ms),
-            "OTHER": Mechanism(lambda: Fixed(outcome), max_reauth_ms),
+            "PLAIN": OfferedMechanism(lambda: PlainServer(users.accepts), max_reauth_ms),
+            "OTHER": OfferedMechanism(lambda: Fixed(outcome), max_reauth_ms),
         }
         server = SaslServer(mechanisms, self.clock, 100, self.stats, lambda *failed: self.failures.append(failed))
         self.exchange = SaslExchange(server)
@@ -120,16 +120,16 @@ def test_why_a_client_fails_is_said_in_kafkas_words_and_no_more() -> None:
 @pytest.mark.parametrize(
     ("outcome", "max_reauth_ms", "lifetime_ms"),
     [
-        (Outcome("alice"), 0, None),
-        (Outcome("alice"), 5_000, 5_000),
-        (Outcome("alice", 1_000_000 + 3_000), 0, 3_000),
-        (Outcome("alice", 1_000_000 + 3_000), 5_000, 3_000),
-        (Outcome("alice", 1_000_000 + 9_000), 5_000, 5_000),
-        (Outcome("alice", 1_000_000 - 1), 5_000, 0),
+        (Authenticated("alice"), 0, None),
+        (Authenticated("alice"), 5_000, 5_000),
+        (Authenticated("alice", 1_000_000 + 3_000), 0, 3_000),
+        (Authenticated("alice", 1_000_000 + 3_000), 5_000, 3_000),
+        (Authenticated("alice", 1_000_000 + 9_000), 5_000, 5_000),
+        (Authenticated("alice", 1_000_000 - 1), 5_000, 0),
     ],
 )
 def test_a_session_lasts_as_long_as_credential_and_settings_allow(
-    outcome: Outcome, max_reauth_ms: int, lifetime_ms: int | None
+    outcome: Authenticated, max_reauth_ms: int, lifetime_ms: int | None
 ) -> None:
     """A token's client would stay for ever, or one without an end would be sent away."""
     side = Side(outcome, max_reauth_ms)
@@ -142,7 +142,7 @@ def test_a_session_lasts_as_long_as_credential_and_settings_allow(
 
 def test_a_client_authenticates_again_as_the_same_by_the_same_mechanism() -> None:
     """A connection could change hands, or a client that renews its session in time would be sent away."""
-    side = Side(Outcome("alice"), 5_000)
+    side = Side(Authenticated("alice"), 5_000)
     side.log_in()
     side.clock.seconds += 4
     assert side.log_in() == (0, None, 5_000)
@@ -158,7 +158,7 @@ def test_a_client_authenticates_again_as_the_same_by_the_same_mechanism() -> Non
 
 def test_another_mechanism_is_no_renewal() -> None:
     """A session that began with a strong proof could go on with a weak one."""
-    side = Side(Outcome("alice"), 5_000)
+    side = Side(Authenticated("alice"), 5_000)
     side.log_in()
     assert side.name("OTHER")[0] == 0, "Kafka says so only with the token"
     error, message, _ = side.token(b"")
@@ -221,6 +221,6 @@ def test_a_mechanism_that_cannot_begin_is_a_failed_login() -> None:
 
     side = Side(max_reauth_ms=5_000)
     server = side.exchange._server
-    side.exchange = SaslExchange(replace(server, mechanisms={**server.mechanisms, "OTHER": Mechanism(broken)}))
+    side.exchange = SaslExchange(replace(server, mechanisms={**server.mechanisms, "OTHER": OfferedMechanism(broken)}))
     assert side.name("OTHER") == (ErrorCode.SASL_AUTHENTICATION_FAILED, AuthenticationState.FAILED)
     assert side.failures == [("10.0.0.1", "OTHER", "the keytab cannot be read")]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbroker.metadata.security_image import ScramCredential
-from kbroker.security.sasl.mechanism import AuthenticationRefusedError, Login, Outcome, SaslError
+from kbroker.security.sasl.mechanism import Authenticated, AuthenticationRefusedError, Login, SaslError
 from kbroker.security.sasl.scram_client import ScramClient
 from kbroker.security.sasl.scram_messages import escaped, read_client_first, unescaped
 from kbroker.security.sasl.scram_server import ScramServer, TokenCredential, UnknownUsers
@@ -40,7 +40,7 @@ def server(mechanism: ScramMechanism = SHA_256) -> ScramServer:
     return ScramServer(mechanism, Users(), UNKNOWN)
 
 
-def exchange(client: ScramClient, mechanism: ScramMechanism = SHA_256) -> Outcome | None:
+def exchange(client: ScramClient, mechanism: ScramMechanism = SHA_256) -> Authenticated | None:
     end = server(mechanism)
     proof = client.evaluate(end.evaluate(client.first()))
     assert proof is not None and end.outcome is None
@@ -60,7 +60,7 @@ def exchange(client: ScramClient, mechanism: ScramMechanism = SHA_256) -> Outcom
 )
 def test_a_client_with_the_password_is_the_user(mechanism: ScramMechanism, name: str, password: str) -> None:
     """Nobody could log in."""
-    assert exchange(ScramClient(mechanism, Login(name, password)), mechanism) == Outcome(name)
+    assert exchange(ScramClient(mechanism, Login(name, password)), mechanism) == Authenticated(name)
 
 
 def test_the_vector_of_rfc_7677() -> None:
@@ -89,7 +89,7 @@ def test_the_vector_of_rfc_7677() -> None:
 
 def test_a_delegation_token_is_its_owner() -> None:
     """A job with a token would be nobody, or somebody else."""
-    assert exchange(ScramClient(SHA_256, Login("token-1", "hmac", by_token=True))) == Outcome("owner", 99, True)
+    assert exchange(ScramClient(SHA_256, Login("token-1", "hmac", by_token=True))) == Authenticated("owner", 99, True)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """A broker with TLS, users and ACLs as people run it, and kbroker's commands and clients at it.
 
 Also of `kbroker.testing.security`, `kbroker.security.listeners`, `kbroker.security.sasl.listeners`,
-`kbroker.security.sasl.settings`, `kbroker.handlers.authentication`, `kbroker.security.tls.client_context`,
+`kbroker.security.sasl.settings`, `kbroker.handlers.security.authentication`, `kbroker.security.tls.client_context`,
 `kbroker.security.tls.listener`, `kbroker.security.tls.server_context`.
 """
 
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from kbroker.replay.client.cluster import ClientSettings, Cluster
-from kbroker.replay.client.errors import ClientError
+from kbroker.client.cluster import ClientSettings, Cluster
+from kbroker.client.errors import ClientError
 from kbroker.security.client.librdkafka_settings import librdkafka_security
 from kbroker.testing import Security
 from tests.broker_process import BrokerProcess

@@ -14,9 +14,9 @@ from typing import Any
 
 from kbroker._fast.records.record_batch import iterate_batches
 from kbroker._fast.wire.codec import Struct
+from kbroker.client.connection import Connection
 from kbroker.protocol.api import ApiKey
 from kbroker.records.batch import RecordBatchBuilder
-from kbroker.replay.client.connection import Connection
 from kbroker.schemas import request_message
 from kbroker.types import ZERO_UUID
 from tests.compat.waiting import wait_for

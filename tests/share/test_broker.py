@@ -1,8 +1,8 @@
 """Share groups on a whole broker: transactions, lost connections, restarts, deletion, and how much state is kept.
 
-Also of `kbroker.assembly.share_parts`, `kbroker.handlers.share_fetch`, `kbroker.handlers.share_acknowledge`,
-`kbroker.handlers.share_offsets`, `kbroker.replication.share.share_partitions`,
-`kbroker.replication.share.share_session`.
+Also of `kbroker.assembly.share_parts`, `kbroker.handlers.share.share_fetch`,
+`kbroker.handlers.share.share_acknowledge`, `kbroker.handlers.share.share_offsets`,
+`kbroker.replication.share.share_partitions`, `kbroker.replication.share.share_session`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import Producer
 
 from kbroker.cli.main import run
+from kbroker.client.connection import Connection
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
-from kbroker.replay.client.connection import Connection
 from kbroker.schemas import request_message
 from tests.broker_process import BrokerProcess
 from tests.compat.waiting import wait_for

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import pytest
 from confluent_kafka import Producer
 
+from kbroker.client.connection import Connection
 from kbroker.protocol.api import ApiKey
-from kbroker.replay.client.connection import Connection
 from kbroker.schemas import request_message
 from tests.broker_process import BrokerProcess
 from tests.share.java_member import JavaMember

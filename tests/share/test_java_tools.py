@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from kbroker.replay.client.connection import Connection
+from kbroker.client.connection import Connection
 from tests.broker_process import BrokerProcess
 from tests.compat.tooling import run_java
 from tests.share.script import Script

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kbroker.replay.client.connection import Connection
+from kbroker.client.connection import Connection
 from tests.broker_process import BrokerProcess
 from tests.share.script import Script
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tests.simulation.encrypted import tls_settings
-from tests.simulation.strangers import security_settings
+from tests.simulation.unauthenticated_clients import security_settings
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbroker.schemas import wire
+from tests.simulation.broken_tls_clients import draw_unkeyed
 from tests.simulation.bulk import Bulk
 from tests.simulation.client import Client
-from tests.simulation.doubters import Doubter
+from tests.simulation.crowds import flood
+from tests.simulation.expiring_sessions import Guest
 from tests.simulation.false_followers import draw_false_followers
 from tests.simulation.fetchers import Fetcher
-from tests.simulation.flood import flood
 from tests.simulation.groups.committers import Committer
 from tests.simulation.groups.drawing import draw_members
-from tests.simulation.guests import Guest
-from tests.simulation.hurried_log import draw_hurried
 from tests.simulation.log_life import draw_lives
+from tests.simulation.malformed_clients import Rude
 from tests.simulation.movers import draw_movers
 from tests.simulation.producers import Producer
-from tests.simulation.rude import Rude
 from tests.simulation.session_keeper import draw_keeper
-from tests.simulation.strangers import Stranger
+from tests.simulation.short_retention import draw_hurried
+from tests.simulation.stale_clients import Doubter
 from tests.simulation.transactions.time_seekers import draw_time_seekers
 from tests.simulation.transactions.transactors import Transactor
-from tests.simulation.unkeyed import draw_unkeyed
+from tests.simulation.unauthenticated_clients import Stranger
 
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection

@@ -26,8 +26,8 @@ from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.replication.simulation.zookeeper_node import SlowSession
 from tests.simulation.copies import Layout
 from tests.simulation.loop import Process
+from tests.simulation.replication_witness import MIN_IN_SYNC
 from tests.simulation.several import InForce, Several
-from tests.simulation.witness import MIN_IN_SYNC
 from tests.simulation.world import Scale
 
 if TYPE_CHECKING:

@@ -29,14 +29,14 @@ MEASURED = (
     "kbroker/_fast/requests/*.py*",
     "kbroker/_fast/log/*.py*",
     "kbroker/replication/*.py",
-    "kbroker/handlers/produce*.py",
-    "kbroker/handlers/fetch*.py",
+    "kbroker/handlers/records/produce*.py",
+    "kbroker/handlers/records/fetch*.py",
 )
 ASKED_PERCENT = 90
 BEYOND = (
     ("", r"raise NotImplementedError", "of an interface, whose every class has its own"),
     ("", r"raise MemoryError|stop = STOP_MEMORY", "memory does not end"),
-    ("_fast/net/kernel_tls", r"", "the kernel's TLS, which sockets in memory have not"),
+    ("_fast/tls/kernel_tls", r"", "the kernel's TLS, which sockets in memory have not"),
     ("_fast/net/connection_states", r"", "what tests alone ask"),
     ("_fast/net/gate", r"", "of an interface, whose every gate has its own"),
     ("replication/fetchers", r"", "a protocol for types, which nothing imports"),

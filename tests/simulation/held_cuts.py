@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker.storage.log.producer_state import ProducerState
     from kbroker.storage.log.unified_log import UnifiedLog
-    from tests.simulation.turmoil import Turmoil
+    from tests.simulation.quick_faults import Turmoil
 
 HOLDING = 0.6
 """The share of cuts amid which a broker is held up."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
 from tests.simulation.log_life import LogLife
-from tests.simulation.witness import MIN_IN_SYNC
+from tests.simulation.replication_witness import MIN_IN_SYNC
 
 if TYPE_CHECKING:
     from tests.simulation.several import Several

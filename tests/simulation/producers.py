@@ -15,7 +15,7 @@ from tests.simulation.records import encode_batch
 if TYPE_CHECKING:
     from tests.simulation.connection import ModelConnection
     from tests.simulation.judge import Partition
-    from tests.simulation.witness import Term
+    from tests.simulation.replication_witness import Term
     from tests.simulation.world import World
 
 FIRST_PRODUCE_WITH_ZSTD = 7

@@ -28,8 +28,8 @@ from tests.simulation.cluster import CLUSTER_SCALE, Cluster
 from tests.simulation.encrypted import contexts
 from tests.simulation.kraft.cluster import KRAFT_SCALE, KRaftCluster
 from tests.simulation.playing import play
+from tests.simulation.quick_faults import TURMOIL_SCALE, Turmoil
 from tests.simulation.standstill import Watch
-from tests.simulation.turmoil import TURMOIL_SCALE, Turmoil
 from tests.simulation.workers import WORKERS_SCALE, Workers
 from tests.simulation.world import Outcome, Scale, ViolationError, World
 

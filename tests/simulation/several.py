@@ -14,8 +14,8 @@ from tests.simulation.client import IN_DOUBT, NOT_NOW
 from tests.simulation.copies import Copies, Layout
 from tests.simulation.placed_log import draw_placed
 from tests.simulation.replica_bytes import compare_bytes
+from tests.simulation.replication_witness import ClusterWitness, Term
 from tests.simulation.states import States
-from tests.simulation.witness import ClusterWitness, Term
 from tests.simulation.world import Scale, World
 
 if TYPE_CHECKING:

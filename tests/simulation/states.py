@@ -1,6 +1,6 @@
 """The judge of what brokers hold in memory and on disk: rules of Kafka's replication that no answer shows at once.
 
-Looked at between turns of the loop, and before a broker goes:
+DecodedRecord at between turns of the loop, and before a broker goes:
 
 log start ≤ last stable offset ≤ high watermark ≤ log end; leader epochs ascend; no batch of a producer lies behind that
 neither the high watermark of a leader nor the end of its log falls in its epoch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.turmoil import Turmoil
+    from tests.simulation.quick_faults import Turmoil
 
 LOOK_SECONDS, LONGEST_SECONDS = 0.02, 5.0
 LATE_NS = 200_000_000

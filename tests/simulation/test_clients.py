@@ -12,7 +12,7 @@ import pytest
 from kbroker.error_codes import ErrorCode
 from tests.simulation.clients import Asker
 from tests.simulation.judge import Judge, ViolationError
-from tests.simulation.witness import Witness
+from tests.simulation.replication_witness import Witness
 
 PARTITION = ("t", 0)
 

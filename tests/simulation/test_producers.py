@@ -14,8 +14,8 @@ from typing import Any
 from kbroker.error_codes import ErrorCode
 from tests.simulation.judge import Judge
 from tests.simulation.producers import Producer
+from tests.simulation.replication_witness import Witness
 from tests.simulation.topics import Topic
-from tests.simulation.witness import Witness
 
 REMEMBERED = 5
 """So many batches brokers know of a producer in a partition, like Apache Kafka's."""

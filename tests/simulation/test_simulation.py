@@ -15,8 +15,8 @@ import pytest
 from kbroker.storage.log.group_commit import LogCommitter
 from tests.simulation import shrink as shrinking
 from tests.simulation.cluster import Cluster
+from tests.simulation.quick_faults import Turmoil
 from tests.simulation.runner import kind_of, play_each, play_seed
-from tests.simulation.turmoil import Turmoil
 from tests.simulation.workers import Workers
 from tests.simulation.world import World
 

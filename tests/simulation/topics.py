@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbroker.schemas import wire
-from tests.simulation.witness import MIN_IN_SYNC
+from tests.simulation.replication_witness import MIN_IN_SYNC
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -30,9 +30,9 @@ from tests.simulation.cut_logs import cut_logs
 from tests.simulation.features import coordinator_settings
 from tests.simulation.loop import Process
 from tests.simulation.reading_back import read_back
+from tests.simulation.replication_witness import MIN_IN_SYNC
 from tests.simulation.several import InForce, Several
 from tests.simulation.unix_sockets import UnixSockets
-from tests.simulation.witness import MIN_IN_SYNC
 from tests.simulation.worker_faults import WorkerFaults
 from tests.simulation.world import Scale
 

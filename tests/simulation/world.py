@@ -24,9 +24,9 @@ from tests.simulation.connection import ModelConnection
 from tests.simulation.disk_faults import DiskFaults
 from tests.simulation.encrypted import OVER_TLS, Encryption, is_encrypted
 from tests.simulation.encrypted import PORT as TLS_PORT
+from tests.simulation.expiring_sessions import drawn_reauth_ms
 from tests.simulation.features import coordinator_settings, draw_features
 from tests.simulation.garbage import Garbage
-from tests.simulation.guests import drawn_reauth_ms
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.kept_sessions import SessionWitness
 from tests.simulation.leftovers import dispose, leftovers
@@ -34,13 +34,13 @@ from tests.simulation.log_life import LogLife
 from tests.simulation.loop import OUTSIDE, Process, SimulatedLoop
 from tests.simulation.lost_store import lose_store
 from tests.simulation.reading_back import read_back
+from tests.simulation.replication_witness import Term, Witness
 from tests.simulation.scale import Outcome, Scale
 from tests.simulation.sockets import Network
 from tests.simulation.standstill import Standstill
-from tests.simulation.strangers import is_secured
 from tests.simulation.topics import Topic, create_topics
 from tests.simulation.transactions.ledger import TransactionLedger
-from tests.simulation.witness import Term, Witness
+from tests.simulation.unauthenticated_clients import is_secured
 
 if TYPE_CHECKING:
     from tests.simulation.client import Client

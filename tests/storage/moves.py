@@ -86,7 +86,7 @@ class Storage:
         images = tuple(PartitionImage(index, 1, 0, (1,), (1,)) for index in range(partitions))
         topic = TopicImage(TP.topic, TOPIC_ID, images, False, self.configs)
         self.replicas = ReplicaManager(1, self.logs, lambda own: log_config(self.config, own), loop)
-        self.replicas.apply_image(ClusterImage.of(CLUSTER, controller_id=1, topics=[topic]))
+        self.replicas.roles.apply_image(ClusterImage.of(CLUSTER, controller_id=1, topics=[topic]))
         for image in images:
             self.replicas.partition(topic.name, image.partition)
         self.logs.attach(loop, self.replicas.on_durable, self.replicas.on_refused)

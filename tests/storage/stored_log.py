@@ -84,7 +84,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
         fill_segment(log, number)
         if number < 2:
             log.roll()
-        log.maybe_increment_log_start_offset(DELETED_TO * number // 2)
+        log.delete_records_before(DELETED_TO * number // 2)
         if number == 1:
             log.flush()
             manager.checkpoints.write_all()

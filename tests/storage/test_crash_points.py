@@ -88,7 +88,7 @@ class Workload:
         self.append(log, 2, append_detached)
         self.append(log, 2)
         self.start = 4
-        log.maybe_increment_log_start_offset(4)
+        log.delete_records_before(4)
         self.flush(log)
         self.append(log, 3)
         # From here the records after the cut are gone by intention, durably or not.

@@ -3,7 +3,7 @@
 Either the same answers as before the damage (records, transactions, times, epochs), or a loud word that names the file,
 and nothing that is wrong: what is read then is part of what was written.
 
-Also of `kbroker.cli.repair`, `kbroker.storage.log.damages`, `kbroker.storage.reports.log_repair`,
+Also of `kbroker.cli.storage.repair`, `kbroker.storage.log.damages`, `kbroker.storage.reports.log_repair`,
 `kbroker.storage.directories.lost_files`.
 """
 

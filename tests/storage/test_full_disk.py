@@ -309,7 +309,7 @@ def test_a_short_disk_refuses_produce_and_serves_the_rest(tmp_path: Path) -> Non
     assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     append(log, batch([b"offsets"]), origin=AppendOrigin.COORDINATOR)
     assert values(log) == [b"one", b"two", b"offsets"]
-    assert log.maybe_increment_log_start_offset(1)
+    assert log.delete_records_before(1)
     manager.delete_log(A0)
     # Not after file.delete.delay.ms: the space is needed now.
     manager.run_due()

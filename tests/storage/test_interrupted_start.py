@@ -55,7 +55,7 @@ def fill(*directories: Path) -> LogManager:
         log = manager.get_or_create_log(TopicPartition("t", index), TOPIC_ID, CONFIG)
         for number in range(BATCHES):
             append(log, batch([b"%05d" % number]))
-        log.maybe_increment_log_start_offset(1)
+        log.delete_records_before(1)
     return manager
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.cli import dump_segment
+from kbroker.cli.storage import dump_segment
 from kbroker.config import LogConfig
 from kbroker.records.batch import Record
 from kbroker.records.compression import Codec

@@ -50,7 +50,7 @@ def delete(two: Two) -> None:
 
 
 def checkpoint(two: Two) -> None:
-    two.bad.maybe_increment_log_start_offset(1)
+    two.bad.delete_records_before(1)
     futures = two.manager.checkpoints.save_log_starts()
     assert sum(future.result() is not None for future in futures) == 1
 
@@ -75,7 +75,7 @@ def delete_files(two: Two) -> None:
     """The files of deleted segments, which a thread takes off the disk."""
     two.files.heal()
     two.bad.config = replace(two.bad.config, file_delete_delay_ms=1000)
-    two.bad.maybe_increment_log_start_offset(8)
+    two.bad.delete_records_before(8)
     two.clock.now += 2_000
     two.files.fail(errno.EIO, "unlink")
     two.manager.run_due()
@@ -99,7 +99,7 @@ OPERATIONS: dict[str, tuple[Callable[[Two], object], tuple[str, ...]]] = {
         ("ftruncate", "pread", "list"),
     ),
     "truncate fully": (lambda two: fails(lambda: two.bad.truncate_fully_and_start_at(50)), ("rename",)),
-    "delete records": (lambda two: fails(lambda: two.bad.maybe_increment_log_start_offset(8)), ("rename",)),
+    "delete records": (lambda two: fails(lambda: two.bad.delete_records_before(8)), ("rename",)),
     "retention": (retention, ("rename",)),
     "delete files": (delete_files, ("unlink",)),
     "checkpoint": (checkpoint, ("pwrite",)),

@@ -82,7 +82,7 @@ def test_logs_survive_a_clean_stop(managers: Managers, tmp_path: Path) -> None:
         log = first.get_or_create_log(tp, TOPIC_ID, LogConfig())
         for _ in range(count):
             append(log, batch())
-    first.logs[A0].maybe_increment_log_start_offset(3)
+    first.logs[A0].delete_records_before(3)
     first.shutdown()
     data = tmp_path / "data"
     assert (data / ".kafka_cleanshutdown").exists()

@@ -133,7 +133,7 @@ class LogModel(RuleBasedStateMachine):
     @rule(forward=st.integers(0, 10))
     def delete_records(self, forward: int) -> None:
         self.start = min(self.start + forward, self.log.last_stable_offset)
-        self.log.maybe_increment_log_start_offset(self.start)
+        self.log.delete_records_before(self.start)
         self.records = [record for record in self.records if record[0] >= self.start]
 
     @rule(clean=st.booleans())

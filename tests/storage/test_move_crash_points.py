@@ -54,7 +54,7 @@ async def prepare(root: Path) -> None:
         append(log, batch([b"p%d" % at], producer_id=5, epoch=0, sequence=at))
         append(log, batch([b"t%d" % at], producer_id=6, epoch=0, sequence=at, transactional=True))
         append(log, marker(6, 0, abort=at % 2 == 0), origin=AppendOrigin.COORDINATOR)
-    log.maybe_increment_log_start_offset(1)
+    log.delete_records_before(1)
     log.flush()
     for saved in storage.logs.checkpoints.save_log_starts():
         saved.result()

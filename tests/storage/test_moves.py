@@ -64,7 +64,7 @@ def test_a_moved_log_is_the_same_log(tmp_path: Path) -> None:
         log = storage.log
         log.assign_leader_epoch(3)
         append(log, batch([b"epoch 3"]), leader_epoch=3)
-        log.maybe_increment_log_start_offset(2)
+        log.delete_records_before(2)
         before = records_of(log), log.leader_epoch_cache.entries, log.log_end_offset, log.log_start_offset
         aborted = log.read(2, 1 << 20, FetchIsolation.TXN_COMMITTED, True).aborted_transactions
         waiting = log.read(2, 1 << 20, FetchIsolation.LOG_END, True)
@@ -189,7 +189,7 @@ def test_a_replica_that_follows_moves_as_one_that_leads(tmp_path: Path) -> None:
         fill(storage, 10)
         content, end = storage.log.read_bytes(0, 1 << 20), storage.log.log_end_offset
         topic = TopicImage(TP.topic, TOPIC_ID, (PartitionImage(0, 2, 1, (2, 1), (2, 1)),), False, storage.configs)
-        storage.replicas.apply_image(ClusterImage.of(CLUSTER, controller_id=1, topics=[topic]))
+        storage.replicas.roles.apply_image(ClusterImage.of(CLUSTER, controller_id=1, topics=[topic]))
         assert TP in storage.replicas.followed
         await storage.move(storage.b)
         assert names(storage)[storage.b] == ["orders-0"]
@@ -392,7 +392,7 @@ def test_the_way_back_keeps_what_the_way_there_had_to_delete(tmp_path: Path) -> 
         moves = storage.lead()
         fill(storage)
         log = storage.log
-        log.maybe_increment_log_start_offset(30)
+        log.delete_records_before(30)
         retired = [name for name in os.listdir(log.directory) if name.endswith(".deleted")]
         assert retired
         await storage.move(storage.b)

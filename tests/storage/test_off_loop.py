@@ -55,7 +55,7 @@ async def work(manager: LogManager, files: WatchedFiles, config: LogConfig) -> N
         for log in logs:
             append(log, batch([b"x" * 50], timestamp=1_700_000_000_000 + number))
     for log in logs:
-        log.maybe_increment_log_start_offset(7)
+        log.delete_records_before(7)
         while log.committer is not None and log.committer.holds(log.log_end_offset - 1):
             settled.clear()
             await asyncio.wait_for(settled.wait(), 60)

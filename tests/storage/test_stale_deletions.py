@@ -75,7 +75,7 @@ def retire_some(log: UnifiedLog, *, renamed_at_once: bool = True) -> set[str]:
     first = log.log_end_offset
     for at in range(20):
         append(log, batch([b"v%03d" % at]))
-    log.maybe_increment_log_start_offset(first + 10)
+    log.delete_records_before(first + 10)
     if not renamed_at_once:
         assert waiting(log) == set()
         log.local.finish_removals()
@@ -184,7 +184,7 @@ def test_a_topic_made_again_does_not_begin_where_the_last_one_did(tmp_path: Path
     for log in (old, other):
         for at in range(9):
             append(log, batch([b"old %d" % at]))
-        log.maybe_increment_log_start_offset(4)
+        log.delete_records_before(4)
         log.flush()
     manager.checkpoints.write_all()
     manager.delete_log(TP)
@@ -238,7 +238,7 @@ def test_a_topic_made_again_keeps_what_a_thread_was_to_rename_for_the_last_one(t
     retire_some(old, renamed_at_once=False)
     for at in range(20):
         append(old, batch([b"more %d" % at]))
-    old.maybe_increment_log_start_offset(30)
+    old.delete_records_before(30)
     manager.delete_log(TP)
     new = manager.get_or_create_log(TP, random_uuid(), CONFIG)
     values = [append(new, batch([b"new %d" % at])).first_offset for at in range(20)]
@@ -263,7 +263,7 @@ def test_names_that_are_given_again_wait_for_no_thread(tmp_path: Path, way: str)
             append(log, batch([b"value %d" % at * 20]))
         log.maybe_increment_high_watermark(40)
         busy.is_busy = True
-        log.maybe_increment_log_start_offset(30)
+        log.delete_records_before(30)
         if way == "restart":
             log.truncate_fully_and_start_at(0)
         else:
@@ -292,7 +292,7 @@ def test_a_crash_before_old_segments_are_renamed_leaves_a_log_without_holes(tmp_
         for at in range(40):
             append(log, batch([b"v%03d" % at]))
         busy.is_busy = True
-        log.maybe_increment_log_start_offset(30)
+        log.delete_records_before(30)
         bases = [segment.base_offset for segment in log.local._removals[0]._segments]
         assert len(bases) > 10
         for segment in list(log.local._removals[0]._segments)[:killed_after]:
@@ -302,7 +302,7 @@ def test_a_crash_before_old_segments_are_renamed_leaves_a_log_without_holes(tmp_
         log = again.logs[TP]
         assert [offset for offset, _ in read_all(log)] == list(range(bases[killed_after], 40))
         log.maybe_increment_high_watermark(40)
-        log.maybe_increment_log_start_offset(30)
+        log.delete_records_before(30)
         assert [offset for offset, _ in read_all(log)] == list(range(30, 40))
         again.shutdown()
 
@@ -338,7 +338,7 @@ def test_the_name_that_tells_where_an_emptied_log_goes_on_is_durable_before_old_
 
     monkeypatch.setattr(LogSegment, "rename_suffix", noted)
     files.durable.clear()  # The thread that flushes behind a roll has not come to it.
-    log.maybe_increment_log_start_offset(log.log_end_offset)
+    log.delete_records_before(log.log_end_offset)
     log.local.finish_removals()
     assert renamed and all(renamed)
     log.close()

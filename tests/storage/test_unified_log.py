@@ -109,7 +109,7 @@ def test_region_stays_readable_when_its_segment_is_deleted(tmp_path: Path) -> No
     expected = region_bytes(data)
     log.roll()
     append(log, batch())
-    log.maybe_increment_log_start_offset(10)
+    log.delete_records_before(10)
     assert bases(log) == [10]
     assert not (tmp_path / "00000000000000000000.log").exists()
     assert region_bytes(data) == expected
@@ -226,17 +226,30 @@ def test_flush_messages_and_recovery_point(tmp_path: Path) -> None:
     assert log.recovery_point == 7
 
 
+def test_the_first_offset_and_the_first_on_this_disk_move_apart(tmp_path: Path) -> None:
+    """What was copied elsewhere could not go from the disk and be read all the same."""
+    log = filled(tmp_path, 12, LogConfig(internal_segment_bytes=ONE * 4))
+    assert log.maybe_increment_log_start_offset(6)
+    assert (bases(log), log.log_start_offset, log.local_log_start_offset) == ([0, 4, 8], 6, 6)
+    assert log.delete_segments_below(8) == 2
+    assert (bases(log), log.log_start_offset, log.local_log_start_offset) == ([8], 6, 8)
+    earliest, local = log.offset_for_timestamp(-2), log.offset_for_timestamp(-4)
+    assert earliest is not None and local is not None
+    assert (earliest.offset, local.offset) == (6, 8)
+    log.close()
+
+
 def test_delete_records_moves_the_start(tmp_path: Path) -> None:
     """Deleted records would come back, in this run or the next."""
     log = filled(tmp_path, 12, LogConfig(internal_segment_bytes=ONE * 4))
-    assert log.maybe_increment_log_start_offset(6)
-    assert not log.maybe_increment_log_start_offset(5)
+    assert log.delete_records_before(6)
+    assert not log.delete_records_before(5)
     assert bases(log) == [4, 8]
     assert [offset for offset, _ in read_all(log)] == list(range(6, 12))
     with pytest.raises(OffsetOutOfRangeError):
         log.read(5, 100, END, True)
     with pytest.raises(OffsetOutOfRangeError, match="larger than the high watermark"):
-        log.maybe_increment_log_start_offset(13)
+        log.delete_records_before(13)
     log.close()
     again = open_log(tmp_path, clean=True, recovery_point=12, log_start_offset=6)
     assert (again.log_start_offset, again.log_end_offset) == (6, 12)

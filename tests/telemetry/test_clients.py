@@ -1,6 +1,6 @@
 """What clients are asked to push, and what is kept of it: rules of KIP-714 and their limits.
 
-Also of `kbroker.config.client_metrics`, `kbroker.handlers.telemetry`.
+Also of `kbroker.config.client_metrics`, `kbroker.handlers.cluster.telemetry`.
 """
 
 from __future__ import annotations

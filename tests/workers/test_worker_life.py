@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.supervision.worker_life import CALM, MOST_PAUSE, WorkerLife, WorkerState
+from kbroker.supervision.worker_life import BACKOFF, CALM, WorkerLife, WorkerState
 
 
 def ready(life: WorkerLife, now: float) -> WorkerLife:
@@ -50,7 +50,7 @@ def test_pauses_double_up_to_a_bound(deaths: list[tuple[bool, float]]) -> None:
         assert pause is not None
         pauses.append(pause)
         life.restarted()
-    assert pauses == [0.0, *(min(MOST_PAUSE, 0.2 * 2**number) for number in range(len(pauses) - 1))]
+    assert pauses == [0.0, *(min(BACKOFF.longest, 0.2 * 2**number) for number in range(len(pauses) - 1))]
 
 
 def test_a_calm_time_makes_up_for_deaths() -> None:

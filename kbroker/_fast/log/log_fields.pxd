@@ -153,7 +153,7 @@ cdef inline int after_append(PartitionFields partition) except -1:
         moved = raise_high_watermark(log, log.local_.log_end_offset)
         if CHECKED:
             assert has_min_isr(partition), "a commit without min.insync.replicas"
-            assert log.high_watermark == log.local_.log_end_offset, "an append that nobody else has to have"
+            assert log.high_watermark == log.local_.log_end_offset, "an append without other replicas"
     else:
         (<object> partition).advance()
         # Followers read up to the log end.

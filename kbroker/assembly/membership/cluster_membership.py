@@ -21,13 +21,16 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kbroker.handlers import dispatch
+from kbroker.handlers.cluster.cluster_view import ClusterView
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
     from kbroker._fast.base.slices import Pace, Slices
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller import Administration, BrokerRequests
     from kbroker.cluster.kraft.forwarding import Forwarding
     from kbroker.cluster.member import ZooKeeperOffsets
     from kbroker.cluster.node_clients import NodeClients
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.requests import BrokerEpoch
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.transactions.completion import Markers
+    from kbroker.handlers.table import Handler
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import ClusterImage
@@ -87,14 +91,20 @@ class ClusterMembership(ABC):
     shows_losses: bool = True
     """Whether this broker's image is to show at once what a failed disk has taken, before the controller says so; not
     where the image is what a log says."""
-    controller: Controller
+    controller: BrokerRequests
     """From `connect` on."""
+    administration: Administration | None = None
+    """What carries out the changes of clients, from `connect` on; None where they go on to the controllers."""
     controller_requests: ControllerRequests | None = None
     """What carries out a controller's LeaderAndIsr, StopReplica and UpdateMetadata requests, from `report_logs` on;
-    None where replicas follow images: the broker then does not serve these requests."""
+    None where replicas follow images: `handlers` has no such requests then."""
     forwarding: Forwarding | None = None
-    """What passes requests of clients on to the controller, from `report_logs` on; None where handlers ask `controller`
-    themselves."""
+    """What passes requests of clients on to the controller, from `connect` on, where `handlers` has such rows."""
+    watches_addresses: bool = True
+    """Whether clients that ask for this broker's address and do not come there are noticed: not where other brokers
+    send them."""
+    has_other_brokers: bool = False
+    """Whether brokers of other processes ask this one, as clients of its inter-broker listener."""
     zookeeper_offsets: ZooKeeperOffsets | None = None
     """Where OffsetCommit and OffsetFetch v0 keep offsets; None: where all other versions do."""
 
@@ -128,6 +138,14 @@ class ClusterMembership(ABC):
     async def serve(self, listeners: Sequence[Listener]) -> None:
         """The listeners are open, with the ports that they have.  StartInterruptedError."""
         return
+
+    def handlers(self, listener: str) -> Sequence[Handler]:
+        """The rows that a listener serves."""
+        return dispatch.broker_rows()
+
+    def view(self) -> ClusterView:
+        """What clients are shown of the cluster; from `report_logs` on."""
+        return ClusterView()
 
     @abstractmethod
     def broker(self) -> BrokerEpoch:

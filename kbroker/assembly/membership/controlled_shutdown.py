@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kbroker.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller import Administration
     from kbroker.cluster.requests import BrokerEpoch
     from kbroker.config import BrokerConfig
     from kbroker.metadata.cache import MetadataCache
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 
-async def move_leaders(config: BrokerConfig, controller: Controller, broker: BrokerEpoch, cache: MetadataCache) -> None:
+async def move_leaders(
+    config: BrokerConfig, controller: Administration, broker: BrokerEpoch, cache: MetadataCache
+) -> None:
     """Ask the controller as often as `controlled.shutdown.max.retries` says; what is left is logged."""
     if not config.get("controlled.shutdown.enable") or broker.epoch < 0:
         return

@@ -18,6 +18,8 @@ from kbroker.cluster.kraft.forwarding import Forwarding, ForwardingChannel
 from kbroker.cluster.kraft.kraft_controller import KRaftController
 from kbroker.cluster.kraft.member import KRaftMember, previous_epoch
 from kbroker.cluster.member import unless_stopping
+from kbroker.handlers import dispatch
+from kbroker.handlers.cluster.forwarding_view import ForwardingView
 from kbroker.metadata.image import NO_CONTROLLER
 from kbroker.metadata.metadata_record import MetadataLogError
 from kbroker.periodic import PeriodicTask
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from kbroker.cluster.client import Transport
     from kbroker.cluster.requests import ReplicaReport
     from kbroker.config import BrokerConfig
+    from kbroker.handlers.cluster.cluster_view import ClusterView
+    from kbroker.handlers.table import Handler
     from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
     from kbroker.metrics.maintenance import Values
     from kbroker.metrics.recent import Counters
@@ -50,6 +54,7 @@ class KRaftMembership(ReplicatedMembership):
 
     keeps_metadata = False
     shows_losses = False
+    watches_addresses = False
     _directories: DirectoryAssignments
     _looked_after: tuple[MoveTotals, int] | None = (MoveTotals(), 0)
     _member: KRaftMember
@@ -110,10 +115,17 @@ class KRaftMembership(ReplicatedMembership):
     async def catch_up(self) -> ClusterImage:
         return self._parts.cache.image
 
+    def handlers(self, listener: str) -> Sequence[Handler]:
+        return dispatch.forwarding_rows()
+
+    def view(self) -> ClusterView:
+        assert self.forwarding is not None, "before `connect`"
+        return ForwardingView(self.forwarding)
+
     async def report_logs(self) -> None:
         """Nothing is reported before the broker is registered (`prepare`)."""
         self._attach()
-        self._parts.replicas.fetchers = self._replication.fetchers
+        self._parts.replicas.roles.fetchers = self._replication.fetchers
         self._hand_over(self)
 
     async def prepare(self, listeners: Sequence[Listener]) -> None:
@@ -128,19 +140,19 @@ class KRaftMembership(ReplicatedMembership):
     # Roles
 
     def _take_roles(self) -> None:
-        """From here on replicas do what the log says.  What a log of this broker is no more, is set aside."""
+        """Apply the roles of the metadata log from now on.  Logs whose replica has moved away are retired as strays."""
         parts, manager, node_id = self._parts, self._broker.log_manager, self._broker.config.node_id
         cache, replicas = parts.cache, parts.replicas
         strays = stray_replicas(cache.image, node_id, manager.logs, lambda _name: False, all_have_ids=True)
         for name, reason in list(strays):
             manager.retire_as_stray(name, reason)
         for name in replicas_deleted(cache.image, manager.logs):
-            replicas.drop(name, delete=True)
+            replicas.roles.drop(name, delete=True)
         for name in self._out_of_reach(cache.image):
-            replicas.lose(name)
-        replicas.apply_image(cache.image)
+            replicas.roles.lose(name)
+        replicas.roles.apply_image(cache.image)
         cache.subscribe(self._drop_deleted)
-        cache.subscribe(replicas.apply)
+        cache.subscribe(replicas.roles.apply)
         cache.subscribe(self._directories.follow)
 
     def _out_of_reach(self, image: ClusterImage) -> list[TopicPartition]:
@@ -155,10 +167,10 @@ class KRaftMembership(ReplicatedMembership):
         ]
 
     def _drop_deleted(self, _old: ClusterImage, _new: ClusterImage, delta: MetadataDelta) -> None:
-        """Logs of deleted topics that nobody leads or follows here: a partition without a leader has no role."""
+        """Logs of deleted topics without a role here: a partition without a leader has none."""
         for topic in delta.deleted:
             for name in self._held(topic):
-                self._parts.replicas.drop(name, delete=True)
+                self._parts.replicas.roles.drop(name, delete=True)
 
     def _held(self, topic: TopicImage) -> list[TopicPartition]:
         replicas, logs = self._parts.replicas, self._broker.log_manager.logs
@@ -176,7 +188,7 @@ class KRaftMembership(ReplicatedMembership):
 
     def _directory_of(self, name: TopicPartition) -> bytes | None:
         replicas = self._parts.replicas
-        if name in replicas.given_up or (name in replicas.without_room and self._may_be_led_elsewhere(name)):
+        if name in replicas.roles.given_up or (name in replicas.logs.without_room and self._may_be_led_elsewhere(name)):
             return LOST_DIRECTORY
         log = self._broker.log_manager.get_log(name)
         if log is None:
@@ -189,7 +201,8 @@ class KRaftMembership(ReplicatedMembership):
     def _awaits_log(self, topic: str, index: int) -> bool:
         """Whether a replica without a log may get one yet: its role is not taken, or its log is not made."""
         replicas = self._parts.replicas
-        return TopicPartition(topic, index) in replicas.pending_roles or replicas.is_log_pending(topic, index)
+        name = TopicPartition(topic, index)
+        return name in replicas.roles.pending or replicas.logs.is_deferred(name)
 
     def _may_be_led_elsewhere(self, name: TopicPartition) -> bool:
         topic = self._parts.cache.image.topics.get(name.topic)
@@ -241,8 +254,8 @@ class KRaftMembership(ReplicatedMembership):
         return (*super().periodic_tasks(), telling)
 
     async def _tell_directories(self) -> None:
-        """Once replicas have moved or got their logs late: what new metadata say is looked at as it comes."""
-        found = (self._broker.log_manager.plans.totals, self._parts.replicas.late_logs)
+        """Runs after replica moves and late log creation; metadata changes are handled in `follow`."""
+        found = (self._broker.log_manager.plans.totals, self._parts.replicas.logs.late_count)
         if self._member.epoch >= 0 and found != self._looked_after:
             self._looked_after = found
             await self._directories.look_at_all()

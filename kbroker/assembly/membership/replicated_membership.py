@@ -11,7 +11,7 @@ from kbroker.assembly.membership.controlled_shutdown import move_leaders
 from kbroker.assembly.membership.replication_parts import ReplicationParts
 from kbroker.assembly.replication_figures import member_figures
 from kbroker.cluster.member import unless_stopping
-from kbroker.handlers.endpoints import local_broker
+from kbroker.handlers.cluster.endpoints import local_broker
 from kbroker.metadata.image import Endpoint
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.handover import Cluster, Handover
@@ -47,8 +47,7 @@ class RegisteredBroker(Protocol):
         """What its controller has done, while it was elected."""
 
     def is_heard(self) -> bool:
-        """Whether those who decide on leaders hear this broker, as far as it can know: they have not taken it for
-        gone."""
+        """Whether the controllers still count this broker as alive, as far as it can know."""
 
     async def register(self, broker: BrokerImage) -> None:
         """Tell the cluster that this broker serves."""
@@ -63,6 +62,7 @@ class RegisteredBroker(Protocol):
 class ReplicatedMembership(ClusterMembership):
     """See `ClusterMembership`.  A kind makes the controller, and calls `_attach` when the logs are open."""
 
+    has_other_brokers = True
     _parts: MetadataParts
     _replication: ReplicationParts
     _handover: Handover | None = None
@@ -158,7 +158,8 @@ class ReplicatedMembership(ClusterMembership):
         return {("fetcher", name): (count,) for name, count in counts.items()}
 
     async def leave(self) -> None:
-        await move_leaders(self._broker.config, self.controller, self.broker(), self._parts.cache)
+        if self.administration is not None:
+            await move_leaders(self._broker.config, self.administration, self.broker(), self._parts.cache)
 
     async def close(self) -> None:
         if self._is_attached:

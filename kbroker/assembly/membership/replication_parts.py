@@ -21,8 +21,8 @@ from kbroker.replication.stray_replicas import StrayReplicas, stray_replicas
 if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
     from kbroker.cluster.client import Transport
-    from kbroker.cluster.controller import Controller
-    from kbroker.cluster.controller_channel import ControllerPlace
+    from kbroker.cluster.controller import BrokerRequests
+    from kbroker.cluster.controller_channel import ControllerFinder
     from kbroker.config import BrokerConfig
     from kbroker.replication.transaction_markers import MarkerWriter
     from kbroker.types import TopicPartition
@@ -34,7 +34,7 @@ class QuorumReach(NamedTuple):
     """How the active controller of a KRaft cluster is reached, and who that is."""
 
     transport: Transport
-    place: ControllerPlace
+    place: ControllerFinder
 
 
 class ReplicationParts:
@@ -80,7 +80,7 @@ class ReplicationParts:
         """This broker, with its epoch by now."""
         return BrokerEpoch(self.node_id, self._epoch())
 
-    def attach(self, controller: Controller) -> None:
+    def attach(self, controller: BrokerRequests) -> None:
         """Make what copies replicas and proposes ISRs, before the replicas lead or follow anything."""
         broker, parts, config = self._broker, self._parts, self._broker.config
         # Not earlier: only now are the settings known that the cluster keeps for this broker.
@@ -108,20 +108,20 @@ class ReplicationParts:
         replicas = parts.replicas
         replicas.traffic = self.traffic
         replicas.selector = replica_selector(config.get("replica.selector.class"), lambda: parts.cache.image)
-        replicas.isr_changes = self.isr
+        replicas.roles.isr_changes = self.isr
         replicas.exists = self._exists
 
     def follow(self, config: BrokerConfig) -> None:
         """A broker setting was changed at run time."""
         self.fetchers.change_count(config.get("num.replica.fetchers"))
         self.traffic.follow(config)
-        self._parts.replicas.reconfigure(self._parts.cache.image.topics)
+        self._parts.replicas.roles.reconfigure(self._parts.cache.image.topics)
 
     def lost(self, names: Collection[TopicPartition]) -> None:
         """The disks of these partitions have failed."""
         for name in names:
             self.fetchers.forget(name)
-            self._parts.replicas.lose(name)
+            self._parts.replicas.roles.lose(name)
 
     def send_markers(self, writer: MarkerWriter) -> MarkerSender:
         """What writes markers into partitions of all brokers."""
@@ -178,7 +178,9 @@ class ReplicationParts:
         replicas = self._parts.replicas
 
         def is_hosted(name: TopicPartition) -> bool:
-            return replicas.hosted(name) is not None or replicas.is_offline(name) or name in replicas.given_up
+            return (
+                replicas.hosted(name) is not None or replicas.roles.is_offline(name) or name in replicas.roles.given_up
+            )
 
         logs = replicas.log_manager.logs
         self._strays.look(stray_replicas(self._parts.cache.image, self.node_id, logs, is_hosted))

@@ -11,7 +11,7 @@ from kbroker.assembly.membership.stored_metadata import StoredMetadata
 from kbroker.assembly.replication_figures import own_controller_figures
 from kbroker.cluster.local_controller import LocalController
 from kbroker.cluster.stored_image import stored_image
-from kbroker.handlers.endpoints import local_broker
+from kbroker.handlers.cluster.endpoints import local_broker
 from kbroker.replication.leader_changes import report_at_start
 from kbroker.replication.log_dir_failure_handler import reason_to_halt
 from kbroker.storage.directories.log_dirs import LogDirError
@@ -49,7 +49,7 @@ class SingleNode(ClusterMembership):
     def connect(self, parts: MetadataParts) -> None:
         self._parts = parts
         broker, metadata = self._broker, self._metadata
-        self.controller = LocalController(
+        self.controller = self.administration = self._controller = LocalController(
             parts.cache,
             metadata.store,
             parts.settings,
@@ -62,7 +62,7 @@ class SingleNode(ClusterMembership):
     async def catch_up(self) -> ClusterImage:
         """Registers the broker before its logs load, so that each log directory has the new broker epoch."""
         config = self._broker.config
-        self._registered, last = await self.controller.register_broker(local_broker(config, config.node_id))
+        self._registered, last = await self._controller.register_broker(local_broker(config, config.node_id))
         self._broker.log_manager.begin_epoch(self._registered.epoch, last.epoch)
         return self._parts.cache.image
 
@@ -73,16 +73,16 @@ class SingleNode(ClusterMembership):
             raise LogDirError(reason)
         report = report_at_start(cache.image, self._broker.config.node_id, log_manager)
         await self.controller.report_replicas(self._registered, report)
-        replicas.apply_image(cache.image)
-        cache.subscribe(replicas.apply)
-        self.controller.all_cordoned = partial(all_cordoned, log_manager)
+        replicas.roles.apply_image(cache.image)
+        cache.subscribe(replicas.roles.apply)
+        self._controller.all_cordoned = partial(all_cordoned, log_manager)
         self._metadata.watch()
 
     def broker(self) -> BrokerEpoch:
         return self._registered
 
     def follow(self, config: BrokerConfig) -> None:
-        self._parts.replicas.apply_image(self._parts.cache.image)
+        self._parts.replicas.roles.apply_image(self._parts.cache.image)
 
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
         return self._metadata.periodic_tasks()

@@ -56,7 +56,7 @@ class WorkersMembership(ReplicatedMembership):
 
     def connect(self, parts: MetadataParts) -> None:
         self._replicate(parts, WORKERS_LISTENER)
-        self.controller = self._worker.controller(parts.cache, parts.settings, parts.hosts)
+        self.controller = self.administration = self._worker.controller(parts.cache, parts.settings, parts.hosts)
 
     async def catch_up(self) -> ClusterImage:
         self._worker.load(self._parts.cache)
@@ -67,16 +67,16 @@ class WorkersMembership(ReplicatedMembership):
         parts, log_manager, node_id = self._parts, self._broker.log_manager, self._broker.config.node_id
         replicas, cache = parts.replicas, parts.cache
         self._attach()
-        replicas.fetchers = self._replication.fetchers
+        replicas.roles.fetchers = self._replication.fetchers
         report = report_at_start(cache.image, node_id, log_manager, all_on_one_host=True)
         await self._worker.report_logs(
             report, lambda: held_logs(cache.image, node_id, log_manager, self._broker.slices.pace())
         )
         # The controller may have deleted topics while the logs were loaded and while this worker waited for the others.
         for name in replicas_deleted(cache.image, log_manager.logs):
-            replicas.drop(name, delete=True)
-        replicas.apply_image(cache.image)
-        cache.subscribe(replicas.apply)
+            replicas.roles.drop(name, delete=True)
+        replicas.roles.apply_image(cache.image)
+        cache.subscribe(replicas.roles.apply)
         if self._metadata is not None:
             self._metadata.watch()
 

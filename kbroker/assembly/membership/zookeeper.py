@@ -8,15 +8,21 @@ from kbroker.assembly.membership.cluster_membership import BrokerParts, Metadata
 from kbroker.assembly.membership.replicated_membership import ReplicatedMembership
 from kbroker.assembly.membership.settings import inter_broker_listener
 from kbroker.cluster.member import unless_stopping
-from kbroker.handlers.endpoints import local_broker
+from kbroker.handlers import dispatch
+from kbroker.handlers.cluster.cluster_view import ElectedControllerView
+from kbroker.handlers.cluster.endpoints import local_broker
 from kbroker.metadata.features import FEATURES, Features
 from kbroker.metadata.image import ClusterImage
 from kbroker.replication.leader_and_isr import ControllerRequests
 from kbroker.storage.manager.known_directories import claim_directories
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kbroker.cluster.member import Member
     from kbroker.cluster.requests import ReplicaReport
+    from kbroker.handlers.cluster.cluster_view import ClusterView
+    from kbroker.handlers.table import Handler
     from kbroker.storage.directories.log_dirs import OpenedDirs
 
 
@@ -24,6 +30,7 @@ class ZooKeeperMembership(ReplicatedMembership):
     """See `ClusterMembership`."""
 
     keeps_metadata = False
+    watches_addresses = False
 
     def __init__(self, broker: BrokerParts, member: Member) -> None:
         super().__init__(broker, member)
@@ -49,23 +56,30 @@ class ZooKeeperMembership(ReplicatedMembership):
     def connect(self, parts: MetadataParts) -> None:
         member = self._member
         replication = self._replicate(parts, inter_broker_listener(self._broker.config))
-        self.controller = member.controller(parts.cache, replication.channel, parts.settings, parts.hosts)
+        controller = member.controller(parts.cache, replication.channel, parts.settings, parts.hosts)
+        self.controller = self.administration = controller
         self.zookeeper_offsets = member.zookeeper_offsets
 
     async def catch_up(self) -> None:
         """The settings that the cluster keeps; its topics are known once a controller has sent them."""
         await unless_stopping(self._broker.stopping, self._member.load(self._parts.cache))
 
+    def handlers(self, listener: str) -> Sequence[Handler]:
+        return dispatch.member_rows()
+
+    def view(self) -> ClusterView:
+        return ElectedControllerView()
+
     async def report_logs(self) -> None:
         """Nothing is reported: once this broker is registered, the controller sends what it leads and follows."""
         parts, replication, member = self._parts, self._replication, self._member
         self._attach()
-        parts.cache.subscribe(parts.replicas.note_topics)
+        parts.cache.subscribe(parts.replicas.roles.note_topics)
         self._hand_over(self)
         self.controller_requests = ControllerRequests(
             replication.node_id,
             parts.cache,
-            parts.replicas,
+            parts.replicas.roles,
             replication.fetchers,
             lambda: member.epoch,
             member.topic_configs,

@@ -7,7 +7,6 @@ image stands still until the end.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from kbroker.metadata.image import ClusterImage, Endpoint, MetadataDelta
 from kbroker.metadata.metadata_record import MetadataLogError, MetadataTransactions
 from kbroker.metadata.record_deltas import MetadataDraft
 from kbroker.schemas import wire
-from kbroker.waiting import set_within
+from kbroker.waiting import Changes
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -53,7 +52,7 @@ class ClusterMetadata:
         self._published: ClusterImage | None = None
         self._transactions = MetadataTransactions()
         self._subscribers: list[Callable[[], None]] = []
-        self._changed: asyncio.Event = asyncio.Event()
+        self._changes = Changes()
         self.applied_offset = NOTHING_APPLIED
         self.applied_epoch = 0
         self.applied_ms = -1
@@ -83,16 +82,9 @@ class ClusterMetadata:
         """Call `changed` after each application, also of records that change nothing but the offset."""
         self._subscribers.append(changed)
 
-    async def wait_until(self, holds: Callable[[], bool], seconds: float | None = None) -> None:
-        """Return when `holds()` after an application, or at once.  TimeoutError."""
-        loop = asyncio.get_running_loop()
-        end = None if seconds is None else loop.time() + seconds
-        while not holds():
-            changed = self._changed
-            if end is None:
-                await changed.wait()
-            elif not await set_within(changed, end - loop.time()):
-                raise TimeoutError(f"the metadata did not come to that in {seconds:g} s")
+    async def wait_until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait for an application after which `holds()`, for `seconds` at most; whether it does."""
+        return await self._changes.wait_until(holds, seconds)
 
     def pace(self) -> Pace:
         """Of long work on the image."""
@@ -184,7 +176,8 @@ class ClusterMetadata:
             await pace
 
     async def _as_before(self, topics: Iterable[TopicImage]) -> tuple[TopicImage, ...]:
-        """The same topics; those that are as they were are the same objects, so that nobody compares them again."""
+        """The same topics; unchanged ones are the same objects as before, so that later comparisons are by
+        identity."""
         pace, found = self._slices.pace(), []
         for topic in topics:
             before = self._image.topics_by_id.get(topic.topic_id)
@@ -208,12 +201,11 @@ class ClusterMetadata:
         cache = self._cache
         if cache is not None and image is not before:
             if delta is None or cache.image is not self._published:
-                # All may differ, or somebody else has published meanwhile.
+                # All may differ, or another part has published meanwhile.
                 delta = difference(cache.image, image)
             if not delta.is_empty():
                 cache.publish(image, delta)
                 self._published = cache.image
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._changes.announce()
         for changed in self._subscribers:
             changed()

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.requests import BrokerEpoch
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.outage import Outage
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 MOST_IN_A_REQUEST = 2_250
-RETRY_SECONDS = 0.1
-MOST_RETRY_SECONDS = 5.0
+BACKOFF = ExponentialBackoff(0.1, 5.0)
+"""In seconds."""
 
 
 class Assignment(NamedTuple):
@@ -148,7 +149,7 @@ class DirectoryAssignments:
         return dict(left[:MOST_IN_A_REQUEST])
 
     async def _run(self) -> None:
-        wait = RETRY_SECONDS
+        attempts = 0
         try:
             # A task begins behind the turn in which the image changes, so replicas have their logs, or get them soon.
             while self._topics:
@@ -159,10 +160,10 @@ class DirectoryAssignments:
                 goes_on = bool(self._topics)
                 self._topics |= left
                 if wanted and await self._send(wanted):
-                    goes_on, wait = True, RETRY_SECONDS
+                    goes_on, attempts = True, 0
                 if self._topics and not goes_on:
-                    await asyncio.sleep(wait)
-                    wait = min(MOST_RETRY_SECONDS, 2 * wait)
+                    await asyncio.sleep(BACKOFF.backoff(attempts))
+                    attempts += 1
         finally:
             self._task = None
 

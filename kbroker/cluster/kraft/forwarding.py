@@ -21,6 +21,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.authenticated import LoginFailedError
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.controller_channel import is_of_no_controller
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 RETRY_SECONDS = 60.0
-BACKOFF_SECONDS = 0.05
-MAX_BACKOFF_SECONDS = 1.0
+BACKOFF = ExponentialBackoff(0.05, 1.0)
+"""In seconds."""
 ENVELOPE_VERSION = 0
 PRINCIPAL_VERSION = 0
 _VERSION = struct.Struct(">h")
@@ -74,8 +75,8 @@ class ForwardingChannel:
             client_id=str(node_id),
             negotiates=True,
             request_seconds=request_seconds,
-            backoff_seconds=BACKOFF_SECONDS,
-            max_backoff_seconds=MAX_BACKOFF_SECONDS,
+            backoff_seconds=BACKOFF.initial,
+            max_backoff_seconds=BACKOFF.longest,
         )
         self._client = NodeClient(loop, transport, self._find_endpoint, settings, rng)
 
@@ -112,7 +113,7 @@ class ForwardingChannel:
 
     async def _ask(self, request: Message, at_most: int, seconds: float) -> object:
         deadline = self._loop.time() + seconds
-        backoff = BACKOFF_SECONDS
+        attempts = 0
         why = ""
         while (left := deadline - self._loop.time()) > 0:
             news = self._news
@@ -135,12 +136,12 @@ class ForwardingChannel:
                     return answer
                 why = "the controller is not the active one"
             # A failed attempt to connect has its own wait behind it, in the client.
-            wait = min(backoff * self._random.uniform(0.8, 1.2), max(0.0, deadline - self._loop.time()))
-            backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+            wait = min(BACKOFF.backoff(attempts, self._random.uniform), max(0.0, deadline - self._loop.time()))
+            attempts += 1
             try:
                 async with asyncio.timeout(wait):
                     await news.wait()
-                backoff = BACKOFF_SECONDS
+                attempts = 0
             except TimeoutError:
                 pass
         name = "" if request.api_key is None else ApiKey(request.api_key).message_name

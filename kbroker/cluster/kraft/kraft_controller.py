@@ -1,4 +1,4 @@
-"""`Controller` of a broker in a KRaft cluster: what the broker asks itself, over a connection to the active controller.
+"""What a broker of a KRaft cluster asks itself (`BrokerRequests`), over a connection to the active controller.
 
 Requests of clients that change the cluster go on as they came (`forwarding`), so they are no calls here.  A change is
 in this broker's cache when the log has brought it; `create_topics` of this broker's own waits for that, for
@@ -10,19 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from kbroker.cluster.controller import Controller
+from kbroker.cluster.controller import BrokerRequests
 from kbroker.cluster.creation_complaints import CreationComplaints
 from kbroker.cluster.requests import (
     BrokerEpoch,
-    ConfigAlteration,
-    ElectionType,
     IsrChange,
-    NewPartitions,
     NewTopic,
     PartitionOutcome,
-    Reassignment,
     ReplicaReport,
     TopicOutcome,
 )
@@ -45,26 +41,20 @@ if TYPE_CHECKING:
     from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
-    from kbroker.metadata.features import FeatureUpdate
-    from kbroker.metadata.image import BrokerImage, QuotaEntity, TopicImage
-    from kbroker.metadata.security_image import Outcome, SecurityChange
+    from kbroker.metadata.image import TopicImage
     from kbroker.metadata.store import ProducerIdBlock
-    from kbroker.quotas.alteration import EntityAlteration
     from kbroker.quotas.mutation_quota import MutationQuota
-    from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.cluster")
 
 WAIT_SECONDS = 1.0
-# With these a topic is not there yet: the client asks again.
+# Retriable: the topic is reported as unknown and the client asks again.
 _LATER = frozenset({ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
 CREATION_TIMEOUT_MS = 30_000
 
 
-class KRaftController(Controller):
+class KRaftController(BrokerRequests):
     """See the module.  `disks_failed()`: log directories have failed, which the next heartbeat is to say."""
-
-    expires_tokens = False
 
     def __init__(
         self,
@@ -158,10 +148,7 @@ class KRaftController(Controller):
 
     async def _seen(self, names: Sequence[str]) -> None:
         """Wait until this broker's image has the topics, for WAIT_SECONDS at most."""
-        try:
-            await self._metadata.wait_until(lambda: all(self._cache.topic(name) for name in names), WAIT_SECONDS)
-        except TimeoutError:
-            return
+        await self._metadata.wait_until(lambda: all(self._cache.topic(name) for name in names), WAIT_SECONDS)
 
     async def ensure_internal_topic(self, name: str) -> TopicImage:
         topic = self._cache.topic(name)
@@ -173,6 +160,30 @@ class KRaftController(Controller):
         if topic is None:
             raise CoordinatorNotAvailableError()
         return topic
+
+    async def create_group_topics(
+        self, requests: Sequence[NewTopic], quota: MutationQuota | None = None
+    ) -> list[TopicOutcome]:
+        """In this broker's own name, whose quota the controllers count."""
+        creation = wire.CreateTopicsRequest
+        topics = [
+            creation.CreatableTopic(
+                name=each.name,
+                num_partitions=each.num_partitions,
+                replication_factor=each.replication_factor,
+                configs=[creation.CreatableTopicConfig(name=name, value=value) for name, value in each.configs.items()],
+            )
+            for each in requests
+        ]
+        answer = await self._channel.create_topics(creation(topics=topics, timeout_ms=CREATION_TIMEOUT_MS))
+        refused = {each.name: ErrorCode(each.error_code) for each in answer.topics if each.error_code}
+        texts = {each.name: each.error_message for each in answer.topics}
+        return [
+            TopicOutcome(each.name, error=KafkaError.of(refused[each.name], texts[each.name]))
+            if each.name in refused
+            else TopicOutcome(each.name)
+            for each in requests
+        ]
 
     # What the broker reports and asks for itself
 
@@ -188,56 +199,3 @@ class KRaftController(Controller):
         """The heartbeats tell of directories that have failed; the controllers know what is in them."""
         if report.offline:
             self._disks_failed()
-
-    # What goes on as it came
-
-    async def create_topics(
-        self, requests: Sequence[NewTopic], validate_only: bool = False, quota: MutationQuota | None = None
-    ) -> list[TopicOutcome]:
-        forwarded()
-
-    async def create_partitions(
-        self, requests: Sequence[NewPartitions], validate_only: bool = False, quota: MutationQuota | None = None
-    ) -> list[TopicOutcome]:
-        forwarded()
-
-    async def delete_topics(self, topic_ids: Sequence[bytes], quota: MutationQuota | None = None) -> list[TopicOutcome]:
-        forwarded()
-
-    async def alter_configs(
-        self, alterations: Sequence[ConfigAlteration], validate_only: bool = False
-    ) -> list[KafkaError | None]:
-        forwarded()
-
-    async def alter_client_quotas(
-        self, alterations: Sequence[EntityAlteration], validate_only: bool = False
-    ) -> dict[QuotaEntity, KafkaError | None]:
-        forwarded()
-
-    async def alter_security(self, change: SecurityChange[Outcome]) -> Outcome:
-        forwarded()
-
-    async def elect_leaders(
-        self, election: ElectionType, partitions: Sequence[TopicPartition] | None
-    ) -> list[PartitionOutcome]:
-        forwarded()
-
-    async def alter_reassignments(
-        self, reassignments: Sequence[Reassignment], allow_replication_factor_change: bool = True
-    ) -> list[PartitionOutcome]:
-        forwarded()
-
-    async def register_broker(self, broker: BrokerImage) -> tuple[BrokerEpoch, BrokerEpoch]:
-        """Brokers register themselves (`broker_life`)."""
-        forwarded()
-
-    async def unregister_broker(self, node_id: int) -> None:
-        forwarded()
-
-    async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> None:
-        forwarded()
-
-
-def forwarded() -> NoReturn:
-    """A request that goes on to the controllers has come to a handler.  NotControllerError."""
-    raise NotControllerError("the controllers of this cluster serve this request")

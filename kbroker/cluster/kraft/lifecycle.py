@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from kbroker.backoff import ExponentialBackoff
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import schema, wire
 
@@ -126,7 +127,7 @@ class Lifecycle:
 
     def heartbeat(self, applied_offset: int, version: int = LAST_HEARTBEAT) -> wire.BrokerHeartbeatRequest:
         """The next heartbeat; `applied_offset` is that of the last record that the image has."""
-        # Said from the moment on at which the controllers know this broker's directories.
+        # Sent only once registered: before that the controllers do not know these directories.
         says_cordoned = version >= CORDONED_FROM and self.state not in (State.UNREGISTERED, State.CATCHING_UP)
         return wire.BrokerHeartbeatRequest(
             broker_id=self._identity.node_id,
@@ -166,9 +167,9 @@ class Lifecycle:
 
     def failed(self) -> float:
         """A request had no answer, or one that may be another the next time; seconds until the next request."""
-        self._failures += 1
         longest = min(MOST_RETRY_SECONDS, self._heartbeat_seconds)
-        return float(min(longest, RETRY_SECONDS * 2 ** min(self._failures - 1, 10)))
+        self._failures += 1
+        return ExponentialBackoff(RETRY_SECONDS, longest).backoff(self._failures - 1)
 
     def lost(self) -> None:
         """The registration is gone: begin anew, as the same incarnation."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.client import ClientSettings, NodeClient
 from kbroker.cluster.controller_stats import ControllerStats
-from kbroker.cluster.kraft.broker_life import BrokerLife, LifeView
 from kbroker.cluster.kraft.lifecycle import Lifecycle, OwnIdentity, State
+from kbroker.cluster.kraft.lifecycle_client import LifecycleClient, LifecycleView
 from kbroker.cluster.named_host import with_host
 from kbroker.metadata.features import KRAFT_FEATURES
 from kbroker.metadata.image import NO_CONTROLLER
@@ -36,23 +36,23 @@ LEAVE_SECONDS = 300.0
 
 
 class QuorumLeader:
-    """`ControllerPlace`: the active controller, as the observer knows it."""
+    """`ControllerFinder`: the active controller, as the observer knows it."""
 
     def __init__(self, observer: QuorumObserver) -> None:
         self._observer = observer
 
     def controller_id(self) -> int:
-        """See `ControllerPlace`."""
+        """See `ControllerFinder`."""
         leader = self._observer.leader
         return NO_CONTROLLER if leader is None else leader.node_id
 
     def endpoint(self) -> Endpoint | None:
-        """See `ControllerPlace`."""
+        """See `ControllerFinder`."""
         leader = self._observer.leader
         return None if leader is None else leader.endpoint
 
     def on_change(self, changed: Callable[[], None]) -> None:
-        """See `ControllerPlace`."""
+        """See `ControllerFinder`."""
         self._observer.on_leader(changed)
 
 
@@ -116,8 +116,8 @@ class KRaftMember:
             request_seconds=config.get("broker.session.timeout.ms") / 2000,
         )
         client = NodeClient(parts.loop, parts.transport, self.place.endpoint, settings, parts.rng)
-        view = LifeView(lambda: metadata.applied_offset, self._registered_epoch, self._is_fenced)
-        self.life = BrokerLife(
+        view = LifecycleView(lambda: metadata.applied_offset, self._registered_epoch, self._is_fenced)
+        self.life = LifecycleClient(
             parts.loop,
             client,
             self.lifecycle,
@@ -184,7 +184,7 @@ class KRaftMember:
     async def leave(self) -> None:
         """A controlled shutdown; the broker serves and follows the log meanwhile.
 
-        One that follows the log no longer would answer by what was: it is gone at once, as Kafka's is.
+        A broker that has given up following the log stops at once: it would serve stale metadata.
         """
         if self.observer.has_given_up:
             return

@@ -1,7 +1,7 @@
 """Follows the metadata log of the controllers: drives `quorum` over the network, keeps the log on disk and applies it.
 
-    fetch → append, where a file begins or ends by a thread ┬→ fetch, which says that it is here
-          → apply what is committed                         ┘
+    fetch → append (in a thread, where a segment begins or ends) ┬→ fetch, which acknowledges it
+          → apply what is committed                              ┘
 
 Kafka's observers do not wait for the disk, either: what is committed does not depend on what they have.  After a loss
 of power the log may end before what was applied.  A broker that starts serves clients once it has all that was

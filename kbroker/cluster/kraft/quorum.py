@@ -20,6 +20,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.kraft.batches import DamagedBatchesError, MetadataBatch, whole_batches
 from kbroker.cluster.kraft.quorum_steps import (
     NO_LEADER,
@@ -90,7 +91,7 @@ class Quorum:
         self.epoch = max(kept.epoch, self.last_epoch)
         self.leader_id = kept.leader_id if kept.epoch == self.epoch else NO_LEADER
         self.leader_high_watermark = UNKNOWN
-        """The first that a leader has told since the start."""
+        """The first high watermark that a leader answered with since this process started."""
         self._snapshot: tuple[SnapshotId, int] | None = None
         self._not_before = 0.0
         self._failures = 0
@@ -141,8 +142,8 @@ class Quorum:
         """There was no answer to a question: another controller is asked after a pause."""
         leader = self.leader
         if leader is not None and ask.to == leader.endpoint:
-            pause = min(MAX_BACKOFF_SECONDS, self._backoff_seconds * 2**self._leader_failures)
-            self._leader_failures = min(self._leader_failures + 1, 16)
+            pause = ExponentialBackoff(self._backoff_seconds, MAX_BACKOFF_SECONDS).backoff(self._leader_failures)
+            self._leader_failures += 1
             self._leader_not_before = now + pause * self._random.uniform(1.0, 1.5)
         self._snapshot = None
         self._next_address += 1
@@ -151,7 +152,7 @@ class Quorum:
     def _back_off(self, now: float) -> None:
         # The first round goes through all that are known quickly, later ones more slowly.
         rounds = self._failures // max(1, len(self._beforehand))
-        pause = min(MAX_BACKOFF_SECONDS / 2, self._backoff_seconds * 2 ** min(rounds, 16))
+        pause = ExponentialBackoff(self._backoff_seconds, MAX_BACKOFF_SECONDS / 2).backoff(rounds)
         self._failures += 1
         self._not_before = now + pause * self._random.uniform(1.0, 1.5)
 
@@ -272,10 +273,11 @@ class Quorum:
         self.end_offset = end
         return batches
 
-    def _diverged(self, ask: Ask, told: EpochStart, now: float) -> list[Step]:
-        """The leader says where an epoch ends in its log: the one of this log's end, or the last one before that."""
-        later = [each.offset for each in self._epochs if each.epoch > told.epoch]
-        end = min(told.offset, later[0] if later else self.end_offset)
+    def _diverged(self, ask: Ask, diverging: EpochStart, now: float) -> list[Step]:
+        """Take a diverging epoch: the leader's end of our last epoch, or of the last epoch before it that the leader
+        has."""
+        later = [each.offset for each in self._epochs if each.epoch > diverging.epoch]
+        end = min(diverging.offset, later[0] if later else self.end_offset)
         if end < self.high_watermark:
             return [
                 Fatal(

@@ -2,7 +2,7 @@
 
     {"leaderId":3001,"leaderEpoch":7,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}
 
-An observer votes for nobody.  Version 0, of clusters with fixed voters, has more fields, which Kafka does not need any
+An observer does not vote.  Version 0, of clusters with fixed voters, has more fields, which Kafka does not need any
 more; both have the leader's.
 """
 

@@ -68,7 +68,7 @@ class FetchSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Ask nobody before this time."""
+    """Ask no controller before this time."""
 
     until: float
 

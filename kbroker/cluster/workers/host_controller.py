@@ -33,8 +33,7 @@ class HostController(LocalController):
     is_stopping: Callable[[], bool]
 
     async def enter(self, broker: BrokerImage, report: ReplicaReport) -> BrokerEpoch:
-        """Take a worker into the cluster.  One that was here before, and has lost its connection alone, has an epoch
-        already and keeps it."""
+        """Take a worker into the cluster.  A worker that only reconnects keeps its epoch."""
         node_id, epoch = broker.node_id, broker.epoch
         has_started = epoch == NO_BROKER_EPOCH
         async with self._changing:
@@ -88,7 +87,7 @@ class HostController(LocalController):
     async def _move(self, updates: PartitionUpdates, brokers: dict[int, BrokerImage]) -> None:
         """Partitions and brokers change in one image: no broker takes one for the other's."""
         if updates:
-            await self._call(self._store.alter_partitions, updates.stored())
+            await self._write(updates.delta(self._cache.image))
         changed = updates.delta(self._cache.image).changed
         self._cache.apply(MetadataDelta(changed=changed, brokers=BrokersImage(brokers, self._node_id)))
 

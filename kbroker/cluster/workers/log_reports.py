@@ -5,7 +5,7 @@
     SETTLED    all have said it, or the time is over for those that are not there: who leads is decided
 
 A power cut loses the records that were not on disk yet, in some replicas more than in others.  So does a disk whose
-fsync fails; and until worker 1 is back nobody takes it out of an ISR, so those that live on say what they hold, too.  A
+fsync fails; and until worker 1 is back it is in its ISRs, so those that live on say what they hold, too.  A
 worker that was not stopped in order waits for the decision before it leads or follows anything.
 """
 

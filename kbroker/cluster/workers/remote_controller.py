@@ -28,14 +28,13 @@ from kbroker.errors import (
     KafkaError,
     LeaderNotAvailableError,
     NotControllerError,
-    UnsupportedVersionError,
 )
 
 if TYPE_CHECKING:
     from kbroker.cluster.workers.controller_link import ControllerLink
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.features import FeatureUpdate
-    from kbroker.metadata.image import BrokerImage, ClusterImage, QuotaEntity, TopicImage
+    from kbroker.metadata.image import ClusterImage, QuotaEntity, TopicImage
     from kbroker.metadata.security_image import Outcome, SecurityChange
     from kbroker.metadata.store import ProducerIdBlock
     from kbroker.quotas.alteration import EntityAlteration
@@ -131,10 +130,6 @@ class RemoteController(Controller):
         return self._cache.image
 
     # Brokers
-
-    async def register_broker(self, broker: BrokerImage) -> tuple[BrokerEpoch, BrokerEpoch]:
-        """Workers enter over the link.  Raises UnsupportedVersionError."""
-        raise UnsupportedVersionError()
 
     async def unregister_broker(self, node_id: int) -> None:
         await self._link.call("unregister_broker", node_id)

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.features import FeatureUpdate
-    from kbroker.metadata.image import BrokerImage, ClusterImage, QuotaEntity, TopicImage
+    from kbroker.metadata.image import ClusterImage, QuotaEntity, TopicImage
     from kbroker.metadata.security_image import Outcome, SecurityChange
     from kbroker.metadata.store import ProducerIdBlock
     from kbroker.quotas.host_names import HostNames
@@ -280,10 +280,6 @@ class ClusterController(Controller):
         return self.term.context.image
 
     # Brokers
-
-    async def register_broker(self, broker: BrokerImage) -> tuple[BrokerEpoch, BrokerEpoch]:
-        """Brokers register themselves in ZooKeeper.  Raises UnsupportedVersionError."""
-        raise UnsupportedVersionError()
 
     async def unregister_broker(self, node_id: int) -> None:
         """A broker that is gone is not registered: its session is over.  Raises UnsupportedVersionError."""

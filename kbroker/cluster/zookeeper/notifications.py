@@ -1,7 +1,7 @@
-"""Notifications below one znode: whoever changes something makes a sequential znode that names it, and all watch.
+"""Notifications below one znode: a change makes a sequential znode that names it, and all watch.
 
 They are left for 15 minutes, so that each broker sees them, and then taken away by any.  What has changed is read again
-by whoever follows, so several notifications of one thing count once.
+by each broker, so several notifications of one thing count once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Notifications(Generic[_Named]):
     """`decode` gives what a notification in `folder` names, `reload` reads that again.  `what`: for the log.
 
     `reload_all` reads everything again, with a new session: behind an old one notifications may have come and gone, and
-    whoever has changed something may have lost its connection before its notification.
+    the broker that changed something may have lost its connection before its notification.
     """
 
     def __init__(

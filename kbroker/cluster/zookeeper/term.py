@@ -346,7 +346,7 @@ class Term:
         return {name: new for name, each, new in rows if new is not each}
 
     async def _commit(self, changed: Mapping[TopicPartition, PartitionImage], *, resumes: bool = False) -> None:
-        # A state that cannot be decoded would fail again at once, until somebody mends it; it is not tried again here.
+        # A state that cannot be decoded would fail again at once, until it is mended; it is not tried again here.
         if any(map(self.changes.has_sense, await self.changes.commit(changed, resumes=resumes))):
             self.work.mark(Work.SETTLE)
 

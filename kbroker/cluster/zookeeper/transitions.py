@@ -218,13 +218,3 @@ def completed(partition: PartitionImage, context: PartitionContext) -> Partition
     if not is_completable(partition):
         return partition
     return announced(partition, decisions.change(partition, _clean(context)))
-
-
-def without_leader(partition: PartitionImage) -> PartitionImage:
-    """A partition of a topic that is being deleted."""
-    return replace(
-        partition,
-        leader=NO_LEADER,
-        leader_epoch=partition.leader_epoch + 1,
-        partition_epoch=partition.partition_epoch + 1,
-    )

@@ -49,7 +49,8 @@ def data_directory(
     image: Image, host_name: str, mounts: Collection[PurePosixPath], home: PurePosixPath | None = None
 ) -> PurePosixPath | None:
     """Where data go when no variable says so: the image's own place, unless a volume is mounted at another image's
-    place and none there.  None: in kbroker's `home`, as the variables say nothing, or as the only volume is there."""
+    place and none there.  None: use kbroker's `home`, because no variable names a
+    directory, or the only volume is mounted there."""
     default = _DEFAULT.get(image)
     chosen = default
     if default is None or not _is_mounted(default, mounts):

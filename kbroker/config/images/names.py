@@ -1,7 +1,7 @@
 """How variables of Kafka's container images name settings, and which variables are none of theirs.
 
 KAFKA_LOG_DIRS, KAFKA_CFG_LOG_DIRS      log.dirs; `__` stands for `_`, `___` for `-`
-KAFKA_SERVICE_HOST, KAFKA_PORT_…        Kubernetes' words about a service that is called kafka: nobody's settings
+KAFKA_SERVICE_HOST, KAFKA_PORT_…        Kubernetes' words about a service that is called kafka: no settings
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,9 +12,9 @@ from kbroker.errors import KafkaError
 from kbroker.security.authorizer import Operation, ResourceKind
 
 if TYPE_CHECKING:
-    from kbroker.console.parts import Parts
+    from kbroker.console.parts import ConsoleParts
     from kbroker.console.viewer_client import ViewerClient
-    from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
+    from kbroker.metadata.image import ClusterImage, TopicImage
 
 TIMEOUT_MS = 30_000
 SETTLE_SECONDS = 5.0
@@ -25,7 +24,7 @@ SETTLE_SECONDS = 5.0
 class Context:
     """See the module."""
 
-    parts: Parts
+    parts: ConsoleParts
     client: ViewerClient
 
     def topic(self, name: str) -> TopicImage:
@@ -44,20 +43,7 @@ class Context:
     async def settle(self, condition: Callable[[ClusterImage], bool]) -> None:
         """Until this broker's own metadata show a change that another one has made, SETTLE_SECONDS at most, so that the
         next page shows it."""
-        cache, done = self.parts.services.metadata_cache, asyncio.Event()
-
-        def look(_old: ClusterImage, new: ClusterImage, _delta: MetadataDelta) -> None:
-            if condition(new):
-                done.set()
-
-        cache.subscribe(look)
-        try:
-            if not condition(cache.image):
-                await asyncio.wait_for(done.wait(), SETTLE_SECONDS)
-        except TimeoutError:
-            pass  # It is done all the same.
-        finally:
-            cache.unsubscribe(look)
+        await self.parts.services.metadata_cache.wait_until(condition, SETTLE_SECONDS)
 
     async def record_count(self, topic: TopicImage) -> int | None:
         """Offsets between first and last ones, of all partitions; None where not all of them can be asked."""

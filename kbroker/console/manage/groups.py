@@ -10,6 +10,7 @@ from kbroker.console.manage.context import plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table, plan_without_topic
 from kbroker.console.parameters import BadParameterError, NotThereError
 from kbroker.console.viewer_client import EARLIEST, LATEST, patiently, refuse
+from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 Place = tuple[str, int]
 WHERE = ("earliest", "latest", "offset", "time", "shift")
-NOBODY = ""
+NO_MEMBER = ""
 NO_GENERATION = -1
 
 
@@ -173,7 +174,7 @@ async def targets_of(
 
 
 async def reset(context: Context, fields: Fields, plan: Plan) -> Done:
-    """A commit of nobody, which a group takes while it has no members."""
+    """A commit without a member, which a group takes while it has no members."""
     group_id = fields.text("id")
     by_topic: dict[str, list[tuple[int, int]]] = {}
     for each in fields.rows("offsets"):
@@ -194,7 +195,7 @@ async def reset(context: Context, fields: Fields, plan: Plan) -> Done:
     ]
     answer = await context.client.ask(
         wire.OffsetCommitResponse,
-        request(group_id=group_id, generation_id_or_member_epoch=NO_GENERATION, member_id=NOBODY, topics=topics),
+        request(group_id=group_id, generation_id_or_member_epoch=NO_GENERATION, member_id=NO_MEMBER, topics=topics),
         await context.client.coordinator_of(group_id),
     )
     failures = _failures(
@@ -208,7 +209,7 @@ async def reset(context: Context, fields: Fields, plan: Plan) -> Done:
 
 def _failures(rows: Iterable[tuple[str | None, int, int]]) -> list[str]:
     """Of topics, partitions and codes."""
-    return [f"{name}-{index}: {ErrorCode(code).name}." for name, index, code in rows if code]
+    return [f"{name}-{index}: {error_name(code)}." for name, index, code in rows if code]
 
 
 async def plan_deletion(context: Context, fields: Fields) -> Plan:

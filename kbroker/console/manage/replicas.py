@@ -9,6 +9,7 @@ from kbroker.console.manage.fields import whole_number
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
 from kbroker.console.viewer_client import refuse
+from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode
 from kbroker.schemas import wire
 from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
@@ -109,7 +110,7 @@ async def _reassign(context: Context, topic: str, targets: Mapping[int, Sequence
     )
     refuse(answer.error_code, answer.error_message)
     failures = [
-        f"Partition {row.partition_index}: {row.error_message or ErrorCode(row.error_code).name}"
+        f"Partition {row.partition_index}: {row.error_message or error_name(row.error_code)}"
         for each in answer.responses
         for row in each.partitions
         if row.error_code
@@ -200,7 +201,7 @@ async def elect(context: Context, fields: Fields, plan: Plan) -> Done:
     )
     refuse(answer.error_code)
     failures = [
-        f"Partition {row.partition_id}: {row.error_message or ErrorCode(row.error_code).name}"
+        f"Partition {row.partition_id}: {row.error_message or error_name(row.error_code)}"
         for each in answer.replica_election_results
         for row in each.partition_result
         if row.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)

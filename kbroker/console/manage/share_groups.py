@@ -10,6 +10,7 @@ from kbroker.console.manage.groups import given_targets, places_of, plan_of_targ
 from kbroker.console.manage.plan import Action, Done, Plan, plan_without_topic
 from kbroker.console.parameters import NotThereError
 from kbroker.console.viewer_client import refuse
+from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
@@ -72,7 +73,7 @@ async def reset(context: Context, fields: Fields, plan: Plan) -> Done:
     )
     refuse(answer.error_code, answer.error_message)
     failures = [
-        f"{topic.topic_name}-{row.partition_index}: {row.error_message or ErrorCode(row.error_code).name}"
+        f"{topic.topic_name}-{row.partition_index}: {row.error_message or error_name(row.error_code)}"
         for topic in answer.responses
         for row in topic.partitions
         if row.error_code

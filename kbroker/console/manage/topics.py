@@ -9,6 +9,7 @@ from kbroker.console.manage.context import TIMEOUT_MS, listed, plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
 from kbroker.console.viewer_client import EARLIEST, LATEST, refuse
+from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
@@ -258,7 +259,7 @@ async def truncate(context: Context, fields: Fields, plan: Plan) -> Done:
         )
         for row in answer.topics[0].partitions:
             if row.error_code:
-                failures.append(f"Partition {row.partition_index}: {ErrorCode(row.error_code).name}.")
+                failures.append(f"Partition {row.partition_index}: {error_name(row.error_code)}.")
             else:
                 rows.append((row.partition_index, row.low_watermark))
     return Done(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from typing import TYPE_CHECKING
 
 from kbroker.console.manage.plan import Action, Done, Plan
@@ -12,14 +11,14 @@ from kbroker.console.viewer_client import refuse
 from kbroker.metadata.security_image import ScramKey
 from kbroker.schemas import wire
 from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
-from kbroker.security.scram import BY_NAME, LEAST_ITERATIONS, MOST_ITERATIONS, ScramMechanism, salted_password
+from kbroker.security.scram import BY_NAME, LEAST_ITERATIONS, MOST_ITERATIONS, ScramMechanism
+from kbroker.security.scram_changes import salted_row
 
 if TYPE_CHECKING:
     from kbroker.console.manage.context import Context
     from kbroker.console.manage.fields import Fields
 
 MECHANISMS = tuple(reversed(BY_NAME))
-SALT_BYTES = 20
 
 
 def _mechanisms_of(context: Context, user: str) -> list[str]:
@@ -37,14 +36,14 @@ async def plan_password(context: Context, fields: Fields) -> Plan:
         raise BadParameterError("the password is missing")
     known = _mechanisms_of(context, user)
     sentences = [
-        f"The user {user} gets another password for {mechanism}; the one before logs nobody in any more."
+        f"The user {user} gets another password for {mechanism}; the one before is no login any more."
         if mechanism in known
         else f"The user {user} can log in with {mechanism}."
     ]
     others = [each for each in known if each != mechanism]
     if others:
         sentences.append(f"Its password for {', '.join(others)} stays.")
-    sentences.append("Brokers get the password salted, and what they keep of it logs nobody in.")
+    sentences.append("Brokers get the password salted, and what they keep of it is no login.")
     return Plan(
         f"Set the password of {user}",
         sentences,
@@ -58,16 +57,11 @@ async def plan_password(context: Context, fields: Fields) -> Plan:
 async def set_password(context: Context, fields: Fields, plan: Plan) -> Done:
     """The password is salted in a thread: that takes milliseconds."""
     user, name = fields.text("name"), fields.choice("mechanism", MECHANISMS)
-    mechanism, salt = BY_NAME[name], secrets.token_bytes(SALT_BYTES)
+    mechanism = BY_NAME[name]
     iterations = fields.number("iterations", LEAST_ITERATIONS, LEAST_ITERATIONS, MOST_ITERATIONS)
-    salted = await asyncio.get_running_loop().run_in_executor(
-        None, salted_password, mechanism, fields.secret.encode(), salt, iterations
-    )
-    request = wire.AlterUserScramCredentialsRequest
-    upsertion = request.ScramCredentialUpsertion(
-        name=user, mechanism=mechanism, iterations=iterations, salt=salt, salted_password=salted
-    )
-    await _alter(context, request(deletions=[], upsertions=[upsertion]))
+    loop = asyncio.get_running_loop()
+    row = await loop.run_in_executor(None, salted_row, user, mechanism, fields.secret, iterations)
+    await _alter(context, wire.AlterUserScramCredentialsRequest(deletions=[], upsertions=[row]))
     await context.settle(lambda image: ScramKey(user, mechanism) in image.security.scram)
     return Done([f"The user {user} logs in with {name}."])
 

@@ -34,7 +34,7 @@ class HeartbeatRequest:
 
 class HeartbeatAnswer(NamedTuple):
     """`assignment` None: as before.  `initialize`: partitions whose state has to be made first.  `is_complete`: there
-    are none, not even such as somebody is about to make."""
+    are none, not even topics that are being made."""
 
     member_epoch: int
     assignment: Assignment | None
@@ -220,7 +220,7 @@ def _missing(group: ShareGroup, names: Iterable[str], topics: Topics) -> dict[by
 def _to_begin(
     group: ShareGroup, missing: Mapping[bytes, TopicState], is_under_way: Callable[[tuple[bytes, int]], bool]
 ) -> dict[bytes, TopicState]:
-    """Those of them that nobody makes now, and whose state of before is not being deleted."""
+    """Those of them that are not being made, and whose state of before is not being deleted."""
     begin: dict[bytes, TopicState] = {}
     for topic_id, state in missing.items():
         idle = frozenset(index for index in state.partitions if not is_under_way((topic_id, index)))

@@ -34,7 +34,7 @@ from kbroker.coordinator.share.heartbeat import (
     sign_of_life,
 )
 from kbroker.coordinator.share.state_partitions import StatePartitions, TopicState
-from kbroker.coordinator.share.under_way import Step, UnderWay
+from kbroker.coordinator.share.under_way import Initialization, UnderWay
 from kbroker.errors import GroupIdNotFoundError, KafkaError, NonEmptyGroupError, UnknownTopicOrPartitionError
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from kbroker.outage import Outages
@@ -44,7 +44,7 @@ from kbroker.replication.share.persister import UNINITIALIZED_START_OFFSET, Shar
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller import BrokerRequests
     from kbroker.coordinator.classic.group_registry import GroupPartition, GroupRegistry
     from kbroker.coordinator.runtime.plan import KeyValue
     from kbroker.coordinator.share.share_states import ShareStates
@@ -65,7 +65,7 @@ class ShareGroups:
         self,
         registry: GroupRegistry,
         states: ShareStates,
-        controller: Controller,
+        controller: BrokerRequests,
         cache: MetadataCache,
         clock: Clock,
         settings: GroupSettings,
@@ -99,7 +99,7 @@ class ShareGroups:
         if request.member_epoch == LEAVE_EPOCH:
             await self._write(request.group_id, lambda group, _: (None, leave(group, request.member_id, self._view)))
             return HeartbeatAnswer(LEAVE_EPOCH, None, {})
-        begun: list[Step] = []
+        begun: list[Initialization] = []
         try:
             answer = await self._heartbeat(request, begun)
             is_done = bool(begun) and await self._initialize(request.group_id, answer)
@@ -119,7 +119,7 @@ class ShareGroups:
             answer = await self._heartbeat(again, None)
         return answer
 
-    async def _heartbeat(self, request: HeartbeatRequest, begun: list[Step] | None) -> HeartbeatAnswer:
+    async def _heartbeat(self, request: HeartbeatRequest, begun: list[Initialization] | None) -> HeartbeatAnswer:
         """`begun` gets the making of states that the answer asks for; None: none is to begin now."""
         group_id = request.group_id
         settings = self._settings(request.group_id)

@@ -14,6 +14,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.client import NodeError
 from kbroker.coordinator.runtime.coordinator_lookup import coordinator_node
 from kbroker.coordinator.share.share_coordinator import ShareCoordinator, coordinator_key
@@ -39,7 +40,8 @@ SUMMARY_VERSION = 1
 COUNTS_FROM = schema("WriteShareGroupStateRequest").first_version("topics.partitions.delivery_complete_count")
 
 ATTEMPTS = 5
-FIRST_PAUSE_SECONDS = 1.0
+BACKOFF = ExponentialBackoff(1.0, 30.0)
+"""In seconds."""
 _PASSING = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
@@ -90,7 +92,7 @@ class ShareStates:
         there: Callable[[int], Awaitable[_Value]],
         other: int | None,
     ) -> _Value:
-        """What the coordinator says, `other` at first (None: this broker), and whoever it is later."""
+        """What the coordinator says, `other` at first (None: this broker), and the coordinator of the moment later."""
         was_elsewhere = other is not None
         for attempt in range(ATTEMPTS):
             try:
@@ -98,7 +100,7 @@ class ShareStates:
             except KafkaError as error:
                 if not was_elsewhere or error.code not in _PASSING or attempt == ATTEMPTS - 1:
                     raise
-            await asyncio.sleep(FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.8, 1.2))
+            await asyncio.sleep(BACKOFF.backoff(attempt, random.uniform))
             other = self._other(key)
         raise AssertionError("unreachable")
 

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable
 from kbroker.clock import Clock
 
 
-class Step:
+class Initialization:
     """One attempt; `due`: until when it counts, in seconds."""
 
     __slots__ = ("due", "group_id", "keys")
@@ -30,16 +30,16 @@ class UnderWay:
     def __init__(self, clock: Clock, retry_ms: int) -> None:
         self._clock = clock
         self._retry_seconds = retry_ms / 1000
-        self._steps: dict[tuple[str, Hashable], Step] = {}
+        self._steps: dict[tuple[str, Hashable], Initialization] = {}
 
-    def begin(self, group_id: str, keys: Iterable[Hashable]) -> Step:
+    def begin(self, group_id: str, keys: Iterable[Hashable]) -> Initialization:
         """An attempt begins, in place of one that is overdue."""
-        step = Step(group_id, keys, self._clock.monotonic() + self._retry_seconds)
+        step = Initialization(group_id, keys, self._clock.monotonic() + self._retry_seconds)
         for key in step.keys:
             self._steps[group_id, key] = step
         return step
 
-    def end(self, step: Step) -> None:
+    def end(self, step: Initialization) -> None:
         """It is over, well or badly."""
         for key in step.keys:
             if self._steps.get((step.group_id, key)) is step:

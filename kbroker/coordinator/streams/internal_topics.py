@@ -17,7 +17,7 @@ from kbroker.errors import ErrorCode, KafkaError, bare
 
 if TYPE_CHECKING:
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller import BrokerRequests
     from kbroker.quotas.mutation_quota import MutationQuota
 
 logger = logging.getLogger("kbroker.groups")
@@ -26,7 +26,7 @@ logger = logging.getLogger("kbroker.groups")
 class InternalTopics:
     """See the module's docstring."""
 
-    def __init__(self, controller: Controller, clock: Clock) -> None:
+    def __init__(self, controller: BrokerRequests, clock: Clock) -> None:
         self._controller = controller
         self._clock = clock
         self._under_way: set[str] = set()
@@ -65,7 +65,7 @@ class InternalTopics:
         ]
         errors: dict[str, KafkaError] = {}
         try:
-            outcomes = await self._controller.create_topics(requests, quota=quota)
+            outcomes = await self._controller.create_group_topics(requests, quota)
             errors = {each.name: each.error for each in outcomes if each.error is not None}
         except KafkaError as failure:
             errors = dict.fromkeys((request.name for request in requests), bare(failure))

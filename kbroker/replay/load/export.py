@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbroker.replay.client.cluster import Cluster
+from kbroker.client.cluster import Cluster
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import local_path, locked, sync_directory
 from kbroker.replay.load.hadoop_folder import HadoopFolder, is_remote

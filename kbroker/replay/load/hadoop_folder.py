@@ -92,7 +92,7 @@ class HadoopFolder:
             raise FileNotFoundError(str(error)) from None
 
     def create(self, path: str, text: str) -> bool:
-        """A new file.  False where there is one of that name, whoever was first."""
+        """A new file.  False where there is one of that name."""
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
         with _refused(self.at(path)):

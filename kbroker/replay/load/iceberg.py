@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kbroker.replay.client.cluster import Cluster
-from kbroker.replay.client.list_offsets import TopicPartition
+from kbroker.client.cluster import Cluster
+from kbroker.client.list_offsets import TopicPartition
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.planning import (
     Selection,

@@ -16,8 +16,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from kbroker.replay.client.cluster import Cluster
-from kbroker.replay.client.list_offsets import LATEST, TopicPartition, list_offsets
+from kbroker.client.cluster import Cluster
+from kbroker.client.list_offsets import LATEST, TopicPartition, list_offsets
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import local_path, locked, read_json, write_json
 from kbroker.replay.load.hadoop_folder import HadoopFolder, is_remote

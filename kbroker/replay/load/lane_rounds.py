@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kbroker.replay.client.list_offsets import TopicPartition
+from kbroker.client.list_offsets import TopicPartition
 from kbroker.replay.load.job_state import JobState, added
 from kbroker.replay.load.lanes import LaneResult, Target
 

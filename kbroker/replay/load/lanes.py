@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from kbroker._fast.records.record_packer import BatchPacker
-from kbroker.replay.client.cluster import ClientSettings, Cluster
-from kbroker.replay.client.list_offsets import EARLIEST, LATEST, TopicPartition, list_offsets
-from kbroker.replay.client.producer import Batch, BatchProducer, ProducerSettings
+from kbroker.client.cluster import ClientSettings, Cluster
+from kbroker.client.list_offsets import EARLIEST, LATEST, TopicPartition, list_offsets
+from kbroker.client.producer import Batch, BatchProducer, ProducerSettings
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import locked, read_json, write_json
 from kbroker.replay.rows import pack_rows, row_columns
@@ -106,7 +106,7 @@ class LaneStates(Protocol):
         """Records of a lane that a task writes before it brings the state back; None: it writes the state itself."""
 
     def opened(self, topic: str, partition: int) -> AbstractContextManager[OpenedState]:
-        """One lane's, which nobody else has meanwhile, as far as that can be said."""
+        """One lane's, which no other run has meanwhile, as far as that can be said."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
-from kbroker.replay.client.list_offsets import TopicPartition
+from kbroker.client.list_offsets import TopicPartition
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import read_json, write_json
 from kbroker.types import JsonObject

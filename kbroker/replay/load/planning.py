@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from kbroker.replay.client.cluster import NO_TOPIC_ID, Cluster
-from kbroker.replay.client.list_offsets import TopicPartition
+from kbroker.client.cluster import NO_TOPIC_ID, Cluster
+from kbroker.client.list_offsets import TopicPartition
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.registration import register
 from kbroker.replay.sources.offset_json import Offsets, names, to_plain

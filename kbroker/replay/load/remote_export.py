@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kbroker.replay.client.cluster import Cluster
+from kbroker.client.cluster import Cluster
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.hadoop_folder import HadoopFolder
 from kbroker.replay.load.load_request import COLUMNS, LoadReport, LoadRequest, file_name, note_gap

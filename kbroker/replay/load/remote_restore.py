@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kbroker.replay.client.list_offsets import TopicPartition
+from kbroker.client.list_offsets import TopicPartition
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.hadoop_folder import HadoopFolder
 from kbroker.replay.load.job_state import JobState, added

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kbroker.client.cluster import ClientSettings, Cluster
+from kbroker.client.producer import ProducerSettings
 from kbroker.records.compression import codec_of
-from kbroker.replay.client.cluster import ClientSettings, Cluster
-from kbroker.replay.client.producer import ProducerSettings
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import local_path
 from kbroker.replay.load.hadoop_folder import HadoopFolder, is_remote

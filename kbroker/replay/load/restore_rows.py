@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from kbroker.replay.client.list_offsets import TopicPartition
+    from kbroker.client.list_offsets import TopicPartition
 
 KEEP, BY_KEY = "keep", "key"
 _ROWS_AT_ONCE = 32_768

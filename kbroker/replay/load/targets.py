@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kbroker.replay.client.cluster import ClientSettings, Cluster
-from kbroker.replay.client.errors import TopicUnknownError
+from kbroker.client.cluster import ClientSettings, Cluster
+from kbroker.client.errors import TopicUnknownError
 from kbroker.replay.load.errors import LoadError
 from kbroker.security.client.client_security import ClientSecurityError
 from kbroker.security.client.librdkafka_settings import to_librdkafka

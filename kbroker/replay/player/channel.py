@@ -16,7 +16,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from kbroker.replay.closing import Closing
+from kbroker.client.closing import Closing
 
 PACE_S = 0.5
 _MOST = 1 << 16

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kbroker.replay.client.address import parse_bootstrap
+from kbroker.client.address import parse_bootstrap
 
 if TYPE_CHECKING:
     import psutil

@@ -8,9 +8,9 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kbroker.replay.client.cluster import ClientSettings, Cluster
-from kbroker.replay.client.errors import ClientError
-from kbroker.replay.client.list_offsets import LATEST, list_offsets
+from kbroker.client.cluster import ClientSettings, Cluster
+from kbroker.client.errors import ClientError
+from kbroker.client.list_offsets import LATEST, list_offsets
 from kbroker.replay.player.operations import READY_SECONDS, begin_transactions
 from kbroker.replay.player.plan import Plan
 from kbroker.replay.player.settings import Delivery, ReplayError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kbroker.replay.client.cluster import Cluster
+from kbroker.client.cluster import Cluster
 from kbroker.replay.sources.offset_ranges import OffsetFinder, OffsetsError, Range, split
 from kbroker.replay.sources.read_options import ReadOptions
 from kbroker.replay.sources.read_range import read_range

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kbroker.replay.client.list_offsets import TopicPartition
+from kbroker.client.list_offsets import TopicPartition
 from kbroker.types import JsonObject
 
 Offsets = dict[TopicPartition, int]

@@ -1,6 +1,6 @@
 """What an executor does with a range of offsets: fetch, decode, give Arrow batches.
 
-Memory is bounded whatever the range: two fetches (`kbroker.replay.client.fetcher`), one decompressed batch and the
+Memory is bounded whatever the range: two fetches (`kbroker.client.fetcher`), one decompressed batch and the
 Arrow batch being filled (`kbroker.replay.columns`).
 """
 
@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbroker._fast.records.batch_info import BatchError
-from kbroker.replay.client.cluster import Cluster
-from kbroker.replay.client.errors import ClientError, OffsetGoneError
-from kbroker.replay.client.fetcher import Fetcher
+from kbroker.client.cluster import Cluster
+from kbroker.client.errors import ClientError, OffsetGoneError
+from kbroker.client.fetcher import Fetcher
 from kbroker.replay.columns import ColumnBatches
 from kbroker.replay.sources.offset_ranges import Range
 from kbroker.replay.sources.read_options import ReadOptions

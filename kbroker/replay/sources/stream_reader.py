@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kbroker.replay.client.cluster import Cluster
+from kbroker.client.cluster import Cluster
 from kbroker.replay.sources.batch_reader import OffsetRangePartition
 from kbroker.replay.sources.offset_json import Offsets, from_checkpoint, names, to_checkpoint
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range, rate_limit, split

@@ -21,9 +21,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kbroker.client.cluster import ClientSettings
+from kbroker.client.producer import ACKS_ALL, MAX_IN_FLIGHT, ProducerSettings
 from kbroker.records.compression import Codec, codec_of
-from kbroker.replay.client.cluster import ClientSettings
-from kbroker.replay.client.producer import ACKS_ALL, MAX_IN_FLIGHT, ProducerSettings
 from kbroker.replay.sources.option_values import OptionError, OptionValues
 from kbroker.replay.sources.read_options import parse_bootstrap_option, parse_client
 from kbroker.replay.sources.write_table import WRITING

@@ -18,10 +18,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
 from kbroker._fast.records.record_packer import BatchPacker, RowColumns
+from kbroker.client.cluster import Cluster
+from kbroker.client.errors import PASSING, BrokerAnsweredError, ClientError
+from kbroker.client.producer import Batch, BatchProducer
 from kbroker.errors import ErrorCode
-from kbroker.replay.client.cluster import Cluster
-from kbroker.replay.client.errors import PASSING, BrokerAnsweredError, ClientError
-from kbroker.replay.client.producer import Batch, BatchProducer
 from kbroker.replay.rows import PARTITION, TOPIC, pack_rows, row_columns
 from kbroker.replay.sources.workers import FromSpark
 from kbroker.replay.sources.write_options import WriteOptions

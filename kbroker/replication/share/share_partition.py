@@ -366,7 +366,7 @@ class SharePartition:
         if not self._writing:
             self._write()
         if CHECKED:
-            assert self._writing or not self._changes, f"{self}: changes that nobody stores"
+            assert self._writing or not self._changes, f"{self}: changes that are not stored"
 
     def _write(self) -> None:
         changes, self._changes = self._changes, []

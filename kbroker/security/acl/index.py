@@ -28,8 +28,8 @@ _INCLUDED: Mapping[int, tuple[Operation, ...]] = {
 
 
 class Finding(NamedTuple):
-    """What the rules say: `rule` is the one that decides, None where none does; `concerned`: whether any rule concerns
-    the resource, be it for other clients."""
+    """What the rules say: `rule` is the one that decides, None where none does; `concerned`: whether any ACL matches
+    the resource, for whichever principal."""
 
     rule: Acl | None
     concerned: bool

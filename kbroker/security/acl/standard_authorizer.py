@@ -39,10 +39,6 @@ class StandardAuthorizer:
         self._index = AclIndex(acls)
         self._changed: list[Callable[[], None]] = []
 
-    def is_super_user(self, principal: Principal) -> bool:
-        """Whether the principal may do everything."""
-        return str(principal) in self._settings.super_users
-
     def _gets_nothing(self, principal: str) -> bool:
         return principal == EVERYBODY and not self._settings.allows_unless_denied
 

@@ -18,8 +18,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode
-from kbroker.security.principal import AuthenticationState, Exchange, Principal, Session, Step
-from kbroker.security.sasl.mechanism import AuthenticationRefusedError, Outcome, SaslError, ServerMechanism
+from kbroker.security.principal import AuthenticationState, AuthenticationStep, Exchange, Principal, Session
+from kbroker.security.sasl.mechanism import (
+    Authenticated,
+    AuthenticationRefusedError,
+    SaslError,
+    ServerMechanism,
+)
 
 if TYPE_CHECKING:
     from kbroker._fast.net.connection import Connection
@@ -33,7 +38,7 @@ LEAST_REAUTHENTICATION_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Mechanism:
+class OfferedMechanism:
     """A mechanism of a listener: what makes a server's end for each client, and after how long clients have to
     authenticate again (0: never)."""
 
@@ -59,7 +64,7 @@ class SaslServer:
     """What the exchanges of a listener have in common.  `failed` hears why a client's has failed: address, mechanism
     and reason."""
 
-    mechanisms: Mapping[str, Mechanism]
+    mechanisms: Mapping[str, OfferedMechanism]
     clock: Clock
     failure_delay_ms: int
     stats: SaslStats
@@ -89,12 +94,12 @@ class SaslExchange(Exchange):
     def mechanisms(self) -> list[str]:
         return list(self._server.mechanisms)
 
-    def name_mechanism(self, session: Session, name: str, version: int) -> Step:
+    def name_mechanism(self, session: Session, name: str, version: int) -> AuthenticationStep:
         if session.state is AuthenticationState.AUTHENTICATE:
             return self._fail(session, ErrorCode.ILLEGAL_SASL_STATE, _unexpected("SASL_HANDSHAKE"))
         if session.is_authenticated:
             if not self._may_begin_again(session):
-                return Step(session, error=ErrorCode.ILLEGAL_SASL_STATE)
+                return AuthenticationStep(session, error=ErrorCode.ILLEGAL_SASL_STATE)
             self._former = session.principal
             if name in self._server.mechanisms and name != self._mechanism:
                 self._wrong_mechanism = (
@@ -114,13 +119,16 @@ class SaslExchange(Exchange):
                 session = session if not session.is_authenticated else session.moved(AuthenticationState.AUTHENTICATE)
                 return self._fail(session, ErrorCode.SASL_AUTHENTICATION_FAILED, "no mechanism", str(error))
         self.takes_tokens = version == 0
-        return Step(session.moved(AuthenticationState.AUTHENTICATE))
+        return AuthenticationStep(session.moved(AuthenticationState.AUTHENTICATE))
 
-    def refuse(self, session: Session, api: str) -> Step:
+    def refuse(self, session: Session, api: str) -> AuthenticationStep:
         return self._fail(session, ErrorCode.ILLEGAL_SASL_STATE, _unexpected(api))
 
     def _may_begin_again(self, session: Session) -> bool:
-        """A client whose session never ends need not, and is not let.  Notes the time."""
+        """Whether re-authentication is allowed: only for sessions that expire, and once a second at most.
+
+        Records the time.
+        """
         now = self._server.clock.monotonic()
         last = self._began_again_at
         if session.expires_at is None or (last is not None and now - last < LEAST_REAUTHENTICATION_SECONDS):
@@ -133,12 +141,12 @@ class SaslExchange(Exchange):
             return None
         return self._machine.prepare(token)
 
-    def take_token(self, session: Session, token: bytes) -> Step:
+    def take_token(self, session: Session, token: bytes) -> AuthenticationStep:
         if session.state in (AuthenticationState.HANDSHAKE, AuthenticationState.MECHANISM):
             failed = self._fail(session, ErrorCode.ILLEGAL_SASL_STATE, "a token before a mechanism")
             return replace(failed, is_silent=True)
         if session.is_authenticated:
-            return Step(
+            return AuthenticationStep(
                 session,
                 error=ErrorCode.ILLEGAL_SASL_STATE,
                 message="SaslAuthenticate request received after successful authentication",
@@ -151,7 +159,7 @@ class SaslExchange(Exchange):
             answer = machine.evaluate(token)
             outcome = machine.outcome
             if outcome is None:
-                return Step(session, answer)
+                return AuthenticationStep(session, answer)
             principal = self._principal(outcome)
         except AuthenticationRefusedError as error:
             return self._fail(session, ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
@@ -175,7 +183,7 @@ class SaslExchange(Exchange):
     def _text(self) -> str:
         return "authentication" if self._former is None else "re-authentication"
 
-    def _principal(self, outcome: Outcome) -> Principal:
+    def _principal(self, outcome: Authenticated) -> Principal:
         principal = Principal("User", outcome.name)
         if self._former is not None and principal != self._former:
             raise AuthenticationRefusedError(
@@ -184,7 +192,9 @@ class SaslExchange(Exchange):
             )
         return principal
 
-    def _succeed(self, session: Session, principal: Principal, outcome: Outcome, answer: bytes) -> Step:
+    def _succeed(
+        self, session: Session, principal: Principal, outcome: Authenticated, answer: bytes
+    ) -> AuthenticationStep:
         stats, clock = self._server.stats, self._server.clock
         (stats.succeeded if self._former is None else stats.succeeded_again)[self._mechanism] += 1
         self._machine = self._former = None
@@ -194,9 +204,9 @@ class SaslExchange(Exchange):
             by_token=outcome.by_token,
             expires_at=None if lifetime_ms is None else clock.monotonic() + lifetime_ms / 1000,
         )
-        return Step(session, answer, lifetime_ms or 0)
+        return AuthenticationStep(session, answer, lifetime_ms or 0)
 
-    def _lifetime_ms(self, outcome: Outcome) -> int | None:
+    def _lifetime_ms(self, outcome: Authenticated) -> int | None:
         """How long the session lasts: as long as the credential, and no longer than `connections.max.reauth.ms`."""
         longest = self._server.mechanisms[self._mechanism].max_reauth_ms
         limits = [longest] if longest > 0 else []
@@ -207,13 +217,13 @@ class SaslExchange(Exchange):
     def note_expiry(self) -> None:
         self._server.stats.expired_count += 1
 
-    def _fail(self, session: Session, error: ErrorCode, message: str, reason: str = "") -> Step:
+    def _fail(self, session: Session, error: ErrorCode, message: str, reason: str = "") -> AuthenticationStep:
         """`reason`: what the broker's log says, where the client's answer says less."""
         stats = self._server.stats
         (stats.failed if self._former is None else stats.failed_again)[self._mechanism or "none"] += 1
         self._server.failed(session.host, self._mechanism or "none", reason or message)
         self._machine = None
-        return Step(session.moved(AuthenticationState.FAILED), error=error, message=message)
+        return AuthenticationStep(session.moved(AuthenticationState.FAILED), error=error, message=message)
 
 
 def _unexpected(api: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from kbroker.security.sasl.kerberos_names import KerberosNames, NoKerberosNameError
-from kbroker.security.sasl.mechanism import Outcome, SaslError, ServerMechanism
+from kbroker.security.sasl.mechanism import Authenticated, SaslError, ServerMechanism
 
 NO_LAYER = b"\x01\x00\x00\x00"
 """No security layer, and no size of its messages."""
@@ -38,7 +38,7 @@ class GssapiServer(ServerMechanism):
             raise SaslError(f"the broker's Kerberos credentials cannot be used: {type(error).__name__}") from None
         self._realm = "" if principal is None else principal.rpartition("@")[2]
         self._offered = False
-        self.outcome: Outcome | None = None
+        self.outcome: Authenticated | None = None
 
     def evaluate(self, token: bytes) -> bytes:
         if self.outcome is not None:
@@ -69,6 +69,6 @@ class GssapiServer(ServerMechanism):
             raise SaslError(f"GSSAPI: {error}") from None
         authorization = chosen[len(NO_LAYER) :].decode("utf-8", "replace")
         if authorization not in ("", principal, short):
-            raise SaslError("GSSAPI: the client wants to be somebody else")
-        self.outcome = Outcome(short)
+            raise SaslError("GSSAPI: the client wants to be another principal")
+        self.outcome = Authenticated(short)
         return b""

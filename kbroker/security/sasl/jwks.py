@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbroker.authorities import trusting
+from kbroker.backoff import ExponentialBackoff
 from kbroker.outage import Outage
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Jwks:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._pause_ms = plan.backoff_ms
+        self._failures = 0
         self._expedited = float("-inf")
         self._outage = Outage(logger)
         self.refreshed_count = 0
@@ -132,8 +133,7 @@ class Jwks:
         except JwksError as error:
             if self._plan.path is not None:
                 raise
-            self._complain(error)
-            self._later(self._pause_ms)
+            self._later(self._complain(error))
         else:
             self._later(self._plan.refresh_ms)
 
@@ -176,18 +176,20 @@ class Jwks:
         try:
             await loop.run_in_executor(self._executor, self.load)
         except JwksError as error:
-            self._complain(error)
-            self._pause_ms = min(self._pause_ms * 2, self._plan.backoff_max_ms)
-            delay_ms = self._pause_ms
+            delay_ms = self._complain(error)
         else:
             self.refreshed_count += 1
             self._outage.over("the keys for tokens are read again")
-            self._pause_ms = self._plan.backoff_ms
+            self._failures = 0
             delay_ms = self._plan.refresh_ms
         finally:
             self._task = None
         self._later(delay_ms)
 
-    def _complain(self, error: JwksError) -> None:
+    def _complain(self, error: JwksError) -> int:
+        """The milliseconds until they are asked for again."""
         self.failed_count += 1
+        self._failures += 1
         self._outage.failed("%s; tokens are checked with the keys that were read before", error)
+        backoff = ExponentialBackoff(self._plan.backoff_ms, self._plan.backoff_max_ms)
+        return int(backoff.backoff(self._failures - 1))

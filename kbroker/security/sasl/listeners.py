@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.log_output import RateLimitedLog
 from kbroker.security.principal import ANONYMOUS, Session
-from kbroker.security.sasl.exchange import Mechanism, SaslExchange, SaslServer, SaslStats
+from kbroker.security.sasl.exchange import OfferedMechanism, SaslExchange, SaslServer, SaslStats
 from kbroker.security.sasl.gssapi import GssapiServer
 from kbroker.security.sasl.jwks import Jwks, JwksPlan
 from kbroker.security.sasl.kerberos_names import KerberosNames
@@ -116,7 +116,9 @@ class Sasl:
         self._start_new()
 
     def _server(self, name: str, settings: SaslSettings, stats: SaslStats) -> SaslServer:
-        mechanisms = {each.name: Mechanism(self._maker(each), each.max_reauth_ms) for each in settings.mechanisms}
+        mechanisms = {
+            each.name: OfferedMechanism(self._maker(each), each.max_reauth_ms) for each in settings.mechanisms
+        }
         return SaslServer(mechanisms, self._clock, settings.failure_delay_ms, stats, partial(self._failed, name))
 
     def _maker(self, settings: MechanismSettings) -> Callable[[], ServerMechanism]:

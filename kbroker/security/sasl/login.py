@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from kbroker._fast.wire.codec import DecodeError
-from kbroker.error_codes import ErrorCode
+from kbroker.error_codes import error_name
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request_parts
 from kbroker.schemas import wire
@@ -71,13 +71,13 @@ class LoginExchange:
         if answer.error_code:
             offered = ", ".join(answer.mechanisms) or "none"
             raise LoginError(
-                f"{_name(answer.error_code)}: {self._mechanism.name} is asked for, and {offered} offered there"
+                f"{error_name(answer.error_code)}: {self._mechanism.name} is asked for, and {offered} offered there"
             )
         return self._token(self._mechanism.first())
 
     def _authenticated(self, answer: wire.SaslAuthenticateResponse) -> list[Buffer] | None:
         if answer.error_code:
-            raise LoginError(answer.error_message or _name(answer.error_code))
+            raise LoginError(answer.error_message or error_name(answer.error_code))
         try:
             token = self._mechanism.evaluate(bytes(answer.auth_bytes))
         except SaslError as error:
@@ -97,10 +97,3 @@ class LoginExchange:
         self._asked = kind, correlation_id
         assert request.api_key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
         return encode_request_parts(request.api_key, VERSION, correlation_id, self._client_id, request)
-
-
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"

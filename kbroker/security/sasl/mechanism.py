@@ -20,7 +20,7 @@ class AuthenticationRefusedError(SaslError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Authenticated:
     """Who the client is.
 
     `expires_ms`: when its credential ends, in milliseconds since 1970; None: never.  `by_token`: it has shown a
@@ -35,7 +35,7 @@ class Outcome:
 class ServerMechanism(Protocol):
     """A server's end."""
 
-    outcome: Outcome | None
+    outcome: Authenticated | None
     """Who the client is; None until that is proved."""
 
     def prepare(self, token: bytes) -> Coroutine[object, None, None] | None:

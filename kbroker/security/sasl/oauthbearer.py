@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kbroker.security.sasl.mechanism import (
+    Authenticated,
     AuthenticationRefusedError,
     ClientMechanism,
-    Outcome,
     SaslError,
     ServerMechanism,
 )
@@ -35,7 +35,7 @@ class BearerToken:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientFirst:
+class InitialResponse:
     """The client's message.  `extensions` are Kafka's (KIP-342)."""
 
     authorization: str
@@ -43,7 +43,7 @@ class ClientFirst:
     extensions: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_client_first(message: bytes) -> ClientFirst:
+def read_client_first(message: bytes) -> InitialResponse:
     """SaslError for anything else."""
     found = _FIRST.fullmatch(message.decode("utf-8", "replace"))
     if found is None:
@@ -57,7 +57,7 @@ def read_client_first(message: bytes) -> ClientFirst:
         raise SaslError("Invalid OAUTHBEARER client first message: invalid 'auth' format")
     if token["scheme"].lower() != "bearer":
         raise SaslError("Invalid scheme in OAUTHBEARER client first message")
-    return ClientFirst(_unescaped(found["authorization"] or ""), token["token"], pairs)
+    return InitialResponse(_unescaped(found["authorization"] or ""), token["token"], pairs)
 
 
 def _unescaped(name: str) -> str:
@@ -76,7 +76,7 @@ class OAuthBearerServer(ServerMechanism):
         self._check = check
         self._refused = refused
         self._has_failed = False
-        self.outcome: Outcome | None = None
+        self.outcome: Authenticated | None = None
 
     def evaluate(self, token: bytes) -> bytes:
         if self.outcome is not None:
@@ -96,7 +96,7 @@ class OAuthBearerServer(ServerMechanism):
                 f"Authentication failed: Client requested an authorization id ({first.authorization}) that is "
                 f"different from the token's principal name ({said.principal})"
             )
-        self.outcome = Outcome(said.principal, said.expires_ms)
+        self.outcome = Authenticated(said.principal, said.expires_ms)
         return b""
 
 

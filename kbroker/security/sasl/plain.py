@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Callable, Mapping
 
 from kbroker.security.sasl.mechanism import (
+    Authenticated,
     AuthenticationRefusedError,
     ClientMechanism,
     Login,
-    Outcome,
     SaslError,
     ServerMechanism,
 )
@@ -53,7 +53,7 @@ class PlainServer(ServerMechanism):
 
     def __init__(self, accepts: Callable[[str, str], bool]) -> None:
         self._accepts = accepts
-        self.outcome: Outcome | None = None
+        self.outcome: Authenticated | None = None
 
     def evaluate(self, token: bytes) -> bytes:
         if self.outcome is not None:
@@ -72,7 +72,7 @@ class PlainServer(ServerMechanism):
             raise AuthenticationRefusedError(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        self.outcome = Outcome(name)
+        self.outcome = Authenticated(name)
         return b""
 
 

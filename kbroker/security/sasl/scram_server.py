@@ -16,11 +16,15 @@ from typing import Protocol
 from kbroker.metadata.security_image import ScramCredential
 from kbroker.security import scram
 from kbroker.security.sasl import scram_messages as messages
-from kbroker.security.sasl.mechanism import AuthenticationRefusedError, Outcome, SaslError, ServerMechanism
+from kbroker.security.sasl.mechanism import (
+    Authenticated,
+    AuthenticationRefusedError,
+    SaslError,
+    ServerMechanism,
+)
 from kbroker.security.scram import LEAST_ITERATIONS, ScramMechanism
 
 _NONCE_BYTES = 24
-_SALT_BYTES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,8 @@ class ScramUsers(Protocol):
 class UnknownUsers:
     """Salts for users that there are not.
 
-    They come of a secret that stays (`keep`): after a restart one of a process alone would give other salts, while
-    those of users who are there stay.
+    Derived from a secret that survives restarts (`keep`): otherwise salts of unknown users would change and give them
+    away.
     """
 
     __slots__ = ("_secret",)
@@ -65,7 +69,7 @@ class UnknownUsers:
         """A credential that no password fits."""
         drawn = hmac.digest(self._secret, f"{mechanism.sasl_name} {name}".encode(), "sha512")
         keys = hmac.digest(self._secret, drawn, mechanism.hash_name)
-        return ScramCredential(drawn[:_SALT_BYTES], keys, keys, LEAST_ITERATIONS)
+        return ScramCredential(drawn[: scram.SALT_BYTES], keys, keys, LEAST_ITERATIONS)
 
 
 class ScramServer(ServerMechanism):
@@ -82,8 +86,8 @@ class ScramServer(ServerMechanism):
         self._answer: messages.ServerFirst | None = None
         self._credential: ScramCredential | None = None
         self._is_known = False
-        self._claimed: Outcome | None = None
-        self.outcome: Outcome | None = None
+        self._claimed: Authenticated | None = None
+        self.outcome: Authenticated | None = None
 
     def prepare(self, token: bytes) -> Coroutine[object, None, None] | None:
         if self._first is not None:
@@ -106,16 +110,18 @@ class ScramServer(ServerMechanism):
             raise AuthenticationRefusedError(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        # Worked out for all, so that those who are known take no longer and no shorter.
+        # Worked out for all, so that known and unknown users take the same time.
         credential = self._unknown.credential(first.name, self._mechanism)
         known: ScramCredential | None
         if first.by_token:
             token = self._users.token(first.name, self._mechanism)
             known = None if token is None else token.credential
-            self._claimed = Outcome(first.name) if token is None else Outcome(token.owner, token.expires_ms, True)
+            self._claimed = (
+                Authenticated(first.name) if token is None else Authenticated(token.owner, token.expires_ms, True)
+            )
         else:
             known = self._users.user(first.name, self._mechanism)
-            self._claimed = Outcome(first.name)
+            self._claimed = Authenticated(first.name)
         self._is_known = known is not None and known.iterations >= LEAST_ITERATIONS
         self._credential = known if known is not None and self._is_known else credential
         self._first = first

@@ -149,7 +149,7 @@ def _key_plan(listener: str, get: Callable[[str], object]) -> JwksPlan:
     if not url:
         raise SaslSettingsError(
             f"listener {listener}: sasl.oauthbearer.jwks.endpoint.url is not set, and without keys OAUTHBEARER would "
-            "take tokens that nobody has signed"
+            "take tokens without a signature"
         )
     if urllib.parse.urlsplit(str(url)).scheme not in _SCHEMES:
         raise SaslSettingsError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, SupportsInt
 
-from kbroker._fast.net import kernel_tls, tls_library
+from kbroker._fast.tls import kernel_tls, tls_library
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ class _Interface(Protocol):
 
 @cache
 def load() -> tuple[_Library, _Interface]:
-    """Load the library, and give its functions to `_fast/net/tls_socket`."""
+    """Load the library, and give its functions to `_fast/tls/tls_socket`."""
     from cryptography.hazmat.bindings._rust import _openssl
 
     lib, ffi = _openssl.lib, _openssl.ffi

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cryptography import x509
 
-from kbroker._fast.net.tls_socket import TlsSocket
+from kbroker._fast.tls.tls_socket import TlsSocket
 from kbroker.java_patterns import PatternTimeoutError
 from kbroker.log_output import RateLimitedLog
 from kbroker.security.principal import ANONYMOUS, AuthenticationState, Principal, Session
@@ -25,7 +25,7 @@ from kbroker.security.tls.stores import files_of
 if TYPE_CHECKING:
     from kbroker._fast.net.connection import Connection
     from kbroker._fast.net.socket_part import SocketPart
-    from kbroker._fast.net.tls_shared import TlsShared
+    from kbroker._fast.tls.tls_shared import TlsShared
 
 logger = logging.getLogger("kbroker.security")
 

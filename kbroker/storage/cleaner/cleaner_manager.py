@@ -26,6 +26,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kbroker._fast.base.slices import Slices
+from kbroker.backoff import ExponentialBackoff
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.host.scheduling import CLEANER_SLICE_NS, ask_for_short_slices
@@ -456,7 +457,7 @@ class CleanerManager:
             return
         known = self.uncleanable.get(tp)
         attempts = known.attempts + 1 if known else 1
-        wait_ms = min(max(self.settings.backoff_ms, 1) * 2 ** min(attempts - 1, 30), LONGEST_BACKOFF_MS)
+        wait_ms = int(ExponentialBackoff(max(self.settings.backoff_ms, 1), LONGEST_BACKOFF_MS).backoff(attempts - 1))
         self.uncleanable[tp] = CleaningFailure(
             attempts,
             f"{type(error).__name__}: {error}",

@@ -329,7 +329,7 @@ def open_directories(
 
 
 def _check_no_copies(directories: list[LogDir]) -> None:
-    """LogDirError where two have one directory.id, as with Kafka: nobody could say which of them has a replica."""
+    """LogDirError where two have one directory.id, as with Kafka: a replica could not be found by it."""
     seen: dict[bytes, str] = {}
     for each in directories:
         if each.meta is None:

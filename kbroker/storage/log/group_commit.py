@@ -275,7 +275,7 @@ class LogCommitter:
             end,
         )
         waits = self.requested_offset > self.durable_offset
-        assert not waits or self._running or self._paused, f"{self._log.topic_partition}: an fsync that nobody begins"
+        assert not waits or self._running or self._paused, f"{self._log.topic_partition}: an fsync that is not begun"
 
     def holds(self, last_offset: int) -> bool:
         """Whether the batch that ends with `last_offset` must not be acknowledged yet."""

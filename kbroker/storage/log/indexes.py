@@ -34,7 +34,6 @@ complaints = RateLimitedLog(logging.getLogger("kbroker.storage"))
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 NO_OFFSET = -1 << 63
-_ZERO_RUN = 4096
 
 
 class IndexFile:

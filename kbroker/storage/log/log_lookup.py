@@ -169,7 +169,7 @@ def rebuild_producer_state(log: Log, known: ProducerState | None = None) -> None
     if known is not None and known.map_end_offset == end:
         state.take_over(known)
     else:
-        start = state.load_latest(log.log_start_offset, end, local.environment.clock.now_ms())
+        start = state.load_latest(local_start(local, log.log_start_offset), end, local.environment.clock.now_ms())
         replay_producers(local, state, start, end)
     state.keep_unreplicated(ended)
     state.on_high_watermark(log.high_watermark)
@@ -209,6 +209,11 @@ class DeferredSearch:
 Found = TimestampOffset | DeferredSearch | None
 
 
+def local_start(local: LocalLog, log_start_offset: int) -> int:
+    """See `UnifiedLog.local_log_start_offset`."""
+    return max(log_start_offset, local.segments.first.base_offset)
+
+
 def offset_for_timestamp(
     local: LocalLog,
     epochs: LeaderEpochCache,
@@ -218,8 +223,9 @@ def offset_for_timestamp(
 ) -> Found:
     """See UnifiedLog.offset_for_timestamp and `find_by_timestamp`; with `deferring` long batches are left to others."""
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        epoch = epochs.epoch_for_offset(log_start_offset)
-        return TimestampOffset(NO_TIMESTAMP, log_start_offset, epoch)
+        is_local = timestamp == EARLIEST_LOCAL_TIMESTAMP
+        start = local_start(local, log_start_offset) if is_local else log_start_offset
+        return TimestampOffset(NO_TIMESTAMP, start, epochs.epoch_for_offset(start))
     if timestamp == LATEST_TIMESTAMP:
         return TimestampOffset(NO_TIMESTAMP, local.log_end_offset, epochs.latest_epoch)
     if timestamp == LATEST_TIERED_TIMESTAMP:

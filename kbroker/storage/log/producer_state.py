@@ -325,11 +325,6 @@ class ProducerState(ProducerFields):
         """Whether the transaction is still counted as ongoing."""
         return completed.first_offset in self._ongoing
 
-    @property
-    def has_unreplicated(self) -> bool:
-        """Whether transactions have ended above the high watermark."""
-        return bool(self.unreplicated)
-
     def _refresh_unstable(self) -> None:
         candidates = [min(offsets) for offsets in (self._ongoing, self.unreplicated) if offsets]
         self.first_unstable_offset = min(candidates, default=None)

@@ -411,9 +411,9 @@ class UnifiedLog(LogFields):
     # -- offsets ------------------------------------------------------------------------------------------------------
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Moves the log start offset up.  OffsetOutOfRangeError past the high watermark.  True when it moved.
+        """Moves the first offset of the partition up; its segments stay.  True when it moved.
 
-        Segments that lie wholly below it go.
+        OffsetOutOfRangeError past the high watermark.
         """
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(
@@ -424,12 +424,22 @@ class UnifiedLog(LogFields):
             return False
         self.log_start_offset = offset
         self.leader_epoch_cache.truncate_from_start(offset)
-        self.delete_segments_below(offset)
-        if CHECKED:
-            self.check_invariants()
         return True
 
-    delete_records_before = maybe_increment_log_start_offset
+    def delete_records_before(self, offset: int) -> bool:
+        """Moves the first offset up, and removes the segments that lie wholly below it.  See both."""
+        has_moved = self.maybe_increment_log_start_offset(offset)
+        if has_moved:
+            self.delete_segments_below(offset)
+        if CHECKED:
+            self.check_invariants()
+        return has_moved
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The first offset of the partition on this disk (KIP-405): where its first segment begins, or the log start if
+        that is later."""
+        return log_lookup.local_start(self.local, self.log_start_offset)
 
     def delete_segments_below(self, offset: int) -> int:
         """Removes the segments that hold nothing at or after `offset`.  The active one stays.  Returns how many."""

@@ -195,8 +195,8 @@ def carry_out(log: UnifiedLog, decision: Decision) -> int:
     freed = sum(segment.size for segment in gone)
     if decision.roll_first:
         log.roll()
-    if not log.maybe_increment_log_start_offset(decision.new_start):
-        log.delete_segments_below(decision.new_start)
+    log.maybe_increment_log_start_offset(decision.new_start)
+    log.delete_segments_below(decision.new_start)
     return freed
 
 

@@ -74,8 +74,8 @@ class Observing:
 
     async def until(self, holds: Callable[[], bool], seconds: float = 60) -> None:
         """Wait for an application after which this holds."""
-        await self.metadata.wait_until(lambda: bool(self.failures) or holds(), seconds)
-        assert not self.failures, self.failures
+        came = await self.metadata.wait_until(lambda: bool(self.failures) or holds(), seconds)
+        assert came and not self.failures, self.failures
 
 
 class ModelTransport:

@@ -14,6 +14,8 @@ from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.kraft.forwarding import Forwarding, ForwardingChannel
 from kbroker.config import BrokerConfig
 from kbroker.errors import ErrorCode
+from kbroker.handlers import dispatch
+from kbroker.handlers.cluster.forwarding_view import ForwardingView
 from kbroker.metadata.image import Endpoint
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_request_header
@@ -107,7 +109,11 @@ class ForwardingBroker:
         values = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0", "metrics.listener": "none"}
         self.broker = Broker(BrokerConfig.from_mapping(values), loop)
         self.channel = ForwardingChannel(loop, TcpTransport(loop), find, NODE_ID)
-        self.broker.membership.forwarding = Forwarding(self.channel)
+        forwarding = Forwarding(self.channel)
+        membership: Any = self.broker.membership
+        membership.forwarding = forwarding
+        membership.handlers = lambda _listener: dispatch.forwarding_rows()
+        membership.view = lambda: ForwardingView(forwarding)
         if kind is not None:
             security: Any = {"PLAINTEXT": kind}
             self.broker.listeners._security = security

@@ -1,6 +1,6 @@
 """What brokers of a KRaft cluster ask each other, against frames between brokers of Apache Kafka 4.3.1.
 
-Also of `kbroker.cluster.node_clients` and `kbroker.handlers.remote_verification`.
+Also of `kbroker.cluster.node_clients` and `kbroker.handlers.transactions.remote_verification`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 import uvloop
 
+from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.client import ClientSettings
 from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.node_clients import NodeClients
@@ -23,7 +24,7 @@ from kbroker.coordinator.share.share_coordinator import ShareCoordinator
 from kbroker.coordinator.share.share_states import ShareStates
 from kbroker.coordinator.transactions.transaction_coordinator import ProducerRequest
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.handlers.remote_verification import ask_elsewhere
+from kbroker.handlers.transactions.remote_verification import ask_elsewhere
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.features import KRAFT_FEATURES, Features
 from kbroker.metadata.image import (
@@ -206,7 +207,7 @@ KEY = SharePartitionKey("sg1", SHARED, 0)
 )
 def test_a_coordinator_that_moves_is_asked_again(code: ErrorCode, monkeypatch: pytest.MonkeyPatch) -> None:
     """What consumers have acknowledged would be delivered again with every election of a coordinator."""
-    monkeypatch.setattr(share_states, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(share_states, "BACKOFF", ExponentialBackoff(0.001, 0.1))
     codes = [code, code, ErrorCode.NONE]
 
     async def scenario(kafka: Controller, cache: MetadataCache, clients: NodeClients) -> None:
@@ -222,7 +223,7 @@ def test_a_coordinator_that_moves_is_asked_again(code: ErrorCode, monkeypatch: p
 
 def test_a_coordinator_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A share-partition would wait for good."""
-    monkeypatch.setattr(share_states, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(share_states, "BACKOFF", ExponentialBackoff(0.001, 0.1))
 
     async def scenario(kafka: Controller, cache: MetadataCache, clients: NodeClients) -> None:
         said: list[Any] = []
@@ -253,7 +254,7 @@ def test_what_will_not_pass_is_not_asked_again() -> None:
 
 def test_a_coordinator_that_has_come_here_is_asked_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The state would be asked of a broker that has given it away."""
-    monkeypatch.setattr(share_states, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr(share_states, "BACKOFF", ExponentialBackoff(0.001, 0.1))
 
     class Own:
         def write_state(self, key: SharePartitionKey, update: StateUpdate, stored: Callable[[Any], None]) -> None:

@@ -1,16 +1,17 @@
 """Which brokers clients are shown while a KRaft cluster's controllers have fenced all of them.  Also of
-`kbroker.handlers.endpoints`."""
+`kbroker.handlers.cluster.endpoints`, `kbroker.handlers.cluster.cluster_view`,
+`kbroker.handlers.cluster.forwarding_view`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import uvloop
 
-from kbroker.handlers.endpoints import controller_shown
+from kbroker.handlers.cluster.cluster_view import ClusterView
+from kbroker.handlers.cluster.forwarding_view import ForwardingView
 from kbroker.metadata.image import NO_CONTROLLER, BrokerImage, BrokersImage, ClusterImage, MetadataDelta
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request
@@ -101,15 +102,14 @@ def test_a_fenced_broker_names_another_one_as_the_controller() -> None:
     """Clients know the controllers of a KRaft cluster by no address: they would wait for one that is nobody."""
     fenced, alive = (BrokerImage(2, {}, is_fenced=is_fenced) for is_fenced in (True, False))
     others = [BrokerImage(3, {}), BrokerImage(1, {})]
-    services = SimpleNamespace(forwarding=object(), node_id=2)
-    context: Any = SimpleNamespace(services=services)
+    unused: Any = None
+    view = ForwardingView(unused)
     image = ClusterImage.of("c", controller_id=7)
     by_id = sorted([*others, alive], key=lambda each: each.node_id)
-    assert controller_shown(context, image, by_id) == 2
-    assert controller_shown(context, image, [others[1], fenced, others[0]]) == 1
-    assert controller_shown(context, image, [fenced, others[0]]) == 3
-    assert controller_shown(context, image, [replace(others[1], is_fenced=True), fenced]) == 2
-    assert controller_shown(context, image, [replace(others[1], is_fenced=True)]) == 1
-    assert controller_shown(context, image, []) == NO_CONTROLLER
-    services.forwarding = None
-    assert controller_shown(context, image, by_id) == 7
+    assert view.controller(image, 2, by_id) == 2
+    assert view.controller(image, 2, [others[1], fenced, others[0]]) == 1
+    assert view.controller(image, 2, [fenced, others[0]]) == 3
+    assert view.controller(image, 2, [replace(others[1], is_fenced=True), fenced]) == 2
+    assert view.controller(image, 2, [replace(others[1], is_fenced=True)]) == 1
+    assert view.controller(image, 2, []) == NO_CONTROLLER
+    assert ClusterView().controller(image, 2, by_id) == 7

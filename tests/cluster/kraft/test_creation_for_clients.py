@@ -1,4 +1,5 @@
-"""Topics that a Metadata request names and nobody has made, in a KRaft cluster: `kbroker.handlers.on_behalf`."""
+"""Topics that a Metadata request names and nobody has made, in a KRaft cluster:
+`kbroker.handlers.cluster.on_behalf`."""
 
 from __future__ import annotations
 

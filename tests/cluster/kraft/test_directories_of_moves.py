@@ -56,11 +56,8 @@ class Broker:
         made._member = SimpleNamespace(epoch=1)
         made._parts = SimpleNamespace(
             replicas=SimpleNamespace(
-                given_up=(),
-                without_room=(),
-                late_logs=0,
-                pending_roles=self.pending_roles,
-                is_log_pending=lambda *_: False,
+                roles=SimpleNamespace(given_up=(), pending=self.pending_roles),
+                logs=SimpleNamespace(without_room=(), late_count=0, is_deferred=lambda _: False),
             )
         )
         made._replication = SimpleNamespace(periodic_tasks=list)

@@ -1,4 +1,5 @@
-"""What `kbroker.handlers.forwarded_configs` does of changes of settings, and what it leaves to the controller."""
+"""What `kbroker.handlers.cluster.forwarded_configs` does of changes of settings, and what it leaves to the
+controller."""
 
 from __future__ import annotations
 

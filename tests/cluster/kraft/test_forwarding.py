@@ -1,6 +1,6 @@
 """Requests that a broker of a KRaft cluster passes on: frames of Apache Kafka, and a controller that the test plays.
 
-Also of `kbroker.handlers.forwarded_errors` and `kbroker.handlers.throttle_time`.
+Also of `kbroker.handlers.cluster.forwarded_errors` and `kbroker.handlers.throttle_time`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from kbroker.cluster.kraft import forwarding as forwarding_module
 from kbroker.cluster.kraft.forwarding import ForwardingChannel, address_bytes
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers import api_versions, dispatch
-from kbroker.handlers.forwarded import FORWARDED, throttle_time
-from kbroker.handlers.forwarded_errors import refusal
+from kbroker.handlers.cluster.forwarded import FORWARDED, throttle_time
+from kbroker.handlers.cluster.forwarded_errors import refusal
+from kbroker.handlers.cluster.forwarding_view import ForwardingView
 from kbroker.metadata.features import KRAFT_FEATURES, Features
 from kbroker.metadata.image import Endpoint
 from kbroker.protocol.api import ApiKey, request_header_version
@@ -385,7 +386,7 @@ def some(api_key: ApiKey) -> Any:
 @pytest.mark.parametrize("api_key", sorted(FORWARDED))
 def test_every_forwarded_api_has_its_error_in_every_version(api_key: ApiKey) -> None:
     """A client would lose its connection instead of hearing why."""
-    (row,) = (each for each in dispatch.served(forwards=True) if each.api_key == api_key)
+    (row,) = (each for each in dispatch.forwarding_rows() if each.api_key == api_key)
     assert row.keeps_frame
     for version in range(row.min_version, row.max_version + 1):
         request = some(api_key)
@@ -461,7 +462,7 @@ def test_what_was_seen_of_kafkas_brokers_is_served() -> None:
     seen = wire.ApiVersionsResponse.program(4).decode(captured("50-ApiVersions-4-broker", "answer"), 4)
     assert isinstance(seen, wire.ApiVersionsResponse)
     theirs = {row.api_key: row.max_version for row in seen.api_keys}
-    ours = {int(row.api_key): row.max_version for row in dispatch.served(forwards=True)}
+    ours = {int(row.api_key): row.max_version for row in dispatch.forwarding_rows()}
     telemetry = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
     assert {key: version for key, version in ours.items() if key not in telemetry} == theirs
 
@@ -473,9 +474,11 @@ def test_features_are_shown_as_by_kafkas_brokers() -> None:
     levels = {row.name: row.max_version_level for row in seen.finalized_features}
     features = Features(seen.finalized_features_epoch, levels, KRAFT_FEATURES)
     cache = SimpleNamespace(image=SimpleNamespace(features=features, configs={}))
-    services = SimpleNamespace(forwarding=SimpleNamespace(versions={}), advertised_apis=(), metadata_cache=cache)
+    known: Any = SimpleNamespace(versions={})
+    services = SimpleNamespace(view=ForwardingView(known), advertised_apis={}, metadata_cache=cache)
     request = wire.ApiVersionsRequest(client_software_name="a", client_software_version="b")
-    connection = SimpleNamespace(session=Session(state=AuthenticationState.AUTHENTICATED))
+    session = Session(state=AuthenticationState.AUTHENTICATED)
+    connection = SimpleNamespace(session=session, listener_name="PLAINTEXT")
     context: Any = SimpleNamespace(api_version=4, services=services, connection=connection)
     ours: Any = api_versions.handle_api_versions(context, request)
 

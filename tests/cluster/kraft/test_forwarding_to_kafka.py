@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from kbroker.errors import ErrorCode
-from kbroker.handlers.forwarded import FORWARDED
+from kbroker.handlers.cluster.forwarded import FORWARDED
 from kbroker.metadata.image import Endpoint
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request

@@ -1,6 +1,7 @@
 """What happens to a kbroker in a KRaft cluster: it is unregistered, has a twin, is frozen, loses a disk, is shown.
 
-Of `kbroker.cluster.kraft.broker_life`; also of `kbroker.cli.quorum`, `kbroker.cli.cluster_checks`."""
+Of `kbroker.cluster.kraft.lifecycle_client`; also of `kbroker.cli.cluster.quorum`,
+`kbroker.cli.checks.cluster_checks`."""
 
 from __future__ import annotations
 

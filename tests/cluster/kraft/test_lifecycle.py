@@ -1,6 +1,6 @@
 """What a broker sends to the controllers of a KRaft cluster in each part of its life.
 
-Of `kbroker.cluster.kraft.lifecycle` and `kbroker.cluster.kraft.broker_life`; also of `kbroker.security.protocols`
+Of `kbroker.cluster.kraft.lifecycle` and `kbroker.cluster.kraft.lifecycle_client`; also of `kbroker.security.protocols`
 and `kbroker.cluster.kraft`."""
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import pytest
 
 from kbroker.cluster.client import ClientSettings, NodeClient
 from kbroker.cluster.client_tcp import TcpTransport
-from kbroker.cluster.kraft.broker_life import BrokerLife, LifeView
 from kbroker.cluster.kraft.lifecycle import (
     DUPLICATE_SECONDS,
     UNFENCE_SECONDS,
@@ -22,6 +21,7 @@ from kbroker.cluster.kraft.lifecycle import (
     RegistrationRefusedError,
     State,
 )
+from kbroker.cluster.kraft.lifecycle_client import LifecycleClient, LifecycleView
 from kbroker.error_codes import ErrorCode
 from kbroker.metadata.image import Endpoint
 from kbroker.protocol.api import ApiKey
@@ -163,7 +163,7 @@ class Cluster:
             lambda: Endpoint("127.0.0.1", peer.port),
             ClientSettings(client_id=str(NODE), negotiates=True),
         )
-        view = LifeView(lambda: 20, lambda: self.epoch, lambda: self.is_fenced)
+        view = LifecycleView(lambda: 20, lambda: self.epoch, lambda: self.is_fenced)
         self.lifecycle = lifecycle(heartbeat_seconds=0.05)
         seconds = {
             "session_seconds": LONG_SECONDS,
@@ -171,7 +171,7 @@ class Cluster:
             "failure_seconds": LONG_SECONDS,
             **patience,
         }
-        self.life = BrokerLife(loop, client, self.lifecycle, view, self.failures.append, **seconds)
+        self.life = LifecycleClient(loop, client, self.lifecycle, view, self.failures.append, **seconds)
 
     async def answer(self, key: ApiKey, make: Callable[[Any], Any]) -> Any:
         header, body = await self.request()

@@ -2,8 +2,8 @@
 
     KBROKER_AWAY_SECONDS=3600 pytest -m slow tests/cluster/kraft/test_long_outage.py -s
 
-Of `kbroker.cluster.kraft.forwarding`, `kbroker.cluster.kraft.broker_life`; also of `kbroker.cluster.kraft.observer`,
-`kbroker.cluster.kraft.outage`.
+Of `kbroker.cluster.kraft.forwarding`, `kbroker.cluster.kraft.lifecycle_client`; also of
+`kbroker.cluster.kraft.observer`, `kbroker.cluster.kraft.outage`.
 """
 
 from __future__ import annotations

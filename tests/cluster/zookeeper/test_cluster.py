@@ -11,8 +11,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kbroker.cli.main import run
+from kbroker.client.connection import Connection
 from kbroker.errors import ErrorCode
-from kbroker.replay.client.connection import Connection
 from kbroker.schemas import wire
 from tests.broker_process import BrokerError
 from tests.cluster.zookeeper.processes import Kbroker, running

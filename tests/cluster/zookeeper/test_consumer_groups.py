@@ -1,6 +1,6 @@
 """Offsets of old clients in ZooKeeper: through OffsetCommit and OffsetFetch of version 0, and as commands move them.
 
-Also of `kbroker.handlers.zookeeper_offsets`.
+Also of `kbroker.handlers.groups.zookeeper_offsets`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kbroker._fast.base.slices import Slices
-from kbroker.cli import zookeeper_groups
+from kbroker.cli.groups import zookeeper_groups
 from kbroker.cli.main import run
 from kbroker.cluster.zookeeper.consumer_groups import ConsumerGroupZnodes
 from kbroker.cluster.zookeeper.consumer_znodes import ConsumerZnode, encode_consumer

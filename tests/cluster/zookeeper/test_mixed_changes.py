@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from kbroker.replay.client.connection import Connection
+from kbroker.client.connection import Connection
 from kbroker.schemas import wire
 from tests.cluster.zookeeper.load import AcknowledgedProducer, GroupReader, read_partition
 from tests.cluster.zookeeper.processes import Cluster, Kafka, Kbroker, Node, running

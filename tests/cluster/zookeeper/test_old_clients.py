@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from kazoo.exceptions import NoNodeError
 
 from kbroker.cli.main import run
-from kbroker.replay.client.connection import Connection
+from kbroker.client.connection import Connection
 from kbroker.schemas import wire
 from tests.broker_process import BrokerProcess
 from tests.cluster.zookeeper.old_tools import (

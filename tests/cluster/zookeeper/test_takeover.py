@@ -14,7 +14,7 @@ from kbroker.cluster.zookeeper.cluster_controller import ClusterController
 from kbroker.cluster.zookeeper.session import Watch
 from kbroker.cluster.zookeeper.term import TermState
 from kbroker.config import BrokerConfig
-from kbroker.handlers.topics import handle_create_topics
+from kbroker.handlers.topics.topics import handle_create_topics
 from kbroker.schemas import wire
 from tests.cluster.zookeeper.fake import FakeSession
 from tests.cluster.zookeeper.office import Cluster, Office, in_cluster
@@ -61,7 +61,7 @@ def test_a_request_waits_for_a_controller_that_takes_over(timeout_ms: int, code:
         controller.term = second.term
         assert controller.term.state is TermState.TAKING_OVER
         services = SimpleNamespace(
-            controller=controller,
+            administration=controller,
             slices=SimpleNamespace(pace=_NoPace),
             quotas=None,
             config=BrokerConfig.from_mapping({}),

@@ -202,7 +202,7 @@ def test_regular_expressions_follow_new_topics() -> None:
     answer = world.beat("m", answer.member_epoch)
     assert owned(answer) == {A_ID: frozenset(range(4)), B_ID: frozenset(range(2))}
     world.create_topic("extra-1", C_ID, 1)
-    # Looked up at most every ten seconds.
+    # DecodedRecord up at most every ten seconds.
     assert world.beat("m", answer.member_epoch).assigned is None
     world.pass_time(10_001)
     world.beat("m", answer.member_epoch)

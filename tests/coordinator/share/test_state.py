@@ -1,6 +1,6 @@
 """The state of share-partitions in `__share_group_state`: Kafka's bytes, and the same state after every append.
 
-Also of `kbroker.handlers.share_state`.
+Also of `kbroker.handlers.share.share_state`.
 """
 
 from __future__ import annotations

@@ -31,9 +31,7 @@ class Controller:
         self.refusal: KafkaError | None = None
         self.go_on = asyncio.Event()
 
-    async def create_topics(
-        self, requests: Sequence[NewTopic], validate_only: bool = False, quota: object = None
-    ) -> list[TopicOutcome]:
+    async def create_group_topics(self, requests: Sequence[NewTopic], quota: object = None) -> list[TopicOutcome]:
         self.asked.append(list(requests))
         await self.go_on.wait()
         if self.refusal is not None:

@@ -61,9 +61,9 @@ class MemberController(Controller):
     elect_leaders = _Refused()
     alter_reassignments = _Refused()
     report_replicas = _Refused()
-    register_broker = _Refused()
     unregister_broker = _Refused()
     update_features = _Refused()
+    image = _Refused()
 
     async def ensure_internal_topic(self, name: str) -> TopicImage:
         topic = self._cache.topic(name)

@@ -17,10 +17,10 @@ from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
 from kbroker.cluster.requests import BrokerEpoch
 from kbroker.config import LogConfig
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.handlers.fetch import _target
-from kbroker.handlers.fetch_partition import read_partition
-from kbroker.handlers.inter_broker import HANDLERS
-from kbroker.handlers.log_offsets import HANDLERS as LOG_OFFSET_HANDLERS
+from kbroker.handlers.cluster.inter_broker import HANDLERS
+from kbroker.handlers.records.fetch import _target
+from kbroker.handlers.records.fetch_partition import read_partition
+from kbroker.handlers.records.log_offsets import HANDLERS as LOG_OFFSET_HANDLERS
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage
 from kbroker.protocol.api import ApiKey
@@ -133,10 +133,16 @@ class SimNode:
             socket_seconds=1.0,
             rng=rng,
         )
-        self.replicas.isr_changes = self.isr
-        self.cache.subscribe(self.replicas.note_topics)
+        self.replicas.roles.isr_changes = self.isr
+        self.cache.subscribe(self.replicas.roles.note_topics)
         self.requests = ControllerRequests(
-            self.node_id, self.cache, self.replicas, self.fetchers, self.broker_epoch, self.configs_of, self.prepare
+            self.node_id,
+            self.cache,
+            self.replicas.roles,
+            self.fetchers,
+            self.broker_epoch,
+            self.configs_of,
+            self.prepare,
         )
         self.services = SimpleNamespace(
             controller_requests=self.requests,

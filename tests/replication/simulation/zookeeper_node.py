@@ -26,7 +26,7 @@ from kbroker.cluster.zookeeper.session import (
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.term import TermState
 from kbroker.config import BrokerConfig
-from kbroker.handlers.to_controller import HANDLERS as TO_CONTROLLER
+from kbroker.handlers.cluster.to_controller import HANDLERS as TO_CONTROLLER
 from kbroker.metadata.image import BrokerImage, Endpoint
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -129,7 +129,7 @@ class ZooKeeperNode(SimNode):
 
     def start(self, epoch: int) -> None:
         super().start(epoch)
-        self.services.controller = self.controller
+        self.services.controller = self.services.administration = self.controller
         self.services.metadata_cache = self.cache
         self._joining = self.loop.create_task(self._join())
 

@@ -28,9 +28,9 @@ from tests.simulation.fetchers import Fetcher, read_all
 from tests.simulation.groups.committers import Committer
 from tests.simulation.judge import Judge, Partition, ViolationError
 from tests.simulation.kept_sessions import SessionWitness
+from tests.simulation.replication_witness import Witness
 from tests.simulation.transactions.ending import judge_transactions
 from tests.simulation.transactions.ledger import TransactionLedger
-from tests.simulation.witness import Witness
 from tests.simulation.world import Scale, Topic
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """CreateAcls, DescribeAcls and DeleteAcls of a whole broker, against what Apache Kafka answered.
 
-Also of `kbroker.handlers.acls`, `kbroker.security.acl.filters`, `kbroker.security.acl.kinds`.
+Also of `kbroker.handlers.security.acls`, `kbroker.security.acl.filters`, `kbroker.security.acl.kinds`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.administration.lives import MIN_IN_SYNC
-from tests.simulation.witness import holders, own_limits
+from tests.simulation.replication_witness import holders, own_limits
 
 if TYPE_CHECKING:
     from tests.simulation.administration.lives import Life

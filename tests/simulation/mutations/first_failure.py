@@ -7,9 +7,9 @@ import random
 from itertools import takewhile
 
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.quick_faults import Turmoil
 from tests.simulation.runner import Result, kind_of, play_each
 from tests.simulation.several import Several
-from tests.simulation.turmoil import Turmoil
 
 
 def main(first: int, most: int, workers: int, turmoils: int, clusters: int, crashes: int, kraft: int) -> None:

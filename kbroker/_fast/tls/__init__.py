@@ -1,0 +1,1 @@
+"""TLS of connections: sessions of OpenSSL, their socket part, and what the kernel encrypts."""

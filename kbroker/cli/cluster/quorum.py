@@ -1,0 +1,74 @@
+"""The controllers' quorum of a KRaft cluster, as its active controller describes it (DescribeQuorum, KIP-595)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kbroker.cli.output import print_table
+from kbroker.types import CLUSTER_METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from kbroker.client.cluster import Cluster as WireCluster
+    from kbroker.schemas import wire
+    from kbroker.types import JsonObject
+
+
+def quorum_of(cluster: WireCluster) -> JsonObject | None:
+    """The quorum; None where the brokers have none, or do not describe it."""
+    from kbroker.client.errors import ClientError
+    from kbroker.schemas import wire
+
+    request = wire.DescribeQuorumRequest
+    asked = request(
+        topics=[
+            request.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[request.PartitionData(partition_index=0)])
+        ]
+    )
+    try:
+        answer = cluster.any().send(asked)
+    except ClientError:
+        return None
+    if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
+        return None
+    found = answer.topics[0].partitions[0]
+    end = max((each.log_end_offset for each in found.current_voters), default=-1)
+    return {
+        "leader": found.leader_id,
+        "epoch": found.leader_epoch,
+        "high_watermark": found.high_watermark,
+        "voters": [_row(each, end) for each in found.current_voters],
+        "observers": [_row(each, end) for each in found.observers],
+    }
+
+
+def _row(state: wire.DescribeQuorumResponse.ReplicaState, end: int) -> JsonObject:
+    return {
+        "id": state.replica_id,
+        "end": state.log_end_offset,
+        "lag": end - state.log_end_offset,
+        "fetched_ms": state.last_fetch_timestamp,
+    }
+
+
+def fenced_brokers(cluster: WireCluster) -> list[int]:
+    """The brokers that are registered and may be given no work; none where the brokers do not tell."""
+    from kbroker.client.errors import ClientError
+    from kbroker.schemas import wire
+
+    try:
+        answer = cluster.any().send(wire.DescribeClusterRequest(include_fenced_brokers=True))
+    except ClientError:
+        return []
+    return sorted(each.broker_id for each in answer.brokers if each.is_fenced)
+
+
+def print_quorum(found: JsonObject) -> None:
+    """The quorum for people."""
+    click.echo(f"\ncontroller {found['leader']} is active, in epoch {found['epoch']}")
+    rows = [("voter", each) for each in found["voters"]] + [("observer", each) for each in found["observers"]]
+    print_table(
+        ("NODE", "ROLE", "METADATA LOG ENDS", "LAG"),
+        [(each["id"], role, each["end"], each["lag"]) for role, each in rows],
+    )
