@@ -41,6 +41,8 @@ _MOST_ENCODERS = 1024
 """Of so many groups what their commits have in common is kept."""
 # To look a member of an enumeration up takes longer than a commit has.
 _NONE, _EMPTY = ErrorCode.NONE, GroupState.EMPTY
+# Makes a named tuple without the call of Python that its class would be.
+_new = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,7 @@ class OffsetCommits:
             self._registry.append(group, records)
         except KafkaError as error:
             raise self._not_stored(group, len(records), error) from error
-        for topic, partition, committed in accepted:
-            group.offsets.put(topic, partition, committed)
+        group.offsets.put_all(accepted)
         if not accepted:
             self._registry.discard_unused(group)
         return codes
@@ -131,9 +132,9 @@ class OffsetCommits:
         codes: list[ErrorCode] = []
         accepted: list[tuple[str, int, CommittedOffset]] = []
         records: list[KeyValue] = []
-        encode = self._encoder(group.group_id).record
+        encode, most = self._encoder(group.group_id).record, self._max_metadata_bytes
         for topic, partition, offset, epoch, metadata, commit_timestamp, expire_timestamp, topic_id in commits:
-            if len(metadata) > self._max_metadata_bytes:
+            if len(metadata) > most:
                 codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
                 continue
             if check is not None:
@@ -143,7 +144,7 @@ class OffsetCommits:
                     codes.append(error.code)
                     continue
             timestamp = now_ms if commit_timestamp < 0 else commit_timestamp
-            committed = CommittedOffset(offset, epoch, metadata, timestamp, expire_timestamp, topic_id)
+            committed = _new(CommittedOffset, (offset, epoch, metadata, timestamp, expire_timestamp, topic_id))
             accepted.append((topic, partition, committed))
             records.append(encode(topic, partition, committed))
             codes.append(_NONE)

@@ -10,7 +10,7 @@ decides by the offset of the record, too, and so does compaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kbroker._fast.base.build_facts import CHECKED
@@ -78,9 +78,18 @@ class OffsetTable:
 
     def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
         """Commit an offset, which is the newest."""
-        if self.pending:
-            self._supersede(topic, partition, self._written)
-        self._put(topic, partition, committed)
+        self.put_all(((topic, partition, committed),))
+
+    def put_all(self, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> None:
+        """Commit offsets, which are the newest."""
+        topics = self.topics
+        for topic, partition, committed in offsets:
+            if self.pending:
+                self._supersede(topic, partition, self._written)
+            partitions = topics.get(topic)
+            if partitions is None:
+                partitions = topics[topic] = {}
+            partitions[partition] = committed
 
     def _put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
         partitions = self.topics.get(topic)

@@ -29,7 +29,6 @@ OFFSET_TYPES = (0, 1)
 GROUP_TYPE = 2
 
 _SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
-_PACK_INT, _PACK_LONG = _INT.pack, _LONG.pack
 _OFFSET_KEY_PREFIX = _SHORT.pack(1)
 _GROUP_KEY_PREFIX = _SHORT.pack(GROUP_TYPE)
 _GROUP_VERSION = 3
@@ -83,27 +82,40 @@ class OffsetEncoder:
     share is encoded once: the key but for the partition, which is its last field, and the value but for the offset,
     its first field after the version, and the time of the commit."""
 
-    __slots__ = ("_before_time", "_behind_time", "_group_id", "_key", "_shared", "_topic", "_version")
+    __slots__ = (
+        "_before_time",
+        "_behind_time",
+        "_group_id",
+        "_key",
+        "_pack_key",
+        "_pack_value",
+        "_shared",
+        "_topic",
+        "_version",
+    )
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
         self._topic: str | None = None
         self._key = b""
+        self._pack_key = _INT.pack
         self._shared: tuple[object, ...] = ()
         self._version = self._before_time = self._behind_time = b""
+        self._pack_value = _LONG.pack
 
     def record(self, topic: str, partition: int, committed: CommittedOffset) -> tuple[bytes, bytes]:
         """The record of a commit."""
         if topic != self._topic:
             self._key = offset_key(self._group_id, topic, 0)[: -_INT.size]
+            self._pack_key = struct.Struct(f">{len(self._key)}si").pack
             self._topic = topic
         offset, epoch, metadata, timestamp, expiry, topic_id = committed
         shared = epoch, metadata, expiry, topic_id
         if shared != self._shared:
             self._share(committed)
             self._shared = shared
-        key = self._key + _PACK_INT(partition)
-        return key, self._version + _PACK_LONG(offset) + self._before_time + _PACK_LONG(timestamp) + self._behind_time
+        value = self._pack_value(self._version, offset, self._before_time, timestamp, self._behind_time)
+        return self._pack_key(self._key, partition), value
 
     def _share(self, committed: CommittedOffset) -> None:
         """Encode what records have besides: where two values differ is the time that they differ in."""
@@ -112,6 +124,8 @@ class OffsetEncoder:
         at = next(index for index, byte in enumerate(value) if byte != other[index])
         self._version, self._before_time = value[: _SHORT.size], value[_SHORT.size + _LONG.size : at]
         self._behind_time = value[at + _LONG.size :]
+        sizes = len(self._before_time), len(self._behind_time)
+        self._pack_value = struct.Struct(f">{_SHORT.size}sq{sizes[0]}sq{sizes[1]}s").pack
 
 
 def group_key(group_id: str) -> bytes:

@@ -52,6 +52,8 @@ _COMMIT_TIME_IN = schema("OffsetCommitRequest").first_version("topics.partitions
 # To look a member of an enumeration up takes longer than a commit has.
 _READ = Operation.READ
 _UNKNOWN, _REFUSED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_AUTHORIZATION_FAILED
+# Makes a named tuple without the call of Python that its class would be.
+_new = tuple.__new__
 _RETENTION_SINCE = schema("OffsetCommitRequest").first_version("retention_time_ms")
 _RETENTION_UNTIL = schema("OffsetCommitRequest").last_version("retention_time_ms")
 
@@ -77,7 +79,7 @@ async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRe
     for asked in request.topics:
         await pace
         topic, missing = (None, _REFUSED) if is_refused else _find_topic(ctx, cache, asked)
-        count = 0 if topic is None else len(topic.partitions)
+        name, topic_id, count = ("", b"", 0) if topic is None else (topic.name, topic.topic_id, len(topic.partitions))
         partitions = []
         for each in asked.partitions:
             await pace
@@ -92,12 +94,8 @@ async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRe
                 slots.append(slot)
                 time_ms = each.commit_timestamp if has_time else -1
                 metadata, epoch = each.committed_metadata or "", each.committed_leader_epoch
-                commits.append(
-                    PartitionCommit(
-                        topic.name, index, each.committed_offset, epoch, metadata, time_ms, expire_timestamp,
-                        topic.topic_id,
-                    )
-                )  # fmt: skip
+                values = name, index, each.committed_offset, epoch, metadata, time_ms, expire_timestamp, topic_id
+                commits.append(_new(PartitionCommit, values))
         topics.append(
             response.OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
         )
@@ -114,7 +112,8 @@ async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRe
             portion = commits[start : start + PORTION]
             codes = _commit(ctx, committer, portion) if kept is None else await _keep(ctx, kept, committer, portion)
             for at, code in enumerate(codes, start):
-                slots[at].error_code = code
+                if code:
+                    slots[at].error_code = code
     return response(topics=topics)
 
 
