@@ -5,7 +5,7 @@
     python bench/side_by_side.py --only kbroker
     python bench/side_by_side.py --against 127.0.0.1:9092 --pid 4711       kbroker and a broker that runs already
     python bench/side_by_side.py --compare bench/results/A bench/results/B
-    python bench/side_by_side.py --report docs/benchmarks/2026-11-23-whole
+    python bench/side_by_side.py --report docs/benchmarks/2026-11-28-whole
     python bench/side_by_side.py --list
 
 Memory is used once, and what a run fills was in use until just before; a first round warms both sides and is thrown
