@@ -30,7 +30,7 @@ class Changes:
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     def announce(self) -> None:
-        """There was a change: every condition is looked at again, each in its own turn, in the order of their coming."""
+        """There was a change: every condition is looked at again, each in its own turn, in the order of coming."""
         for each in self._waiting:
             if not each.done():
                 each.set_result(None)
