@@ -176,6 +176,8 @@ class Partition(PartitionFields):
         """Take over what the metadata say; call it after the log's settings have changed as well."""
         if image.leader_epoch != self.leader_epoch or self.leader_id != image.leader:
             self._begin_epoch(image)
+        elif image.partition_epoch < self.partition_epoch:
+            return  # The answer to a proposal was sooner.  By this ISR, what others lack would count as committed.
         elif image.partition_epoch > self.partition_epoch:
             # The controller has gone on by itself, and would refuse what was proposed.
             self.proposed_isr = None
