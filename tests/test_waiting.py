@@ -8,7 +8,7 @@ from kbroker.waiting import Changes
 
 
 def test_a_condition_is_looked_at_again_after_each_change() -> None:
-    """Who waits for a topic would wait for ever, or go on without it."""
+    """A request that waits for a topic would wait for ever, or go on without it."""
 
     async def work() -> None:
         changes, values = Changes(), [0]

@@ -163,11 +163,10 @@ class LocalStore:
         Topics can be deleted on a full disk, because that is how one frees space, and partitions be altered: else those
         of another disk that failed, or came back, would stay offline.  The spare file makes room for both.
         """
-        is_needed = bool(delta.deleted) or any(_altered(*change) for change in delta.changed)
         try:
             self._write(delta)
         except MetadataStoreError as error:
-            if not is_needed or _primary_code(error) != sqlite3.SQLITE_FULL or not self._spare.give_up():
+            if _primary_code(error) != sqlite3.SQLITE_FULL or not _frees_or_alters(delta) or not self._spare.give_up():
                 raise
             self._write(delta)
 
@@ -358,6 +357,11 @@ class LocalStore:
                 f"{self._path}: topic {name!r} (id {uuid_to_text(topic_id)}) is damaged: its partitions are {numbers}"
             )
         return TopicImage(name, topic_id, tuple(partitions), is_internal(name), MappingProxyType(configs))
+
+
+def _frees_or_alters(delta: MetadataDelta) -> bool:
+    """Whether topics are deleted or partitions altered."""
+    return bool(delta.deleted) or any(_altered(*change) for change in delta.changed)
 
 
 def _altered(old: TopicImage, new: TopicImage) -> list[PartitionImage]:

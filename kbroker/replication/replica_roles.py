@@ -138,7 +138,7 @@ class ReplicaRoles:
         if followed is not None and followed is not known:
             fetchers.follow(followed)
 
-    # Who hears of it
+    # Listeners of leadership
 
     def subscribe(self, topic: str, changed: LeadershipListener) -> None:
         """Have `changed(index)` called when this broker begins to lead a partition of the topic, and when it ends."""

@@ -47,6 +47,11 @@ class World(SimpleNamespace):
         return self.now
 
 
+def client_of(world: Any) -> Rude:
+    """The client in a `World`, which has the part of a simulated one that this client asks."""
+    return Rude(world, "malformed_clients", 1)
+
+
 @pytest.fixture
 def judge_end(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(malformed_clients, "LOOK_SECONDS", 0.0)
@@ -54,7 +59,7 @@ def judge_end(monkeypatch: pytest.MonkeyPatch) -> Any:
     def judge(connection: Connection) -> World:
         world = World()
         connection.gone = connection.goes and not connection.outstanding
-        asyncio.run(Rude(world, "malformed_clients", 1).judge_end(connection))  # type: ignore[arg-type]
+        asyncio.run(client_of(world).judge_end(connection))
         return world
 
     return judge
@@ -85,7 +90,7 @@ def test_an_answer_that_nonsense_takes_along_is_seen(judge_end: Any) -> None:
 
 def test_a_later_version_is_answered_as_unsupported() -> None:
     """Clients of later releases could not find out what there is."""
-    client = Rude(World(), "malformed_clients", 1)  # type: ignore[arg-type]
+    client = client_of(World())
     asyncio.run(client._ask_for_later_version(Connection(0, int(ErrorCode.UNSUPPORTED_VERSION), goes=False)))  # type: ignore[arg-type]
     with pytest.raises(ViolationError, match="version 99 is answered"):
         asyncio.run(client._ask_for_later_version(Connection(0, 0, goes=False)))  # type: ignore[arg-type]

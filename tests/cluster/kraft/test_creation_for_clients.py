@@ -1,4 +1,4 @@
-"""Topics that a Metadata request names and nobody has made, in a KRaft cluster:
+"""Topics that a Metadata request names and that do not exist, in a KRaft cluster:
 `kbroker.handlers.cluster.on_behalf`."""
 
 from __future__ import annotations
