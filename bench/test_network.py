@@ -101,7 +101,7 @@ def _listener(
         0,
         SocketOptions(128),
         ConnectionLimits(1000, 1000, {}),
-        reactor=Reactor(loop, None, BufferPool(131072, 64 << 20), RequestStats(), threads=send_threads),
+        reactor=Reactor(loop, BufferPool(131072, 64 << 20), RequestStats(), threads=send_threads),
         routes=[Route(0, 0, 1, region if file else echo, program, program, 9, 9, cacheable)],
         unsupported=lambda ctx: None,
         max_frame_bytes=1 << 20,

@@ -15,42 +15,32 @@ import logging
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, cast
 
-from kbroker._fast.base.counters import RequestStats
-from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.socket_part import PlainSocket
 from kbroker.assembly.console import Console, bodies_of
 from kbroker.assembly.coordinator_basis import CoordinatorBasis
 from kbroker.assembly.coordinators import Coordinators
 from kbroker.assembly.figures import BrokerFigures
-from kbroker.assembly.listening import Listeners
+from kbroker.assembly.listening import Role, SentFiles
 from kbroker.assembly.membership.choice import membership_of
 from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
 from kbroker.assembly.membership.settings import inter_broker_listener
+from kbroker.assembly.node import Node
 from kbroker.assembly.security_figures import security_figures
-from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.member import StartInterruptedError
 from kbroker.cluster.outbound import Outbound
 from kbroker.config import log_config
 from kbroker.gate.enforcement import EXPIRE_INTERVAL_MS, QuotaEnforcement
+from kbroker.handlers import dispatch
 from kbroker.handlers.services import Services
 from kbroker.handlers.table import Handler, advertised_ranges, narrowed
-from kbroker.host.freed_memory import FreedMemory, heap
-from kbroker.host.garbage import GarbageCollection
-from kbroker.host.halt import exit_later
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.client_metrics_overrides import ClientMetricsOverrides
 from kbroker.metadata.group_configs import GroupConfigs
 from kbroker.metadata.producer_id_manager import ProducerIdManager
 from kbroker.metadata.store import StoreCalls
-from kbroker.metrics.http_guard import names_of
-from kbroker.metrics.http_server import MetricsServer
-from kbroker.metrics.loop_delay import LoopDelaySampler
-from kbroker.metrics.readiness import Problem, Readiness, ReadyState
+from kbroker.metrics.readiness import Problem, ReadyState
 from kbroker.metrics.recent import SAMPLE_SECONDS
-from kbroker.metrics.start import start_metrics_server
-from kbroker.network.limits import beside_the_loop, raise_descriptor_limit
-from kbroker.periodic import PeriodicTasks
 from kbroker.protocol.api import ApiKey
 from kbroker.quotas.host_names import HostNames
 from kbroker.registry.configured import schema_ids_of
@@ -61,20 +51,17 @@ from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.security.acl.standard_authorizer import authorizer_of
 from kbroker.security.delegation_tokens import ExpiredTokens, has_expired
 from kbroker.security.http_access import http_access
-from kbroker.security.listeners import STORES_INTERVAL_MS, ListenersSecurity
 from kbroker.security.openness import broker_principal, openness, warning_of_brokers, warning_of_nobody
-from kbroker.security.sasl.credentials import StoredCredentials
-from kbroker.security.sasl.listeners import Sasl
 from kbroker.security.sasl.plain_logins import PlainLogins
 from kbroker.storage.directories.kept_secret import kept_secret
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.manager.directory_problems import directory_problems
 from kbroker.storage.manager.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
+from kbroker.storage.manager.shrunk_files import note_shrunk
 from kbroker.storage.reports.log_pages import LogPages
 from kbroker.telemetry.clients import TelemetryClients
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Mapping
 
     from kbroker._fast.net.connection import Connection
@@ -89,18 +76,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.broker")
 
-SWEEP_INTERVAL_MS = 1_000
-TRIM_INTERVAL_MS = 30_000
-COMPLAINTS_INTERVAL_MS = 10_000
-UNREACHED_INTERVAL_MS = 10_000
 PROGRESS_INTERVAL_SECONDS = 0.25
 
 
 class Broker:
     """One running broker.  `start` and `stop` are called once each, on the loop.
 
-    It sets `stopping` and `failed` when it cannot go on.  Its `membership` alone decides how it takes part in a
-    cluster.
+    Its `node` has what a node without logs has as well; its `membership` alone decides how it takes part in a cluster.
     """
 
     def __init__(
@@ -117,48 +99,33 @@ class Broker:
         self.config = config
         self.authorizer = authorizer
         self.loop = loop
-        self.stopping = stopping or asyncio.Event()
-        self.failed = False
-        self.clock = SYSTEM_CLOCK
-        self.readiness = Readiness()
-        self.stats = RequestStats()
-        self.tasks = PeriodicTasks(loop)
-        self.loop_delay = LoopDelaySampler(self._activity)
-        self.metrics: MetricsServer | None = None
+        node = self.node = Node(config, loop, stopping, lambda: self.cache.image.security, make_socket)
+        self.clock = node.clock
+        self.readiness = node.readiness
         self._denials: Mapping[tuple[str, str], int] = {}
-        secret = config.get("delegation.token.secret.key")
-        users = StoredCredentials(
-            lambda: self.cache.image.security, None if secret is None else secret.encode(), self.clock
-        )
-        self.sasl = Sasl(config, self.clock, users)
-        threads = max(1, beside_the_loop(config.get("num.network.threads")))
-        self.security = ListenersSecurity(config, loop, make_socket, self.sasl.listener, threads)
-        self.listeners = Listeners(config, loop, self.stats, raise_descriptor_limit(), self.security.by_name)
-        self.slices = Slices(loop)
-        manager = self.log_manager = LogManager(config, self.clock, activity=self._writing, slices=self.slices)
+        self.log_manager = LogManager(config, self.clock, activity=self._writing, slices=node.slices)
         self.membership = make_membership(
             BrokerParts(
                 config,
                 loop,
                 self.clock,
-                self.slices,
-                self.stopping,
-                self._halt,
-                manager,
+                node.slices,
+                node.stopping,
+                node.halt,
+                self.log_manager,
                 Outbound(loop, partial(_between_brokers, config)),
             )
         )
-        self.garbage = GarbageCollection(self.loop)
         self.figures = BrokerFigures(
             config,
             self.clock,
             self.readiness,
-            manager,
-            self.listeners,
+            self.log_manager,
+            node.listeners,
             self.membership,
             self._security_figures,
         )
-        self.readiness.watch(lambda: map(Problem, manager.environment.damages.reasons(manager.logs)))
+        self.readiness.watch(lambda: map(Problem, self.log_manager.environment.damages.reasons(self.log_manager.logs)))
 
     async def start(self) -> None:
         """Bring everything up; a part's own error when it cannot be.
@@ -174,17 +141,17 @@ class Broker:
         self._denials = self.quotas.gatekeeper.denials
         self._watch_disks()
         await self.membership.wait_for_others()
-        await self.sasl.start()
-        self.security.describe()
-        watches = self.membership.watches_addresses
-        self.listeners.bind(self.services, self.handlers, self.log_manager, self.quotas, watches_addresses=watches)
+        await self.node.sasl.start()
+        self.node.security.describe()
+        listeners = self.node.listeners
+        listeners.bind([self._role()], self._sent_files(), self.settings.config, self.replicas.purgatory)
         self.moves.resume_found()
         self._schedule()
         self.readiness.watch(partial(directory_problems, self.log_manager), self.replicas.problems)
         try:
-            await self.membership.prepare(self.listeners.all)
-            await self.listeners.accept()
-            await self.membership.serve(self.listeners.all)
+            await self.membership.prepare(listeners.all)
+            await listeners.accept()
+            await self.membership.serve(listeners.all)
         except StartInterruptedError:
             return  # All that `stop` ends is there.
         self.readiness.watch(self.membership.problems)
@@ -193,7 +160,7 @@ class Broker:
 
     def _security_figures(self) -> Values:
         acls = len(self.cache.image.security.acls)
-        return security_figures(self.security, self.sasl, self.clock, acls, self._denials)
+        return security_figures(self.node.security, self.node.sasl, self.clock, acls, self._denials)
 
     def _tell_openness(self) -> None:
         """Log what is open to whom, and warn where brokers may not reach each other."""
@@ -218,12 +185,13 @@ class Broker:
         self.authorizer = self.authorizer or authorizer_of(self.config, cache)
         settings = self.settings = BrokerSettings(self.config, cache, node_id)
         self.log_manager.follow(settings.config)
-        self.security.begin(settings.config)
-        self.sasl.follow(settings.config)
-        self.sasl.keep_salts(self._kept_secret)
-        settings.guard(self.security.check)
-        settings.guard(self.sasl.check)
-        self.hosts = HostNames(StoreCalls(self.listeners.cold_reads))
+        node = self.node
+        node.security.begin(settings.config)
+        node.sasl.follow(settings.config)
+        node.sasl.keep_salts(self._kept_secret)
+        settings.guard(node.security.check)
+        settings.guard(node.sasl.check)
+        self.hosts = HostNames(StoreCalls(node.listeners.cold_reads))
         replicas = self.replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
         membership.connect(MetadataParts(cache, settings, self.hosts, replicas))
 
@@ -264,7 +232,7 @@ class Broker:
             fetch_sessions=FetchSessionCache(config.get("max.incremental.fetch.session.cache.slots")),
             fetch_max_bytes=config.get("fetch.max.bytes"),
             directory_moves=self.moves,
-            slices=self.slices,
+            slices=self.node.slices,
             group_configs=GroupConfigs(cache, settings),
             controller_requests=membership.controller_requests,
             coordinators_elsewhere=basis.elsewhere,
@@ -285,7 +253,7 @@ class Broker:
             self.settings,
             self.loop,
             self.clock,
-            self.slices,
+            self.node.slices,
             self.cache,
             self.replicas,
             membership.controller,
@@ -296,6 +264,18 @@ class Broker:
             membership.coordinators_elsewhere(),
             membership.share_coordinators_elsewhere(),
         )
+
+    def _role(self) -> Role:
+        quotas, watches = self.quotas, self.membership.watches_addresses
+        routes = {name: dispatch.routes(rows) for name, rows in self.handlers.items()}
+        unsupported, on_metadata = dispatch.unsupported, self.cache.subscribe
+        return Role(self.services, routes, unsupported, quotas.guard, quotas.admit, on_metadata, watches)
+
+    def _sent_files(self) -> SentFiles:
+        logs = self.log_manager
+        files = logs.open_files
+        shrunk = partial(note_shrunk, logs)
+        return SentFiles(logs.failures.report_read, shrunk, files.least_budget, files.leave_room)
 
     def _served(self) -> dict[str, tuple[Handler, ...]]:
         ranges, membership = self.config.get("kbroker.api.versions"), self.membership
@@ -310,7 +290,7 @@ class Broker:
             membership.controller,
             membership.broker,
             self.loop,
-            self._halt,
+            self.node.halt,
             membership.lost,
             first_has_metadata=membership.keeps_metadata,
             shows_losses=membership.shows_losses,
@@ -325,20 +305,11 @@ class Broker:
     def _max_batch_bytes(self, topic: TopicImage | None) -> int:
         return int(self._log_config({} if topic is None else topic.configs).max_message_bytes)
 
-    def _metrics_context(self) -> ssl.SSLContext:
-        """That of the metrics listener, which follows its key store."""
-        from kbroker.security.tls.http_context import HttpContext
-
-        found = HttpContext.of(self.config)
-        self.tasks.add("look for a new certificate of the metrics listener", STORES_INTERVAL_MS, found.refresh)
-        return found.context
-
     async def _start_metrics(self) -> None:
         """Metrics, readiness and the console are there while the logs load."""
-        membership = self.membership
-        self.loop_delay.start(self.loop)
-        cluster_id = self.cache.image.cluster_id
-        sources = self.figures.sources(self.config.node_id, cluster_id, self.stats, self.loop_delay)
+        node, membership = self.node, self.membership
+        node.loop_delay.start(self.loop)
+        sources = self.figures.sources(self.config.node_id, self.cache.image.cluster_id, node.stats, node.loop_delay)
         is_plain = PlainLogins(lambda: self.settings.config).accepts
         access = http_access(self.config, lambda: self.cache.image.security.scram, self.authorizer, is_plain)
         console = Console(
@@ -346,22 +317,18 @@ class Broker:
             sources,
             self.readiness,
             lambda: self.services,
-            self.listeners.all,
+            node.listeners.all,
             self.authorizer,
-            self.listeners.inside,
+            node.listeners.inside,
             knows_viewers=access is not None,
         )
-        self.metrics = await start_metrics_server(
+        await node.start_metrics(
             membership.metrics_listener or self.config.get("metrics.listener"),
             sources,
-            self.readiness,
-            pages={"logs": LogPages(self.log_manager, self.clock)},
-            sites=console.sites(),
-            hosts=names_of(self.config),
-            access=access,
-            tls=self._metrics_context,
-            names=self.config.get("kbroker.metrics.names"),
-            bodies=bodies_of(self.config),
+            {"logs": LogPages(self.log_manager, self.clock)},
+            console.sites(),
+            access,
+            bodies_of(self.config),
         )
 
     async def _load_logs(self, image: ClusterImage | None) -> None:
@@ -375,7 +342,7 @@ class Broker:
         loading = self.loop.run_in_executor(None, self.log_manager.load_all, topics)
         while not (await asyncio.wait([loading], timeout=PROGRESS_INTERVAL_SECONDS))[0]:
             self.readiness.describe(self.log_manager.progress.text)
-            if self.stopping.is_set():
+            if self.node.stopping.is_set():
                 self.log_manager.interrupt_loading()
         try:
             await loading
@@ -384,46 +351,29 @@ class Broker:
         self.figures.logs_loaded = True
 
     def _schedule(self) -> None:
-        self.tasks.add("close idle connections", SWEEP_INTERVAL_MS, self.listeners.close_idle)
-        self.tasks.add("look for unreached addresses", UNREACHED_INTERVAL_MS, self.listeners.look_for_unreached)
-        self.tasks.add("log suppressed complaints", COMPLAINTS_INTERVAL_MS, self.listeners.log_suppressed)
-        self.tasks.add("log suppressed failures of SASL", COMPLAINTS_INTERVAL_MS, self.sasl.log_suppressed)
+        tasks = self.node.tasks
+        self.node.schedule(lambda: self.settings.config)
         check_ms = self.config.get("delegation.token.expiry.check.interval.ms")
-        self.tasks.add("drop expired delegation tokens", check_ms, self._drop_expired_tokens)
-        self.tasks.add("forget idle quota meters", EXPIRE_INTERVAL_MS, self.quotas.expire)
-        self.tasks.add("read counters for rates", SAMPLE_SECONDS * 1000, self.figures.sample, 0)
-        self.tasks.add("collect garbage", self.garbage.INTERVAL_MS, self.garbage.run)
-        of_process = heap()
-        if of_process is not None:
-            self.tasks.add("give back freed memory", FreedMemory.INTERVAL_MS, FreedMemory(of_process).run)
-        self.tasks.add("give back receive buffers", TRIM_INTERVAL_MS, self.listeners.pool.trim)
-        if self.security.tls:
-            self.tasks.add("look for new certificates", STORES_INTERVAL_MS, self._follow_stores)
+        tasks.add("drop expired delegation tokens", check_ms, self._drop_expired_tokens)
+        tasks.add("forget idle quota meters", EXPIRE_INTERVAL_MS, self.quotas.expire)
+        tasks.add("read counters for rates", SAMPLE_SECONDS * 1000, self.figures.sample, 0)
         parts = (self.log_manager, self.coordinators, self.membership)
         for task in (task for part in parts for task in part.periodic_tasks()):
-            self.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
-        self.log_manager.flusher.hasten = partial(self.tasks.hasten, self.log_manager.flusher.TASK)
+            tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
+        self.log_manager.flusher.hasten = partial(tasks.hasten, self.log_manager.flusher.TASK)
 
     async def stop(self) -> None:
         """End in order: nothing acknowledged is left unflushed, and the next start is a clean one."""
         await self.membership.leave()
-        self.readiness.move(ReadyState.STOPPING)
-        self.listeners.stop_accepting()
-        self.sasl.close()
+        self.node.stop_accepting()
         self.coordinators.stop()
         self.replicas.purgatory.expire_all()
-        await self.listeners.close()
-        self.security.close()
+        await self.node.close_connections()
         await self.membership.close()
         self.replicas.close()
         await self.moves.stop()
         self.disk_failures.stop()
-        self.tasks.stop()
-        self.garbage.stop()
-        self.loop_delay.stop()
-        if self.metrics is not None:
-            await self.metrics.close()
-        self.listeners.cold_reads.shutdown(wait=False, cancel_futures=True)
+        await self.node.close()
         # In a thread, so that a second signal is heeded while the disk takes its time; nothing else touches logs now.
         await self.loop.run_in_executor(None, self.log_manager.shutdown)
         self.membership.release()
@@ -435,18 +385,9 @@ class Broker:
 
     def release(self) -> None:
         """Close logs in order, so that no recovery follows; give files back."""
-        self.listeners.stop_accepting()
+        self.node.listeners.stop_accepting()
         self.log_manager.shutdown()
         self.membership.release()
-
-    def _halt(self, reason: str) -> None:
-        """Ends the broker: the remaining parts are stopped in order, as far as that works and does not take long."""
-        logger.critical("the broker cannot go on and halts: %s", reason)
-        self.readiness.move(ReadyState.STOPPING)
-        self.readiness.describe(reason)
-        self.failed = True
-        exit_later(1)
-        self.stopping.set()
 
     # What the parts ask
 
@@ -458,10 +399,8 @@ class Broker:
         self.log_manager.follow(config)
         self.quotas.follow(config)
         self.moves.follow(config)
-        self.tasks.change_interval(COMPACTION_TASK, compaction_interval_ms(config))
-        self.listeners.follow(config)
-        self.security.follow(config)
-        self.sasl.follow(config)
+        self.node.tasks.change_interval(COMPACTION_TASK, compaction_interval_ms(config))
+        self.node.follow(config)
         self.membership.follow(config)
 
     def _kept_secret(self) -> bytes:
@@ -471,17 +410,9 @@ class Broker:
             return common.encode()
         return kept_secret(manager.environment.files, manager.online_directories())
 
-    async def _follow_stores(self) -> None:
-        """Have listeners take certificates that were renewed."""
-        await self.security.follow_files(lambda: self.settings.config, self.clock.now_ms())
-        self.security.log_suppressed()
-
-    def _activity(self) -> int:
-        return self.listeners.accepted_count + self.stats.total()
-
     def _writing(self) -> int:
         """Activity that may write to disk: fetches are left out, as followers send them all the time."""
-        return self._activity() - self.stats.count(ApiKey.FETCH)
+        return self.node.activity() - self.node.stats.count(ApiKey.FETCH)
 
 
 @lru_cache(maxsize=256)

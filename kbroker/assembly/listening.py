@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
-from kbroker.handlers import dispatch
 from kbroker.log_output import log_suppressed
 from kbroker.metrics.sources import ConnectionTotals
 from kbroker.network.cold_reads import COLD_READ_THREADS
@@ -18,20 +19,54 @@ from kbroker.network.limits import ConnectionLimits, beside_the_loop, connection
 from kbroker.network.listener import Listener
 from kbroker.network.socket_options import SocketOptions
 from kbroker.network.unreached import Address, UnreachedAddress
-from kbroker.storage.manager.shrunk_files import note_shrunk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from kbroker._fast.base.counters import RequestStats
+    from kbroker._fast.base.slices import Slices
+    from kbroker._fast.log.log_fields import PurgatoryFields
+    from kbroker._fast.net.request_context import RequestContext
+    from kbroker._fast.net.route import Endpoint, Route
     from kbroker.config import BrokerConfig
-    from kbroker.gate.enforcement import QuotaEnforcement
-    from kbroker.handlers.services import Services
-    from kbroker.handlers.table import Handler
+    from kbroker.metadata.cache import Subscriber
+    from kbroker.network.admission import Admission
     from kbroker.network.listener_security import ListenerSecurity
-    from kbroker.storage.manager.log_manager import LogManager
 
 DRAIN_SECONDS = 1.0
+
+
+class Guard(Protocol):
+    """Puts a gate in front of the answers of a listener."""
+
+    def __call__(self, endpoint: Endpoint, *, authenticates: bool) -> None:
+        """`authenticates`: its clients have to prove who they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What the listeners of one role of a node serve, a broker's or a controller's.
+
+    `routes` are those of each listener, by its name, and `services` what their handlers work with.  `unsupported`
+    answers versions out of range.  `guard` puts the gate in front of a listener's answers, `admit` counts its
+    connections.  `on_metadata` calls back at each new image.
+    `watches_addresses`: notice clients that ask for this node's address and do not come there.
+    """
+
+    services: object
+    routes: Mapping[str, Sequence[Route]]
+    unsupported: Callable[[RequestContext], bytes | None]
+    guard: Guard
+    admit: Callable[[str, str], Admission] | None
+    on_metadata: Callable[[Subscriber], None]
+    watches_addresses: bool = False
+
+
+class SentFiles(NamedTuple):
+    """The files that answers are sent from: what happens when one fails or is too short, and room for descriptors."""
+
+    read_failed: Callable[[int, OSError], object] = lambda fd, error: None
+    shrunk: Callable[[int], object] = lambda fd: None
+    least_descriptors: int = 0
+    leave_room: Callable[[int], None] | None = None
 
 
 class Listeners:
@@ -48,6 +83,7 @@ class Listeners:
         stats: RequestStats,
         descriptors: int,
         security: Mapping[str, ListenerSecurity],
+        slices: Slices,
     ) -> None:
         self.all: list[Listener] = []
         self._inside: list[Listener] = []
@@ -58,68 +94,83 @@ class Listeners:
         self._stats = stats
         self._descriptors = descriptors
         self._security = security
+        self._slices = slices
+        self._roles: dict[str, Role] = {}
         self._unreached: list[tuple[Listener, UnreachedAddress]] = []
 
     def bind(
         self,
-        services: Services,
-        handlers: Mapping[str, Sequence[Handler]],
-        logs: LogManager,
-        quotas: QuotaEnforcement,
-        *,
-        watches_addresses: bool,
+        roles: Sequence[Role],
+        files: SentFiles,
+        settings: BrokerConfig,
+        purgatory: PurgatoryFields | None = None,
     ) -> None:
         """Take the addresses; BindError when one is taken or not this machine's.
 
-        `handlers`: what each listener serves, by its name.  `watches_addresses`: notice clients that ask for this
-        broker's address and do not come there.
+        `roles`: what the listeners serve, each of them one role.  `settings`: those of now.  `purgatory`: the fields of
+        fetches that wait, where there are any.
         """
         config = self._config
-        self._routes = {name: dispatch.routes(rows) for name, rows in handlers.items()}
-        left = self._descriptors - logs.open_files.least_budget
-        limits = self._limits = ConnectionLimits(*connection_limits(services.config), left, logs.open_files.leave_room)
+        left = self._descriptors - files.least_descriptors
+        limits = self._limits = ConnectionLimits(*connection_limits(settings), left, files.leave_room)
         self._reactor = Reactor(
             self._loop,
-            services,
             self.pool,
             self._stats,
             config.get("socket.busy.poll.us"),
             beside_the_loop(config.get("num.network.threads")),
-            services.replica_manager.purgatory,
+            purgatory,
         )
-        security = {each.name: self._security[each.name] for each in config.listeners}
-        quotas.guard(self._reactor, authenticates=any(each.authenticates for each in security.values()))
         self._make = partial(
             Listener,
             options=_socket_options(config),
             limits=limits,
             reactor=self._reactor,
-            unsupported=dispatch.unsupported,
             max_frame_bytes=config.get("socket.request.max.bytes"),
             max_idle_ms=config.get("connections.max.idle.ms"),
             cold_reads=self.cold_reads,
-            read_failed=logs.failures.report_read,
-            file_shrunk=partial(note_shrunk, logs),
-            slices=services.slices,
+            read_failed=files.read_failed,
+            file_shrunk=files.shrunk,
+            slices=self._slices,
         )
-        self._forgets = services.metadata_cache.subscribe
-        for each in config.listeners:
-            listener = self._make(
-                each.name,
-                each.host,
-                each.port,
-                routes=self._routes[each.name],
-                admission=quotas.admit,
-                security=security[each.name],
-                max_connections=config.own_of_listener(each.name, "max.connections"),
-            )
-            listener.bind()
-            self.all.append(listener)
-            if watches_addresses:
-                advertised = next((a for a in config.advertised_listeners or () if a.name == each.name), None)
-                address = None if advertised is None else Address(advertised.host, advertised.port)
-                self._unreached.append((listener, UnreachedAddress(each.name, address)))
-            services.metadata_cache.subscribe(listener.endpoint.answers.forget)
+        for role in roles:
+            for each in (each for each in config.listeners if each.name in role.routes):
+                self._roles[each.name] = role
+                limit = config.own_of_listener(each.name, "max.connections")
+                security = self._security[each.name]
+                listener = self._made(each.name, each.host, each.port, security, role.admit, limit)
+                listener.bind()
+                self.all.append(listener)
+                if role.watches_addresses:
+                    advertised = next((a for a in config.advertised_listeners or () if a.name == each.name), None)
+                    address = None if advertised is None else Address(advertised.host, advertised.port)
+                    self._unreached.append((listener, UnreachedAddress(each.name, address)))
+
+    def _made(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        security: ListenerSecurity,
+        admit: Callable[[str, str], Admission] | None = None,
+        max_connections: int | None = None,
+    ) -> Listener:
+        """One that serves what the listener of that name does, behind its role's gate."""
+        role = self._roles[name]
+        listener = self._make(
+            name,
+            host,
+            port,
+            services=role.services,
+            routes=role.routes[name],
+            unsupported=role.unsupported,
+            admission=admit,
+            security=security,
+            max_connections=max_connections,
+        )
+        role.guard(listener.endpoint, authenticates=security.authenticates)
+        role.on_metadata(listener.endpoint.answers.forget)
+        return listener
 
     async def accept(self) -> None:
         """Open the listeners."""
@@ -128,9 +179,8 @@ class Listeners:
 
     def inside(self, name: str, security: ListenerSecurity) -> Listener:
         """A listener without a port, whose connections this process makes to itself; after `bind`."""
-        listener = self._make(name, "", 0, routes=self._routes[name], security=security)
+        listener = self._made(name, "", 0, security)
         self._inside.append(listener)
-        self._forgets(listener.endpoint.answers.forget)
         return listener
 
     def follow(self, config: BrokerConfig) -> None:

@@ -14,7 +14,7 @@ from kbroker.quotas.meters import MeterRow, QuotaKind
 from kbroker.security.authorizer import Authorizer
 
 if TYPE_CHECKING:
-    from kbroker._fast.net.reactor import Reactor
+    from kbroker._fast.net.route import Endpoint
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
 
@@ -52,9 +52,9 @@ class QuotaEnforcement:
         """Take settings that were changed at run time."""
         self.connection_rates.change(creation_rates(config))
 
-    def guard(self, reactor: Reactor, *, authenticates: bool) -> None:
-        """Stand in front of the answers of this reactor's connections; see `BrokerGatekeeper.guard`."""
-        self.gatekeeper.guard(reactor, authenticates=authenticates)
+    def guard(self, endpoint: Endpoint, *, authenticates: bool) -> None:
+        """Stand in front of the answers to a listener's connections; see `BrokerGatekeeper.guard`."""
+        self.gatekeeper.guard(endpoint, authenticates=authenticates)
 
     def admit(self, listener: str, address: str) -> Admission:
         """Count a connection that was accepted."""

@@ -1,6 +1,6 @@
 """Gives connections their gates, by the cluster's quotas and the authorizer.
 
-A reactor has the gatekeeper only while there is a quota for clients, an authorizer, or a listener with authentication:
+A listener has the gatekeeper only while there is a quota for clients, an authorizer, or its clients authenticate:
 otherwise its connections ask nothing.  A client without a quota has no gate, either, where nothing else is asked.
 """
 
@@ -21,7 +21,7 @@ from kbroker.security.principal import Session
 if TYPE_CHECKING:
     from kbroker._fast.net.connection import Connection
     from kbroker._fast.net.gate import Gate
-    from kbroker._fast.net.reactor import Reactor
+    from kbroker._fast.net.route import Endpoint
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
 
@@ -36,8 +36,7 @@ class BrokerGatekeeper(Gatekeeper):
         self.meters = meters
         self.rules = QuotaRules(image.quotas)
         self._authorizer = None if authorizer is None else CachedAuthorizer(authorizer, self.renew)
-        self._reactor: Reactor | None = None
-        self._authenticates = False
+        self._guarded: list[tuple[Endpoint, bool]] = []
 
     @property
     def denials(self) -> Mapping[tuple[str, str], int]:
@@ -48,20 +47,18 @@ class BrokerGatekeeper(Gatekeeper):
         """Milliseconds on a clock that does not go back."""
         return int(self._clock.monotonic() * 1000)
 
-    def guard(self, reactor: Reactor, *, authenticates: bool) -> None:
-        """Guards this reactor's connections whenever there is a quota, an authorizer or authentication.
+    def guard(self, endpoint: Endpoint, *, authenticates: bool) -> None:
+        """Guards the connections of a listener whenever there is a quota, an authorizer or authentication.
 
-        `authenticates`: clients of one of the listeners have to prove who they are.
+        `authenticates`: its clients have to prove who they are.
         """
-        self._reactor = reactor
-        self._authenticates = authenticates
+        self._guarded.append((endpoint, authenticates))
         self._stand()
 
     def _stand(self) -> None:
-        has_quotas = any(self.rules.has(kind.value) for kind in QuotaKind)
-        needed = self._authenticates or self._authorizer is not None or has_quotas
-        if self._reactor is not None:
-            self._reactor.gatekeeper = self if needed else None
+        is_needed = self._authorizer is not None or any(self.rules.has(kind.value) for kind in QuotaKind)
+        for endpoint, authenticates in self._guarded:
+            endpoint.gatekeeper = self if authenticates or is_needed else None
 
     def follow(self, image: ClusterImage) -> None:
         """Take the cluster's quotas."""

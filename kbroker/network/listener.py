@@ -58,6 +58,7 @@ class Listener:
         limits: ConnectionLimits,
         *,
         reactor: Reactor,
+        services: object = None,
         routes: Iterable[Route],
         unsupported: Callable[[RequestContext], bytes | None],
         max_frame_bytes: int,
@@ -100,7 +101,7 @@ class Listener:
         self.closed: Counter[str] = Counter()
         self.paced: Counter[str] = Counter()
         first_frame_bytes = min(max_frame_bytes, security.first_frame_bytes or max_frame_bytes)
-        self.endpoint = Endpoint(name, reactor, routes, self, max_frame_bytes, first_frame_bytes)
+        self.endpoint = Endpoint(name, reactor, services, routes, self, max_frame_bytes, first_frame_bytes)
 
     async def start(self) -> None:
         """Bind and accept.  BindError when the address is taken or not ours."""

@@ -73,13 +73,13 @@ async def _serve_until(
     except StartInterruptedError:
         await broker.give_up()
         logger.info("stopped while it waited for its cluster")
-        return int(broker.failed), False
+        return int(broker.node.failed), False
     except (LogDirError, KafkaError, BindError, OSError, ValueError) as error:
         logger.error("cannot start: %s", error)
         logger.debug("because of", exc_info=error)
         await broker.give_up()
         return 1, False
-    broker.garbage.start()
+    broker.node.garbage.start()
     if not stopping.is_set():
         logger.info("%s", _ready_line(broker, started))
     await stopping.wait()
@@ -87,17 +87,17 @@ async def _serve_until(
     try:
         await broker.stop()
     except Exception:
-        if not broker.failed:
+        if not broker.node.failed:
             raise
         logger.exception("the broker could not be stopped in order")
     logger.info("stopped")
-    return (1 if broker.failed else 0), broker.services.replica_manager.judging.is_under_way
+    return (1 if broker.node.failed else 0), broker.services.replica_manager.judging.is_under_way
 
 
 def _ready_line(broker: Broker, started: float) -> str:
-    addresses = ", ".join(f"{each.name}://{each.host or '*'}:{each.port}" for each in broker.listeners.all)
+    addresses = ", ".join(f"{each.name}://{each.host or '*'}:{each.port}" for each in broker.node.listeners.all)
     directories = ", ".join(broker.config.log_dirs)
-    metrics = f", metrics on port {broker.metrics.port}" if broker.metrics is not None and broker.metrics.port else ""
+    metrics = f", metrics on port {broker.node.metrics.port}" if broker.node.metrics is not None and broker.node.metrics.port else ""
     return (
         f"kbroker {__version__} ready on {addresses}{metrics}, data in {directories}, "
         f"after {(time.time() - started) * 1000:.0f} ms"

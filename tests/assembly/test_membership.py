@@ -122,7 +122,7 @@ def test_a_start_that_waits_for_its_cluster_is_ended_by_a_stop(tmp_path: Path) -
         start = asyncio.ensure_future(broker.start())
         while START[-1] not in membership.steps:
             await asyncio.sleep(0)
-        broker.stopping.set()
+        broker.node.stopping.set()
         await start
         assert broker.readiness.text.startswith("starting")
         await broker.stop()

@@ -17,9 +17,9 @@ def test_fetches_do_not_have_the_disks_looked_at_more_often(tmp_path: Path) -> N
         broker = Broker(BrokerConfig.from_mapping({"log.dirs": str(tmp_path)}), asyncio.get_running_loop())
         watch = broker.log_manager.watch
         assert [watch.interval_ms() for _ in range(2)] == [100, 500]
-        broker.stats.add(ApiKey.FETCH, 1, 1, 1)
+        broker.node.stats.add(ApiKey.FETCH, 1, 1, 1)
         assert watch.interval_ms() == 500
-        broker.stats.add(ApiKey.PRODUCE, 1, 1, 1)
+        broker.node.stats.add(ApiKey.PRODUCE, 1, 1, 1)
         assert watch.interval_ms() == 100
 
     asyncio.run(scenario())

@@ -242,7 +242,7 @@ class Running:
         self.broker = Broker(
             config, self.loop, make_membership=lambda parts: membership_of(replace(parts, slices=slices))
         )
-        self.broker.slices = slices
+        self.broker.node.slices = slices
         self.run(self.broker.start())
         topic = {"name": TOPIC, "num_partitions": 2, "replication_factor": 1}
         assert self.ask("CreateTopics", 5, {"topics": [topic], "timeout_ms": 1000}).topics[0].error_code == 0

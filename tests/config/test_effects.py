@@ -158,7 +158,7 @@ def test_tasks_run_as_often_as_the_settings_say(tmp_path: Path) -> None:
         broker = Broker(
             BrokerConfig.from_mapping({**settings, "log.initial.task.delay.ms": 77}), asyncio.get_event_loop()
         )
-        broker.tasks = noted  # type: ignore[assignment]
+        broker.node.tasks = noted  # type: ignore[assignment]
         await broker.start()
         await broker.stop()
 

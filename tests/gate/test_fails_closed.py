@@ -45,7 +45,7 @@ class Served:
         values = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0", "metrics.listener": "none"}
         self.broker = Broker(BrokerConfig.from_mapping(values), asyncio.get_running_loop())
         security: Any = {"PLAINTEXT": kind}
-        self.broker.listeners._security = security
+        self.broker.node.listeners._security = security
 
     async def __aenter__(self) -> Served:
         await self.broker.start()
@@ -56,7 +56,7 @@ class Served:
 
     async def answer_to(self, request: bytes) -> bytes | None:
         """The body of the answer; None where the broker hangs up instead."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.broker.listeners.all[0].port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.broker.node.listeners.all[0].port)
         writer.write(request)
         try:
             return (await answer(reader))[1]
@@ -67,7 +67,7 @@ class Served:
 
     def hung_up(self, reason: str) -> int:
         """How many connections the listener has ended for a reason."""
-        return self.broker.listeners.all[0].closed[reason]
+        return self.broker.node.listeners.all[0].closed[reason]
 
 
 ASKED = [
@@ -85,7 +85,7 @@ def test_a_new_kind_of_listener_without_a_session_serves_nothing(tmp_path: Path)
         async with Served(tmp_path, Kind(None)) as served:
             for api_key, version in ASKED:
                 assert await served.answer_to(frame(api_key, 1, bytes(64), version=version)) is None, (api_key, version)
-            assert served.broker.stats.total() == 0
+            assert served.broker.node.stats.total() == 0
             assert served.hung_up("unauthenticated request") == len(ASKED)
 
     uvloop.run(main())
@@ -103,7 +103,7 @@ def test_before_authentication_only_what_it_takes_is_served(tmp_path: Path) -> N
                     assert got is None, (api_key, version)
             for request in VERSIONS:
                 assert await served.answer_to(request) is not None
-            assert served.broker.stats.total() == len(VERSIONS)
+            assert served.broker.node.stats.total() == len(VERSIONS)
 
     uvloop.run(main())
 
@@ -116,10 +116,10 @@ def test_a_change_of_session_is_seen_by_the_next_request(tmp_path: Path, client_
 
     async def main() -> None:
         async with Served(tmp_path, kind) as served:
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.broker.listeners.all[0].port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.broker.node.listeners.all[0].port)
             writer.write(request)
             await answer(reader)
-            (connection,) = served.broker.listeners.all[0].endpoint.connections
+            (connection,) = served.broker.node.listeners.all[0].endpoint.connections
             connection.session = Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT", AuthenticationState.FAILED)
             writer.write(request)
             with pytest.raises(asyncio.IncompleteReadError):

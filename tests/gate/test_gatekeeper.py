@@ -50,8 +50,7 @@ class Guarded:
         self.handled = 0
         program = PlainProgram()
         self.keeper = BrokerGatekeeper(SYSTEM_CLOCK, image or ClusterImage("c"), meters(), rules)
-        self.reactor = Reactor(asyncio.get_running_loop(), None, BufferPool(16384, 4 << 20), RequestStats())
-        self.keeper.guard(self.reactor, authenticates=False)
+        self.reactor = Reactor(asyncio.get_running_loop(), BufferPool(16384, 4 << 20), RequestStats())
         routes = [
             Route(key, 0, 1, self.handle, lambda v: program, lambda v: program, 1, 1, key == LASTING)
             for key in (LASTING, OTHER)
@@ -69,6 +68,7 @@ class Guarded:
             max_idle_ms=60_000,
             security=Plaintext(),
         )
+        self.keeper.guard(self.listener.endpoint, authenticates=False)
 
     def handle(self, ctx: Any, body: memoryview) -> bytes:
         self.handled += 1
@@ -136,17 +136,17 @@ def test_where_nothing_is_asked_there_is_no_gate() -> None:
 
     async def main() -> None:
         free = Guarded(None)
-        assert free.reactor.gatekeeper is None
+        assert free.listener.endpoint.gatekeeper is None
         quotas = {(("client-id", "other"),): {PRODUCER_BYTE_RATE: 5.0}}
         free.keeper.follow(ClusterImage.of("c", quotas=quotas))
-        assert free.reactor.gatekeeper is free.keeper
+        assert free.listener.endpoint.gatekeeper is free.keeper
         async with serving(free.listener), free.client() as ask:
             assert await ask(frame(LASTING, 1, b"x", client_id=b"mine")) == b"seen"
             (connection,) = free.listener.endpoint.connections
             assert free.keeper.gate_for(connection, "mine") is None
             assert free.keeper.gate_for(connection, "other") is not None
         free.keeper.follow(ClusterImage("c"))
-        assert free.reactor.gatekeeper is None
+        assert free.listener.endpoint.gatekeeper is None
 
     uvloop.run(main())
 

@@ -49,7 +49,7 @@ class Asked:
             SocketOptions(128),
             ConnectionLimits(50, 50, {}),
             reactor=Reactor(
-                asyncio.get_running_loop(), None, BufferPool(16384, 4 << 20), RequestStats(), busy_poll_us=busy_poll_us
+                asyncio.get_running_loop(), BufferPool(16384, 4 << 20), RequestStats(), busy_poll_us=busy_poll_us
             ),
             routes=[
                 Route(key, 0, 1, self.handle, lambda v: program, lambda v: program, 1, 1, key == LASTING)

@@ -60,7 +60,7 @@ class Harness:
             0,
             options,
             ConnectionLimits(50, 40, {}),
-            reactor=Reactor(self.loop, None, self.pool, RequestStats(), threads=send_threads, purgatory=self.purgatory),
+            reactor=Reactor(self.loop, self.pool, RequestStats(), threads=send_threads, purgatory=self.purgatory),
             routes=[
                 *(Route(key, 0, 1, made, lambda v: program, lambda v: program, 1, 1) for key, made in handlers.items()),
                 Route(TOGETHER, 0, 1, None, lambda v: program, lambda v: program, 1, 1, direct=together),

@@ -231,7 +231,7 @@ class Broker:
             0,
             SocketOptions(128),
             ConnectionLimits(50, 50, {}),
-            reactor=Reactor(loop, None, self.pool, RequestStats()),
+            reactor=Reactor(loop, self.pool, RequestStats()),
             routes=[
                 Route(
                     METADATA,

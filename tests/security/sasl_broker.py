@@ -59,7 +59,7 @@ class RawClient:
     @classmethod
     async def connect(cls, broker: Broker, listener: int = 0) -> RawClient:
         """To a listener of the broker."""
-        return await cls.dial(broker.listeners.all[listener].port, broker)
+        return await cls.dial(broker.node.listeners.all[listener].port, broker)
 
     @classmethod
     async def dial(cls, port: int, broker: Broker | None = None, host: str = "127.0.0.1") -> RawClient:
@@ -131,7 +131,7 @@ class RawClient:
 
     def _connections(self) -> list[Any]:
         assert self.broker is not None
-        return [each for listener in self.broker.listeners.all for each in listener.endpoint.connections]
+        return [each for listener in self.broker.node.listeners.all for each in listener.endpoint.connections]
 
 
 _clients: list[RawClient] = []

@@ -35,7 +35,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
     async def main() -> dict[str, Any]:
         async with sasl_broker(tmp_path_factory.mktemp("broker"), OF_BROKER) as broker:
-            plain, secure = broker.listeners.all
+            plain, secure = broker.node.listeners.all
 
             async def dial() -> RawClient:
                 return await RawClient.dial(secure.port, broker, "127.0.0.2")

@@ -114,7 +114,7 @@ async def attack_all(broker: Broker, count: int, seed: int) -> list[bytes]:
     asker = RawClient(None, asyncio.StreamReader(), None)  # type: ignore[arg-type]
     asker._correlation = MARK - 1
     last = asker.frame("Metadata", 1, topics=None)
-    port = broker.listeners.all[0].port
+    port = broker.node.listeners.all[0].port
     let_in = []
     for _ in range(0, count, AT_ONCE):
         batch = [mutated(rng.choice(bases), rng) for _ in range(AT_ONCE)]
@@ -137,13 +137,13 @@ def test_nobody_is_let_in_by_a_mutated_exchange(tmp_path: Path, caplog: pytest.L
         async with sasl_broker(tmp_path, settings) as broker:
             await broker.services.controller.alter_security(PutUser("sam", "sam-pw"))
             assert await attack_all(broker, count, 1) == []
-            listener = broker.listeners.all[0]
+            listener = broker.node.listeners.all[0]
             while listener.endpoint.connections:
                 await asyncio.sleep(0)
             assert listener.endpoint.pool.used_bytes == 0
             gc.collect()
             # Of this broker: those of others may be left in this process.
-            servers = [each._server for each in broker.sasl._listeners.values()]
+            servers = [each._server for each in broker.node.sasl._listeners.values()]
             exchanges = [each for each in gc.get_objects() if type(each) is SaslExchange]
             assert servers and [each for each in exchanges if each._server in servers] == []
             client = await RawClient.connect(broker)
@@ -162,8 +162,8 @@ def test_the_exchanges_that_are_mutated_are_whole_but_for_the_password(tmp_path:
     async def main() -> None:
         async with sasl_broker(tmp_path, settings) as broker:
             for frames in transcripts():
-                await attack(broker.listeners.all[0].port, b"".join(frames), b"")
-            failed = broker.sasl.stats["SASL_PLAINTEXT"].failed
+                await attack(broker.node.listeners.all[0].port, b"".join(frames), b"")
+            failed = broker.node.sasl.stats["SASL_PLAINTEXT"].failed
             assert failed == {"PLAIN": 2, "SCRAM-SHA-256": 2, "OAUTHBEARER": 2}
 
     uvloop.run(main())

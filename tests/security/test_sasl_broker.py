@@ -116,7 +116,7 @@ def test_a_failure_is_answered_after_a_delay_and_the_connection_is_closed(tmp_pa
             assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
             assert answer.error_message == "Authentication failed: Invalid username or password"
             assert await client.token() is None
-            closed = broker.listeners.all[0].closed
+            closed = broker.node.listeners.all[0].closed
             assert closed["authentication failed"] + closed["unauthenticated request"] == 1
 
     uvloop.run(main())
@@ -198,14 +198,14 @@ def test_a_session_that_has_ended_may_only_be_renewed(tmp_path: Path) -> None:
             while not client.session.has_expired(time.monotonic() - 0.002):
                 await asyncio.sleep(0)
             assert await client.ask("Metadata", 1, topics=None) is None
-            assert broker.listeners.all[0].closed["session expired"] == 1
+            assert broker.node.listeners.all[0].closed["session expired"] == 1
             client = await RawClient.connect(broker)
             await client.log_in()
             while not client.session.has_expired(time.monotonic() - 0.002):
                 await asyncio.sleep(0)
             assert (await client.log_in()).error_code == 0
-            assert broker.sasl.stats["SASL_PLAINTEXT"].succeeded_again == {"PLAIN": 1}
-            assert broker.sasl.stats["SASL_PLAINTEXT"].expired_count == 1
+            assert broker.node.sasl.stats["SASL_PLAINTEXT"].succeeded_again == {"PLAIN": 1}
+            assert broker.node.sasl.stats["SASL_PLAINTEXT"].expired_count == 1
 
     uvloop.run(main())
 

@@ -122,7 +122,7 @@ async def _clients_come(broker: Broker, heard: Heard, issuer: Issuer) -> None:
     await old.handshake("PLAIN", version=0)
     old.send_token(PASSWORDS["wrong"].encode())
     heard.hear(await old.token())
-    heard.hear(client.session, *[each.session for each in broker.listeners.all[0].endpoint.connections])
+    heard.hear(client.session, *[each.session for each in broker.node.listeners.all[0].endpoint.connections])
 
 
 async def _ask(client: RawClient, api: str, version: int, values: dict[str, Any]) -> Any:
@@ -155,7 +155,7 @@ def test_no_secret_leaves_the_broker(tmp_path: Path, caplog: pytest.LogCaptureFi
                 heard.hear(await asyncio.to_thread(_read, f"http://127.0.0.1:{port}/{path}"))
             config = broker.settings.config
             heard.hear(judge(JAAS_KEY, JAAS))
-            heard.hear(config, *config._settings.values(), broker.sasl, broker.sasl.__dict__, broker.security)
+            heard.hear(config, *config._settings.values(), broker.node.sasl, broker.node.sasl.__dict__, broker.node.security)
             heard.hear(sasl_settings(config, "SASL_PLAINTEXT"), parse_jaas(JAAS), Login("sam", PASSWORDS["scram"]))
             heard.hear(pprint.pformat(broker.cache.image.security), broker.cache.image)
 

@@ -234,8 +234,8 @@ class DiskFaults:
 
     async def _end_when_halted(self, node: int, broker: Broker, process: Process) -> None:
         world = self._world
-        await broker.stopping.wait()
-        if not broker.failed:
+        await broker.node.stopping.wait()
+        if not broker.node.failed:
             return  # It was told to.
         # The folder has another name in each process.
         world.judge.note("broker %d halts: %s", node, broker.readiness.text.replace(str(world.folder), ""))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def leftovers(broker: Broker, process: Process, network: Network) -> dict[str, int]:
     """All of it has to be 0."""
-    pool, listener = broker.listeners.pool, broker.listeners.all[0]
+    pool, listener = broker.node.listeners.pool, broker.node.listeners.all[0]
     # Those of other brokers, which each have one fetch that may wait.
     served = [
         each for each in network.ends if each.process is process and each.descriptor is not None and not each.is_local

@@ -18,8 +18,8 @@ from contextvars import Context, copy_context
 from typing import Any
 from unittest import mock
 
-import kbroker.broker
 from kbroker._fast.base import monotonic
+from kbroker.assembly import node
 from kbroker.storage.manager import log_checkpoints
 from tests.simulation.garbage import kept_for_the_look
 from tests.simulation.loop import NS, PROCESS, SLOW_JOB_TIMES, SimulatedLoop
@@ -190,12 +190,12 @@ def _virtual_time() -> list[Any]:
 
 def _no_exit() -> Any:
     """A broker that cannot go on is ended by its history (`disk_faults.py`), not with this process."""
-    return mock.patch.object(kbroker.broker, "exit_later", lambda status: None)
+    return mock.patch.object(node, "exit_later", lambda status: None)
 
 
 def _no_heap() -> Any:
     """What is free of this process's memory is nothing of a history."""
-    return mock.patch.object(kbroker.broker, "heap", lambda: None)
+    return mock.patch.object(node, "heap", lambda: None)
 
 
 def _one_process_id() -> Any:

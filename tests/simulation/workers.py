@@ -221,7 +221,7 @@ class Workers(Several):
         self.garbage.broker_goes()
         process, broker = self.processes[node], self.brokers.pop(node)
         process.serves = False
-        broker.stopping.set()
+        broker.node.stopping.set()
         await process.call(self.loop.create_task, broker.stop())
         self.network.end_process(self.processes.pop(node))
         self.crashed_at[node] = self.stopped_at = self.loop.time()

@@ -351,7 +351,7 @@ class World:
         self.garbage.look()
         process, broker = self.processes.pop(node), self.brokers.pop(node)
         process.serves = False
-        broker.stopping.set()
+        broker.node.stopping.set()
         await process.call(self.loop.create_task, broker.stop())
         process.alive = False
         self.garbage.broker_goes()

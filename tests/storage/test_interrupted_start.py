@@ -262,10 +262,10 @@ def test_a_stop_signal_while_logs_are_loaded_ends_the_loading(tmp_path: Path, mo
         monkeypatch.setattr(broker.log_manager, "load_all", load)
         start = asyncio.ensure_future(broker.start())
         await began.wait()
-        broker.stopping.set()
+        broker.node.stopping.set()
         with pytest.raises(LoadingInterruptedError):
             await start
-        broker.loop_delay.stop()
+        broker.node.loop_delay.stop()
         broker.release()
 
     asyncio.run(main())

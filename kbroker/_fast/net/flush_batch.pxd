@@ -41,7 +41,7 @@ cdef class FlushBatch:
     cdef int64_t sent_until
 
     cdef bint delay_flush(self, ConnectionInterface connection) except -1
-    cdef bint add_request(self, ConnectionInterface connection, DirectAnswers direct,
+    cdef bint add_request(self, ConnectionInterface connection, object services, DirectAnswers direct,
                           const DirectRequest* request) except -1
     cdef int answer_requests(self) except -1
     cdef int _answer_first(self, Py_ssize_t most) except -1

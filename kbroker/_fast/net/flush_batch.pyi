@@ -9,7 +9,6 @@ class FlushBatch:
     def __init__(
         self,
         loop: Any,
-        services: Any,
         busy_poll: BusyPoll,
         helper_pool: HelperPool,
         ready: ReadyQueue,

@@ -38,10 +38,9 @@ cdef double SLICE_SECONDS = SLICE_NS * 1e-9
 cdef class FlushBatch:
     """One for each loop, of which it needs `call_soon` alone."""
 
-    def __init__(self, loop, services, BusyPoll busy_poll, HelperPool helper_pool not None,
+    def __init__(self, loop, BusyPoll busy_poll, HelperPool helper_pool not None,
                  ReadyQueue ready not None, PurgatoryFields purgatory=None):
         self.loop = loop
-        self.services = services
         self.busy_poll = busy_poll
         self.helper_pool = helper_pool
         self.purgatory = PurgatoryFields() if purgatory is None else purgatory
@@ -70,17 +69,17 @@ cdef class FlushBatch:
         self._schedule()
         return True
 
-    cdef bint add_request(self, ConnectionInterface connection, DirectAnswers direct,
+    cdef bint add_request(self, ConnectionInterface connection, object services, DirectAnswers direct,
                           const DirectRequest* request) except -1:
         """Whether the request is answered with others, by `connection.finish`, at the end of this iteration at latest.
 
-        Its bytes lie in the connection's buffer, which must keep them until then.
+        Those that are answered together have the same services.  Its bytes lie in the connection's buffer, which must keep them until then.
         """
         cdef Py_ssize_t count = len(self.deferred)
         cdef DirectRequest* larger
         if not self.crowded or request.size > REQUEST_BYTES or not direct.may_wait(request):
             return False
-        if count > 0 and self.direct is not direct:
+        if count > 0 and (self.direct is not direct or self.services is not services):
             return False
         if count >= DEFERRED_REQUESTS or self.deferred_bytes + request.size > DEFERRED_BYTES:
             return False
@@ -92,6 +91,7 @@ cdef class FlushBatch:
             self.capacity = count + MOST_REQUESTS
         self._schedule()
         self.direct = direct
+        self.services = services
         self.requests[count] = request[0]
         self.deferred_bytes += request.size
         self.deferred.append(connection)

@@ -1,7 +1,7 @@
 """The check that every request passes before it is answered, from the answer memo, in C, or by its handler.
 
 A `Gatekeeper` gives each connection, for each client id that it names, the `Gate` that its requests pass, or None where
-its requests are not checked.  A reactor without a gatekeeper checks nothing; that costs one comparison.
+its requests are not checked.  A listener without a gatekeeper checks nothing; that costs one comparison.
 
 A gate sees each request twice: `admit` before anything is done for it, `settle` when its answer is ready, which returns
 the time for which the connection is muted afterwards (KIP-219); the answer names it.

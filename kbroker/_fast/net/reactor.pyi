@@ -1,29 +1,24 @@
 from asyncio import AbstractEventLoop
-from typing import Any
 
 from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.log.log_fields import PurgatoryFields
 from kbroker._fast.net.busy_poll import BusyPoll
 from kbroker._fast.net.flush_batch import FlushBatch
-from kbroker._fast.net.gate import Gatekeeper
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.send_threads import SendThreads
 
 class Reactor:
     loop: AbstractEventLoop
-    services: Any
     pool: BufferPool
     stats: RequestStats
     busy_poll: BusyPoll
     send_threads: SendThreads
     helper_pool: HelperPool
     flush_batch: FlushBatch
-    gatekeeper: Gatekeeper | None
     def __init__(
         self,
         loop: AbstractEventLoop,
-        services: Any,
         pool: BufferPool,
         stats: RequestStats,
         busy_poll_us: int = 0,

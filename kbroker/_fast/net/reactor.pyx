@@ -19,13 +19,11 @@ cdef class Reactor:
 
     `threads`: how many may help the loop, at sending and at appending each.  `purgatory`: the fields of the broker's
     waiting fetches, None where there are none; what becomes ready there and here waits in one queue, `ready`.
-    `gatekeeper`: what each request is asked first, None while nothing is.
     """
 
-    def __init__(self, loop, services, BufferPool pool not None, RequestStats stats not None, long busy_poll_us=0,
+    def __init__(self, loop, BufferPool pool not None, RequestStats stats not None, long busy_poll_us=0,
                  int threads=0, PurgatoryFields purgatory=None):
         self.loop = loop
-        self.services = services
         self.pool = pool
         pool.loop = loop
         self.stats = stats
@@ -33,7 +31,7 @@ cdef class Reactor:
         self.send_threads = SendThreads(loop, threads)
         self.helper_pool = HelperPool(threads)
         self.ready = ReadyQueue(loop) if purgatory is None or purgatory.ready is None else purgatory.ready
-        self.flush_batch = FlushBatch(loop, services, self.busy_poll, self.helper_pool, self.ready, purgatory)
+        self.flush_batch = FlushBatch(loop, self.busy_poll, self.helper_pool, self.ready, purgatory)
 
     def change_threads(self, int threads) -> None:
         """Let so many threads help the loop, at sending and at appending each."""

@@ -134,7 +134,7 @@ cdef class RequestServer:
         cdef object response, handle
         cdef PartialAppend partial = None
         ctx.body_bytes = end - position
-        if ((not self.is_trusted or self.endpoint.reactor.gatekeeper is not None)
+        if ((not self.is_trusted or self.endpoint.gatekeeper is not None)
                 and not self._enter(ctx, position, end)) or (route.cacheable and self._recall(ctx, position, end)):
             return 0
         if route.direct is not None and (ctx.gate is None or ctx.gate.allows_direct):
@@ -222,7 +222,7 @@ cdef class RequestServer:
         asked.data = <uint8_t*> self.frames.buffer.data + position
         asked.size = end - position
         asked.gate = <void*> ctx.gate
-        if not self.endpoint.flush_batch.add_request(self.connection, ctx.route.direct, &asked):
+        if not self.endpoint.flush_batch.add_request(self.connection, ctx.services, ctx.route.direct, &asked):
             return False
         self._next(DEFERRED)
         return True
@@ -318,7 +318,7 @@ cdef class RequestServer:
 
     cdef bint _enter(self, RequestContext ctx, Py_ssize_t position, Py_ssize_t end) except -1:
         """Whether the request is served; where not, the connection has been closed."""
-        cdef Gatekeeper keeper = self.endpoint.reactor.gatekeeper
+        cdef Gatekeeper keeper = self.endpoint.gatekeeper
         if keeper is None or not self.has_session:
             return self._refuse_unauthenticated(ctx)
         if self.gate_generation != keeper.generation or self.gate_client_id is not ctx.client_id:

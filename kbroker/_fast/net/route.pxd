@@ -3,6 +3,7 @@ from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.base.counters cimport RequestStats
 from kbroker._fast.base.ready_queue cimport ReadyQueue
 from kbroker._fast.net.direct cimport DirectAnswers
+from kbroker._fast.net.gate cimport Gatekeeper
 from kbroker._fast.net.reactor cimport Reactor
 from kbroker._fast.net.receive_buffer cimport BufferPool
 from kbroker._fast.net.send_threads cimport SendThreads
@@ -39,6 +40,7 @@ cdef class Endpoint:
     cdef readonly str listener_name
     cdef readonly Reactor reactor
     cdef readonly object services
+    cdef public Gatekeeper gatekeeper
     cdef readonly BufferPool pool
     cdef readonly RequestStats stats
     cdef readonly AnswerMemo answers

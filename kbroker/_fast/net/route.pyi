@@ -5,6 +5,7 @@ from kbroker._fast.base.counters import RequestStats
 from kbroker._fast.net.answer_memo import AnswerMemo
 from kbroker._fast.net.busy_poll import BusyPoll
 from kbroker._fast.net.direct import DirectAnswers
+from kbroker._fast.net.gate import Gatekeeper
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.send_threads import SendThreads
@@ -43,6 +44,7 @@ class Endpoint:
     listener_name: str
     reactor: Reactor
     services: Any
+    gatekeeper: Gatekeeper | None
     pool: BufferPool
     stats: RequestStats
     connections: set[Any]
@@ -56,6 +58,7 @@ class Endpoint:
         self,
         listener_name: str,
         reactor: Reactor,
+        services: Any,
         routes: Iterable[Route],
         owner: Any,
         max_frame_bytes: int,

@@ -1,6 +1,7 @@
 """What the connections of one listener share: how each API is served, and the listener's parts.
 
-Invariant: both are filled before the first connection is accepted and not changed afterwards, but for `draining`.
+Invariant: both are filled before the first connection is accepted and not changed afterwards, but for `draining` and
+`gatekeeper`.
 """
 
 from kbroker._fast.net.answer_memo cimport AnswerMemo
@@ -76,14 +77,15 @@ cdef class Endpoint:
     (answered by `connection.helped()` when the first (region, position, size) is there; the others follow it), and
     while `draining`, when no further request is begun, `went_quiet()`.
 
-    A frame has `max_frame_bytes` at most, and `first_frame_bytes` before its client has authenticated.
+    A frame has `max_frame_bytes` at most, and `first_frame_bytes` before its client has authenticated.  `services` are
+    what its handlers work with.  `gatekeeper`: what each request is asked first, None while nothing is.
     """
 
-    def __init__(self, str listener_name, Reactor reactor not None, routes, owner, Py_ssize_t max_frame_bytes,
-                 Py_ssize_t first_frame_bytes):
+    def __init__(self, str listener_name, Reactor reactor not None, services, routes, owner,
+                 Py_ssize_t max_frame_bytes, Py_ssize_t first_frame_bytes):
         self.listener_name = listener_name
         self.reactor = reactor
-        self.services = reactor.services
+        self.services = services
         self.pool = reactor.pool
         self.stats = reactor.stats
         self.busy_poll = reactor.busy_poll

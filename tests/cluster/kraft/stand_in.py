@@ -116,11 +116,11 @@ class ForwardingBroker:
         membership.view = lambda: ForwardingView(forwarding)
         if kind is not None:
             security: Any = {"PLAINTEXT": kind}
-            self.broker.listeners._security = security
+            self.broker.node.listeners._security = security
 
     @property
     def port(self) -> int:
-        return self.broker.listeners.all[0].port
+        return self.broker.node.listeners.all[0].port
 
     async def ask(self, frame: bytes) -> bytes | None:
         """The answer's frame; None where the broker hangs up instead."""

@@ -167,7 +167,7 @@ def test_a_port_that_the_system_chose_is_registered(tmp_path: Path) -> None:
         ensemble = FakeEnsemble()
         broker = await started(ensemble, tmp_path, listeners="PLAINTEXT://127.0.0.1:0")
         found = json.loads(ensemble.content(paths.broker(1)) or b"")
-        assert found["port"] == broker.listeners.all[0].port > 0
+        assert found["port"] == broker.node.listeners.all[0].port > 0
         assert found["endpoints"] == [f"PLAINTEXT://127.0.0.1:{found['port']}"]
         await broker.stop()
 

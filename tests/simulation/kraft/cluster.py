@@ -196,7 +196,7 @@ class KRaftCluster(Several):
         process, broker = self.processes[node], self.brokers[node]
         process.serves = False
         self.leaving.add(node)
-        broker.stopping.set()
+        broker.node.stopping.set()
         # It may come to lead what is made now, until the controllers hear of it.
         await process.call(self.loop.create_task, broker.stop())
         self.states.look()
