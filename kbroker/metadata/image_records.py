@@ -11,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from kbroker.metadata.features import KRAFT_VERSION, METADATA_VERSION
-from kbroker.metadata.image import BrokerImage, ClusterImage, ConfigResource, ControllerImage, QuotaEntity, TopicImage
+from kbroker.metadata.image import (
+    BrokerImage,
+    ClusterImage,
+    ConfigResource,
+    ControllerImage,
+    PartitionImage,
+    QuotaEntity,
+    TopicImage,
+)
 from kbroker.metadata.metadata_record import MetadataRecord, metadata_record
 from kbroker.metadata.record_deltas import TOPIC_RESOURCE
 from kbroker.metadata.security_records import records_of
@@ -33,7 +41,7 @@ def image_records(image: ClusterImage, others: Iterable[MetadataRecord] = ()) ->
     for controller in image.controllers.values():
         yield controller_record(controller)
     for topic in image.topics.values():
-        yield from _topic_records(topic, level)
+        yield from topic_records(topic, level)
     yield from config_records(image.configs)
     yield from quota_records(image.quotas)
     yield from others
@@ -98,29 +106,40 @@ def controller_record(controller: ControllerImage) -> MetadataRecord:
     )
 
 
-def _topic_records(topic: TopicImage, level: int) -> Iterator[MetadataRecord]:
-    version = (level >= DIRECTORIES_FROM) + (level >= ELR_FROM)
+def topic_records(topic: TopicImage, level: int) -> Iterator[MetadataRecord]:
+    """A topic with its partitions and settings."""
     yield metadata_record(wire.TopicRecord(name=topic.name, topic_id=topic.topic_id))
     for partition in topic.partitions:
-        record = wire.PartitionRecord(
-            partition_id=partition.partition,
-            topic_id=topic.topic_id,
-            replicas=list(partition.replicas),
-            isr=list(partition.isr),
-            removing_replicas=list(partition.removing_replicas),
-            adding_replicas=list(partition.adding_replicas),
-            leader=partition.leader,
-            leader_recovery_state=partition.leader_recovery_state,
-            leader_epoch=partition.leader_epoch,
-            partition_epoch=partition.partition_epoch,
-        )
-        if version >= 1:
-            record.directories = list(partition.directories)
-        if version >= 2:
-            record.eligible_leader_replicas = list(partition.elr) or None
-            record.last_known_elr = list(partition.last_known_elr) or None
-        yield metadata_record(record, version)
+        yield partition_record(topic.topic_id, partition, level)
     yield from config_records({ConfigResource(TOPIC_RESOURCE, topic.name): topic.configs})
+
+
+def partition_version(level: int) -> int:
+    """The version of records of partitions at a level of metadata.version."""
+    return (level >= DIRECTORIES_FROM) + (level >= ELR_FROM)
+
+
+def partition_record(topic_id: bytes, partition: PartitionImage, level: int) -> MetadataRecord:
+    """A partition as it is."""
+    version = partition_version(level)
+    record = wire.PartitionRecord(
+        partition_id=partition.partition,
+        topic_id=topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+    )
+    if version >= 1:
+        record.directories = list(partition.directories)
+    if version >= 2:
+        record.eligible_leader_replicas = list(partition.elr) or None
+        record.last_known_elr = list(partition.last_known_elr) or None
+    return metadata_record(record, version)
 
 
 def config_records(configs: Mapping[ConfigResource, Mapping[str, str]]) -> Iterator[MetadataRecord]:
@@ -132,10 +151,12 @@ def config_records(configs: Mapping[ConfigResource, Mapping[str, str]]) -> Itera
             )
 
 
-def quota_records(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> Iterator[MetadataRecord]:
-    """Of client quotas."""
+def quota_records(
+    quotas: Mapping[QuotaEntity, Mapping[str, float]], *, remove: bool = False
+) -> Iterator[MetadataRecord]:
+    """Of client quotas; `remove`: which are gone."""
     entity_data = wire.ClientQuotaRecord.EntityData
     for entity, values in quotas.items():
         for key, value in values.items():
             entities = [entity_data(entity_type=kind, entity_name=name) for kind, name in entity]
-            yield metadata_record(wire.ClientQuotaRecord(entity=entities, key=key, value=value, remove=False))
+            yield metadata_record(wire.ClientQuotaRecord(entity=entities, key=key, value=value, remove=remove))

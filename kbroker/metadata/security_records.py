@@ -13,6 +13,7 @@ from kbroker.metadata.security_image import (
     SecurityDelta,
     SecurityImage,
 )
+from kbroker.protocol.messages import Message
 from kbroker.schemas import wire
 
 _Key = TypeVar("_Key")
@@ -73,36 +74,51 @@ class SecurityDraft:
         )
 
 
-def records_of(
-    image: SecurityImage,
-) -> list[wire.AccessControlEntryRecord | wire.UserScramCredentialRecord | wire.DelegationTokenRecord]:
+def records_of(image: SecurityImage) -> list[Message]:
     """The records that make the image."""
+    return records_of_changes(SecurityDelta(image.acls, image.scram, image.tokens))
+
+
+def records_of_changes(delta: SecurityDelta) -> list[Message]:
+    """The records that make a change."""
     return [
-        *(wire.AccessControlEntryRecord(id=acl_id, **acl._asdict()) for acl_id, acl in image.acls.items()),
-        *(
-            wire.UserScramCredentialRecord(
-                name=key.user,
-                mechanism=key.mechanism,
-                salt=one.salt,
-                stored_key=one.stored_key,
-                server_key=one.server_key,
-                iterations=one.iterations,
-            )
-            for key, one in image.scram.items()
-        ),
-        *(
-            wire.DelegationTokenRecord(
-                owner=one.owner,
-                requester=one.requester,
-                renewers=list(one.renewers),
-                issue_timestamp=one.issued_ms,
-                max_timestamp=one.max_ms,
-                expiration_timestamp=one.expires_ms,
-                token_id=one.token_id,
-            )
-            for one in image.tokens.values()
-        ),
+        *(_acl_record(acl_id, acl) for acl_id, acl in delta.acls.items()),
+        *(_scram_record(key, credential) for key, credential in delta.scram.items()),
+        *(_token_record(token_id, token) for token_id, token in delta.tokens.items()),
     ]
+
+
+def _acl_record(acl_id: bytes, acl: Acl | None) -> Message:
+    if acl is None:
+        return wire.RemoveAccessControlEntryRecord(id=acl_id)
+    return wire.AccessControlEntryRecord(id=acl_id, **acl._asdict())
+
+
+def _scram_record(key: ScramKey, credential: ScramCredential | None) -> Message:
+    if credential is None:
+        return wire.RemoveUserScramCredentialRecord(name=key.user, mechanism=key.mechanism)
+    return wire.UserScramCredentialRecord(
+        name=key.user,
+        mechanism=key.mechanism,
+        salt=credential.salt,
+        stored_key=credential.stored_key,
+        server_key=credential.server_key,
+        iterations=credential.iterations,
+    )
+
+
+def _token_record(token_id: str, token: DelegationToken | None) -> Message:
+    if token is None:
+        return wire.RemoveDelegationTokenRecord(token_id=token_id)
+    return wire.DelegationTokenRecord(
+        owner=token.owner,
+        requester=token.requester,
+        renewers=list(token.renewers),
+        issue_timestamp=token.issued_ms,
+        max_timestamp=token.max_ms,
+        expiration_timestamp=token.expires_ms,
+        token_id=token.token_id,
+    )
 
 
 def _differing(changes: Mapping[_Key, _Value | None], old: Mapping[_Key, _Value]) -> dict[_Key, _Value | None]:
