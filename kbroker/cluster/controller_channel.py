@@ -1,24 +1,21 @@
-"""Asks the controller of a cluster, wherever it is by now: ISR changes, producer ids, a controlled shutdown.
+"""What a broker asks the controller of its cluster for itself: ISR changes, producer ids, a controlled shutdown.
 
-The metadata say which broker that is; in a KRaft cluster the quorum's observer says which controller is active
-(`ControllerFinder`).  When another one becomes the controller, requests that wait for the old one
-fail, as it may hang, and the next request goes to the new one.  Versions are negotiated, since controllers of other
-releases answer, too.  Where the controller cannot be reached the error is `NotControllerError`, as when the broker
-asked answers NOT_CONTROLLER: the caller retries later.
+Where the controller cannot be reached the error is `NotControllerError`, as when the broker asked answers
+NOT_CONTROLLER: the caller retries later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
+from kbroker.cluster.client import ClientSettings, NodeError, UnsupportedVersionError
+from kbroker.cluster.controller_client import ControllerClient, is_of_no_controller
 from kbroker.cluster.requests import BrokerEpoch, IsrChange, PartitionOutcome
 from kbroker.errors import ErrorCode, KafkaError, NotControllerError
-from kbroker.metadata.image import NO_CONTROLLER, PartitionImage
+from kbroker.metadata.image import PartitionImage
 from kbroker.metadata.store import ProducerIdBlock
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
@@ -26,9 +23,9 @@ from kbroker.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.cluster.client import Transport
+    from kbroker.cluster.controller_client import ControllerFinder
     from kbroker.cluster.protocol_version import ProtocolVersion
     from kbroker.metadata.cache import MetadataCache
-    from kbroker.metadata.image import Endpoint
     from kbroker.protocol.messages import Message
 
 LAST_VERSION_BY_NAME = schema("AlterPartitionRequest").last_version("topics.topic_name")
@@ -36,51 +33,6 @@ CREATE_TOPICS_VERSION = 7
 PRODUCERS_WAIT_SECONDS = 10.0
 """For ids: less than their clients wait for an answer.  Kafka's brokers tell them at once to ask again."""
 LAST_VERSION_WITHOUT_EPOCHS = schema("AlterPartitionRequest").last_version("topics.partitions.new_isr")
-
-
-class ControllerFinder(Protocol):
-    """Who is the controller, and where."""
-
-    def controller_id(self) -> int:
-        """The controller by now; NO_CONTROLLER where that is not known."""
-
-    def endpoint(self) -> Endpoint | None:
-        """Where it is reached."""
-
-    def on_change(self, changed: Callable[[], None]) -> None:
-        """Call `changed` when another one may be the controller."""
-
-
-class ControllerByImage:
-    """The broker that the metadata name.  `listener()` names the listener between brokers."""
-
-    def __init__(self, cache: MetadataCache, listener: Callable[[], str]) -> None:
-        self._cache = cache
-        self._listener = listener
-
-    def controller_id(self) -> int:
-        """See `ControllerFinder`."""
-        return self._cache.image.controller_id
-
-    def endpoint(self) -> Endpoint | None:
-        """See `ControllerFinder`."""
-        image = self._cache.image
-        broker = image.brokers.get(image.controller_id)
-        return None if broker is None else broker.endpoints.get(self._listener())
-
-    def on_change(self, changed: Callable[[], None]) -> None:
-        """See `ControllerFinder`."""
-        self._cache.subscribe(lambda _old, _new, _delta: changed())
-
-
-def is_of_no_controller(answer: object) -> bool:
-    """Whether the node that was asked is not the controller: of the whole request, or, for lack of a code there, of
-    some topic."""
-    if getattr(answer, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
-        return True
-    return isinstance(answer, wire.CreateTopicsResponse) and any(
-        topic.error_code == ErrorCode.NOT_CONTROLLER for topic in answer.topics
-    )
 
 
 class ControllerChannel:
@@ -91,35 +43,20 @@ class ControllerChannel:
         loop: asyncio.AbstractEventLoop,
         transport: Transport,
         cache: MetadataCache,
-        place: ControllerFinder,
+        finder: ControllerFinder,
         node_id: int,
         protocol: ProtocolVersion,
         request_seconds: float = 30.0,
         rng: random.Random | None = None,
     ) -> None:
         self._cache = cache
-        self._place = place
         self._protocol = protocol
-        self._node_id = NO_CONTROLLER
         settings = ClientSettings(client_id=str(node_id), negotiates=True, request_seconds=request_seconds)
-        self._client = NodeClient(loop, transport, self._find, settings, rng)
-        place.on_change(self._follow)
+        self._client = ControllerClient(loop, transport, finder, settings, rng)
 
-    def _follow(self) -> None:
-        controller_id = self._place.controller_id()
-        if self._node_id not in (NO_CONTROLLER, controller_id) and controller_id >= 0:
-            self._client.disconnect()
-
-    def _find(self) -> Endpoint | None:
-        self._node_id = self._place.controller_id()
-        return self._place.endpoint()
-
-    async def _ask(self, request: Message, version: Callable[[], int], *, seconds: float | None = None) -> Any:
-        if self._node_id != self._place.controller_id():
-            self._client.disconnect()
+    async def _ask(self, request: Message, version: int, *, seconds: float | None = None) -> Any:
         try:
-            await self._client.connect()
-            answer = await self._client.send(request, version(), seconds=seconds)
+            answer = await self._client.send(request, version, seconds=seconds)
         except NodeError as error:
             raise NotControllerError(f"the controller cannot be asked: {error}") from error
         if is_of_no_controller(answer):
@@ -131,11 +68,18 @@ class ControllerChannel:
             raise KafkaError.of(ErrorCode(code))
         return answer
 
+    async def _version(self, api_key: int, at_most: int) -> int:
+        try:
+            return await self._client.version(api_key, at_most)
+        except UnsupportedVersionError as error:
+            raise KafkaError.of(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
+        except NodeError as error:
+            raise NotControllerError(f"the controller cannot be reached: {error}") from error
+
     async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
         """See `Controller.alter_partitions`."""
         request = wire.AlterPartitionRequest
-        await self._connected()
-        version = self._version_of(ApiKey.ALTER_PARTITION, self._protocol.alter_partition)
+        version = await self._version(ApiKey.ALTER_PARTITION, self._protocol.alter_partition)
         # A leader may know its partition, by LeaderAndIsr, before it hears of the topic.
         ids = {each.partition.topic: each.topic_id for each in changes}
         ids = {name: self._topic_id(name) if known == ZERO_UUID else known for name, known in ids.items()}
@@ -165,7 +109,7 @@ class ControllerChannel:
                     for name, rows in topics.items()
                 ],
             ),
-            lambda: version,
+            version,
         )
         names = {topic_id: name for name, topic_id in ids.items()}
         return [
@@ -175,20 +119,6 @@ class ControllerChannel:
             for row in topic.partitions
         ]
 
-    async def _connected(self) -> None:
-        if self._node_id != self._place.controller_id():
-            self._client.disconnect()
-        try:
-            await self._client.connect()
-        except NodeError as error:
-            raise NotControllerError(f"the controller cannot be reached: {error}") from error
-
-    def _version_of(self, api_key: int, at_most: int) -> int:
-        try:
-            return self._client.version_of(api_key, at_most)
-        except UnsupportedVersionError as error:
-            raise KafkaError.of(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
-
     def _topic_id(self, name: str) -> bytes:
         topic = self._cache.topic(name)
         return ZERO_UUID if topic is None else topic.topic_id
@@ -196,13 +126,13 @@ class ControllerChannel:
     async def allocate_producer_ids(self, broker: BrokerEpoch) -> ProducerIdBlock:
         """See `Controller.allocate_producer_ids`."""
         request = wire.AllocateProducerIdsRequest(broker_id=broker.node_id, broker_epoch=broker.epoch)
-        version = partial(self._version_of, ApiKey.ALLOCATE_PRODUCER_IDS, 0)
+        version = await self._version(ApiKey.ALLOCATE_PRODUCER_IDS, 0)
         answer = await self._ask(request, version, seconds=PRODUCERS_WAIT_SECONDS)
         return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)
 
     async def create_topics(self, request: wire.CreateTopicsRequest) -> wire.CreateTopicsResponse:
         """What the controller answers to a CreateTopics of this broker itself.  NotControllerError."""
-        answer = await self._ask(request, lambda: self._version_of(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION))
+        answer = await self._ask(request, await self._version(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION))
         assert isinstance(answer, wire.CreateTopicsResponse)
         return answer
 
@@ -213,7 +143,7 @@ class ControllerChannel:
         request = wire.AssignReplicasToDirsRequest(
             broker_id=broker.node_id, broker_epoch=broker.epoch, directories=directories
         )
-        answer = await self._ask(request, lambda: self._version_of(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0))
+        answer = await self._ask(request, await self._version(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0))
         assert isinstance(answer, wire.AssignReplicasToDirsResponse)
         return answer
 
@@ -221,7 +151,7 @@ class ControllerChannel:
         """See `Controller.controlled_shutdown`.  Raises NotControllerError."""
         request = wire.ControlledShutdownRequest(broker_id=broker.node_id, broker_epoch=broker.epoch)
         try:
-            answer = await self._ask(request, lambda: self._protocol.controlled_shutdown)
+            answer = await self._ask(request, self._protocol.controlled_shutdown)
         except KafkaError as error:
             if error.code == ErrorCode.STALE_CONTROLLER_EPOCH:
                 self._client.disconnect()

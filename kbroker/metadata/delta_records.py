@@ -97,17 +97,18 @@ def _broker_changes(
 def _broker_change(old: BrokerImage | None, new: BrokerImage, level: int) -> MetadataRecord:
     """A registration, or what has changed of it where a BrokerRegistrationChangeRecord can say that."""
     if old is not None:
-        state = {
-            "is_fenced": new.is_fenced,
-            "in_controlled_shutdown": new.in_controlled_shutdown,
-            "log_dirs": new.log_dirs,
-            "cordoned_log_dirs": new.cordoned_log_dirs,
-        }
+        with_state = replace(
+            old,
+            is_fenced=new.is_fenced,
+            in_controlled_shutdown=new.in_controlled_shutdown,
+            log_dirs=new.log_dirs,
+            cordoned_log_dirs=new.cordoned_log_dirs,
+        )
         goes_back = old.in_controlled_shutdown and not new.in_controlled_shutdown
         has_none = (old.log_dirs and not new.log_dirs) or (
             old.cordoned_log_dirs is not None and new.cordoned_log_dirs is None
         )
-        if replace(old, **state) == new and not goes_back and not has_none:
+        if with_state == new and not goes_back and not has_none:
             return _registration_change(old, new, level)
     return broker_record(new, level)
 

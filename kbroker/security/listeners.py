@@ -66,7 +66,7 @@ class ListenersSecurity:
         try:
             made = TlsListener(
                 name,
-                listener_tls_settings(config, name, protocol),
+                _tls_settings(config, name),
                 PrincipalMapping(str(config.for_listener(name, "ssl.principal.mapping.rules"))),
                 self._shared,
                 names_clients=not has_sasl(protocol),
@@ -117,7 +117,7 @@ class ListenersSecurity:
             if not await self._loop.run_in_executor(None, each.has_changed_files):
                 continue
             config = current()
-            reread = partial(each.check, listener_tls_settings(config, each.name, _protocol(config, each.name)))
+            reread = partial(each.check, _tls_settings(config, each.name))
             try:
                 each.take(await self._loop.run_in_executor(None, partial(reread, **_may_change(config, each.name))))
             except ValueError as error:
@@ -125,7 +125,7 @@ class ListenersSecurity:
 
     @staticmethod
     def _check(listener: TlsListener, config: BrokerConfig, **may_change: bool) -> ServerContext | None:
-        settings = listener_tls_settings(config, listener.name, _protocol(config, listener.name))
+        settings = _tls_settings(config, listener.name)
         if settings == listener.made.settings:
             return None
         return listener.check(settings, **(may_change or _may_change(config, listener.name)))
@@ -161,21 +161,11 @@ def kernel_tls(setting: str) -> tuple[KernelTls | None, str]:
     return found, f"the kernel encrypts what is sent of files, by {names}"
 
 
-def listener_tls_settings(config: BrokerConfig, name: str, protocol: str) -> TlsSettings:
-    """The settings of TLS of a listener.  TlsError."""
-    from kbroker.security.tls.settings import tls_settings
+def _tls_settings(config: BrokerConfig, name: str) -> TlsSettings:
+    from kbroker.security.tls.settings import listener_tls_settings
 
-    def get(key: str) -> object:
-        if key == "ssl.client.auth" and has_sasl(protocol):
-            # Where clients log in, only the listener's own setting asks them for certificates, too.
-            return config.own_of_listener(name, key, "none")
-        return config.for_listener(name, key)
-
-    return tls_settings(get)
-
-
-def _protocol(config: BrokerConfig, name: str) -> str:
-    return next(each.protocol for each in config.listeners if each.name == name)
+    protocol = next(each.protocol for each in config.listeners if each.name == name)
+    return listener_tls_settings(config, name, protocol)
 
 
 def _may_change(config: BrokerConfig, name: str) -> dict[str, bool]:

@@ -97,7 +97,8 @@ async def _serve_until(
 def _ready_line(broker: Broker, started: float) -> str:
     addresses = ", ".join(f"{each.name}://{each.host or '*'}:{each.port}" for each in broker.node.listeners.all)
     directories = ", ".join(broker.config.log_dirs)
-    metrics = f", metrics on port {broker.node.metrics.port}" if broker.node.metrics is not None and broker.node.metrics.port else ""
+    served = broker.node.metrics
+    metrics = f", metrics on port {served.port}" if served is not None and served.port else ""
     return (
         f"kbroker {__version__} ready on {addresses}{metrics}, data in {directories}, "
         f"after {(time.time() - started) * 1000:.0f} ms"

@@ -12,7 +12,8 @@ import uvloop
 
 from kbroker.cluster.client import Channel
 from kbroker.cluster.client_tcp import TcpTransport
-from kbroker.cluster.controller_channel import ControllerByImage, ControllerChannel
+from kbroker.cluster.controller_channel import ControllerChannel
+from kbroker.cluster.controller_client import ControllerByImage
 from kbroker.cluster.protocol_version import protocol_version
 from kbroker.cluster.requests import BrokerEpoch, IsrChange
 from kbroker.errors import NotControllerError

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -236,6 +237,18 @@ def test_the_listener_is_under_tls_and_takes_a_new_certificate(tmp_path: Path) -
             await server.close()
 
     uvloop.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_suites_and_protocols_are_those_of_other_listeners(tmp_path: Path) -> None:
+    """Metrics and the console would be open to suites that the operator has ruled out."""
+    settings = Authority().write(tmp_path)
+    suite = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
+    context = HttpContext.of(BrokerConfig.from_mapping({**settings, "ssl.cipher.suites": suite})).context
+    assert context.maximum_version == ssl.TLSVersion.TLSv1_2
+    older = [each["name"] for each in context.get_ciphers() if not each["name"].startswith("TLS_")]
+    assert older == ["ECDHE-RSA-AES256-GCM-SHA384"]
+    with pytest.raises(TlsError, match="OpenSSL has no"):
+        HttpContext.of(BrokerConfig.from_mapping({**settings, "ssl.cipher.suites": "TLS_RSA_WITH_NULL_SHA"}))
 
 
 def test_https_without_a_key_is_refused() -> None:

@@ -155,7 +155,9 @@ def test_no_secret_leaves_the_broker(tmp_path: Path, caplog: pytest.LogCaptureFi
                 heard.hear(await asyncio.to_thread(_read, f"http://127.0.0.1:{port}/{path}"))
             config = broker.settings.config
             heard.hear(judge(JAAS_KEY, JAAS))
-            heard.hear(config, *config._settings.values(), broker.node.sasl, broker.node.sasl.__dict__, broker.node.security)
+            heard.hear(
+                config, *config._settings.values(), broker.node.sasl, broker.node.sasl.__dict__, broker.node.security
+            )
             heard.hear(sasl_settings(config, "SASL_PLAINTEXT"), parse_jaas(JAAS), Login("sam", PASSWORDS["scram"]))
             heard.hear(pprint.pformat(broker.cache.image.security), broker.cache.image)
 

@@ -13,8 +13,10 @@ from kbroker.assembly.membership.cluster_membership import BrokerParts, Metadata
 from kbroker.assembly.membership.replicated_membership import ReplicatedMembership
 from kbroker.assembly.membership.replication_parts import QuorumReach
 from kbroker.assembly.membership.settings import inter_broker_listener
+from kbroker.cluster.client import ClientSettings
+from kbroker.cluster.controller_client import ControllerClient
 from kbroker.cluster.kraft.directory_assignments import DirectoryAssignments, recorded_directory
-from kbroker.cluster.kraft.forwarding import Forwarding, ForwardingChannel
+from kbroker.cluster.kraft.forwarding import Forwarding
 from kbroker.cluster.kraft.kraft_controller import KRaftController
 from kbroker.cluster.kraft.member import KRaftMember, previous_epoch
 from kbroker.cluster.member import unless_stopping
@@ -98,9 +100,9 @@ class KRaftMembership(ReplicatedMembership):
         self.controller = KRaftController(
             replication.channel, member.metadata, parts.cache, parts.settings, member.disks_failed
         )
-        self._clients = ForwardingChannel(broker.loop, self._transport, member.place.endpoint, broker.config.node_id)
-        member.place.on_change(self._clients.leader_changed)
-        self.forwarding = Forwarding(self._clients)
+        settings = ClientSettings(str(broker.config.node_id), negotiates=True)
+        self._forwarding = ControllerClient(broker.loop, self._transport, member.place, settings)
+        self.forwarding = Forwarding(self._forwarding)
         self._directories = DirectoryAssignments(
             broker.loop,
             broker.slices,
@@ -279,7 +281,7 @@ class KRaftMembership(ReplicatedMembership):
             return
         if self._is_attached:
             self._directories.close()
-            self._clients.close()
+            self._forwarding.close()
         if self._member.epoch >= 0:
             self._broker.log_manager.begin_epoch(self._member.epoch, NO_EPOCH)
         await super().close()

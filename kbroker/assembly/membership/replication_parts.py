@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.cluster.client import ClientSettings
-from kbroker.cluster.controller_channel import ControllerByImage, ControllerChannel
+from kbroker.cluster.controller_channel import ControllerChannel
+from kbroker.cluster.controller_client import ControllerByImage
 from kbroker.cluster.node_clients import NodeClients
 from kbroker.cluster.protocol_version import MetadataProtocol, protocol_version
 from kbroker.cluster.requests import BrokerEpoch
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
     from kbroker.cluster.client import Transport
     from kbroker.cluster.controller import BrokerRequests
-    from kbroker.cluster.controller_channel import ControllerFinder
+    from kbroker.cluster.controller_client import ControllerFinder
     from kbroker.config import BrokerConfig
     from kbroker.replication.transaction_markers import MarkerWriter
     from kbroker.types import TopicPartition

@@ -85,9 +85,8 @@ def _of_addresses(addresses: tuple[str, ...]) -> Iterator[tuple[str, x509.Certif
 
 def _of_stores(properties: str | None) -> Iterator[tuple[str, x509.Certificate]]:
     from kbroker.config import BrokerConfig, ConfigError
-    from kbroker.security.listeners import listener_tls_settings
     from kbroker.security.protocols import has_tls
-    from kbroker.security.tls.settings import TlsError
+    from kbroker.security.tls.settings import TlsError, listener_tls_settings
     from kbroker.security.tls.stores import read_keys
 
     if properties is None:

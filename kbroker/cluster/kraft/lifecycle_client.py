@@ -23,7 +23,7 @@ from kbroker.schemas import wire
 from kbroker.waiting import Changes, set_within
 
 if TYPE_CHECKING:
-    from kbroker.cluster.client import NodeClient
+    from kbroker.cluster.controller_client import ControllerClient
 
 logger = logging.getLogger("kbroker.cluster")
 
@@ -44,7 +44,7 @@ class LifecycleClient:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        client: NodeClient,
+        client: ControllerClient,
         lifecycle: Lifecycle,
         view: LifecycleView,
         failed: Callable[[str], None],
@@ -174,20 +174,15 @@ class LifecycleClient:
 
     async def _register(self) -> float:
         self._was_registered = self._was_registered and self._view.registered_epoch() >= 0
-        version = await self._version(ApiKey.BROKER_REGISTRATION, LAST_REGISTRATION)
+        version = await self._client.version(ApiKey.BROKER_REGISTRATION, LAST_REGISTRATION)
         answer = await self._client.send(self._lifecycle.registration(self._listeners, version), version)
         if answer.error_code:
             self._outage.failed("the active controller does not register this broker yet: error %d", answer.error_code)
         return self._lifecycle.registered(answer)
 
-    async def _version(self, api_key: ApiKey, most: int) -> int:
-        """The highest that the controller has, too.  NodeError."""
-        await self._client.connect()
-        return self._client.version_of(api_key, most)
-
     async def _heartbeat(self) -> float:
         view, lifecycle = self._view, self._lifecycle
-        version = await self._version(ApiKey.BROKER_HEARTBEAT, LAST_HEARTBEAT)
+        version = await self._client.version(ApiKey.BROKER_HEARTBEAT, LAST_HEARTBEAT)
         request, sent_at = lifecycle.heartbeat(view.applied_offset(), version), self._loop.time()
         answer = await self._client.send(request, version)
         if request.broker_epoch != lifecycle.epoch:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbroker.cluster.client import ClientSettings, NodeClient
+from kbroker.cluster.client import ClientSettings
+from kbroker.cluster.controller_client import ControllerClient
 from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.kraft.lifecycle import Lifecycle, OwnIdentity, State
 from kbroker.cluster.kraft.lifecycle_client import LifecycleClient, LifecycleView
@@ -115,7 +116,7 @@ class KRaftMember:
             negotiates=True,
             request_seconds=config.get("broker.session.timeout.ms") / 2000,
         )
-        client = NodeClient(parts.loop, parts.transport, self.place.endpoint, settings, parts.rng)
+        client = ControllerClient(parts.loop, parts.transport, self.place, settings, parts.rng)
         view = LifecycleView(lambda: metadata.applied_offset, self._registered_epoch, self._is_fenced)
         self.life = LifecycleClient(
             parts.loop,
@@ -127,12 +128,7 @@ class KRaftMember:
             registration_seconds=config.get("initial.broker.registration.timeout.ms") / 1000,
             failure_seconds=config.get("log.dir.failure.timeout.ms") / 1000,
         )
-
-        def leader_changed() -> None:
-            client.disconnect()
-            self.life.hasten()
-
-        observer.on_leader(leader_changed)
+        observer.on_leader(self.life.hasten)
         metadata.subscribe(self.life.image_changed)
 
     def _own(self) -> BrokerImage | None:

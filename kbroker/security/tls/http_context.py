@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from kbroker.security.tls.client_context import VERSIONS, in_memory
-from kbroker.security.tls.settings import ClientAuth, TlsError, TlsSettings
-from kbroker.security.tls.stores import files_of, read_keys, read_trusted
+from kbroker.security.tls.server_rules import ServerRules, server_rules
+from kbroker.security.tls.settings import ClientAuth, TlsError, TlsSettings, listener_tls_settings
+from kbroker.security.tls.stores import files_of
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -32,31 +33,38 @@ class HttpContext:
         """Reads the stores.  TlsError."""
         self._settings = settings
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = VERSIONS[settings.protocols[0]]
-        self.context.maximum_version = VERSIONS[settings.protocols[-1]]
+        rules = self._rules()
+        self.context.minimum_version = VERSIONS[rules.lowest]
+        self.context.maximum_version = VERSIONS[rules.highest]
+        try:
+            # Python sets no suites of TLS 1.3: those are OpenSSL's own, all of them strong.
+            self.context.set_ciphers(rules.older)
+        except ssl.SSLError:
+            raise TlsError(f"ssl.cipher.suites: OpenSSL has not all of {', '.join(settings.cipher_suites)}") from None
         self.context.verify_mode = _VERIFIES[settings.client_auth]
-        trusted = read_trusted(settings.trust_store)
-        if trusted:
-            self.context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in trusted))
+        self.context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if rules.trusted is None:
+            self.context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        elif rules.trusted:
+            found = b"".join(each.public_bytes(Encoding.DER) for each in rules.trusted)
+            self.context.load_verify_locations(cadata=found)
         self._stamps = self._look()
-        self._load()
+        self._load(rules)
 
     @staticmethod
     def of(config: BrokerConfig) -> HttpContext:
         """By a broker's settings.  TlsError."""
-        from kbroker.security.listeners import listener_tls_settings
-
         return HttpContext(listener_tls_settings(config, NAME, "SSL"))
 
     def _look(self) -> list[tuple[int, int]]:
         stats = [path.stat() for path in files_of(self._settings.key_store) if path.exists()]
         return [(each.st_mtime_ns, each.st_size) for each in stats]
 
-    def _load(self) -> None:
-        entries = read_keys(self._settings.key_store)
-        if not entries:
-            raise TlsError("metrics.listener is https: ssl.keystore.location is not set")
-        for entry in entries:
+    def _rules(self) -> ServerRules:
+        return server_rules(self._settings, "metrics.listener is https: ssl.keystore.location is not set")
+
+    def _load(self, rules: ServerRules) -> None:
+        for entry in rules.keys:
             with in_memory(entry.chain_pem()) as chain, in_memory(entry.key_pem()) as key:
                 try:
                     self.context.load_cert_chain(chain, key)
@@ -70,7 +78,7 @@ class HttpContext:
             return
         self._stamps = stamps
         try:
-            self._load()
+            self._load(self._rules())
         except TlsError as error:
             logger.error("the metrics listener keeps its old certificate: %s", error)
         else:

@@ -124,7 +124,8 @@ class TlsListener:
         """The context that these settings and the stores of now give.  TlsError where it must not take the place of
         the one in use."""
         made = ServerContext(settings)
-        check_continuity(self.made.keys, made.keys, may_change_name=may_change_name, may_change_hosts=may_change_hosts)
+        before, after = self.made.rules.keys, made.rules.keys
+        check_continuity(before, after, may_change_name=may_change_name, may_change_hosts=may_change_hosts)
         return made
 
     def take(self, made: ServerContext) -> None:
@@ -148,7 +149,7 @@ class TlsListener:
     @property
     def ends_ms(self) -> int:
         """When the first of the certificates that it shows runs out."""
-        shown = [each for entry in self.made.keys for each in entry.chain]
+        shown = [each for entry in self.made.rules.keys for each in entry.chain]
         return round(min(each.not_valid_after_utc for each in shown).timestamp() * 1000)
 
     def until(self) -> str:
@@ -158,7 +159,7 @@ class TlsListener:
     def describe(self) -> str:
         """For people: what it speaks, and to whom."""
         settings = self.made.settings
-        subject = java_name(self.made.keys[0].certificate.subject.public_bytes())
+        subject = java_name(self.made.rules.keys[0].certificate.subject.public_bytes())
         asks = {ClientAuth.NONE: "asks for no certificates", ClientAuth.REQUESTED: "asks for certificates"}
         return (
             f"listener {self.name}: {' and '.join(settings.protocols)} as {subject}, {self.until()}; "

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kbroker.security.protocols import has_sasl
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
 
 PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 
@@ -147,3 +153,15 @@ def _check_password(what: str, store: StoreSettings) -> None:
         raise TlsError(f"SSL {what} is not specified, but {what} password is specified.")
     if store.location is not None and store.password is None:
         raise TlsError(f"SSL {what} is specified, but {what} password is not specified.")
+
+
+def listener_tls_settings(config: BrokerConfig, name: str, protocol: str) -> TlsSettings:
+    """The settings of TLS of a listener.  TlsError."""
+
+    def get(key: str) -> object:
+        if key == "ssl.client.auth" and has_sasl(protocol):
+            # Where clients log in, only the listener's own setting asks them for certificates, too.
+            return config.own_of_listener(name, key, "none")
+        return config.for_listener(name, key)
+
+    return tls_settings(get)

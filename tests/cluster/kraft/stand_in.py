@@ -10,13 +10,15 @@ from typing import Any
 
 from kbroker._fast.net.socket_part import PlainSocket
 from kbroker.broker import Broker
+from kbroker.cluster.client import ClientSettings
 from kbroker.cluster.client_tcp import TcpTransport
-from kbroker.cluster.kraft.forwarding import Forwarding, ForwardingChannel
+from kbroker.cluster.controller_client import ControllerClient
+from kbroker.cluster.kraft.forwarding import Forwarding
 from kbroker.config import BrokerConfig
 from kbroker.errors import ErrorCode
 from kbroker.handlers import dispatch
 from kbroker.handlers.cluster.forwarding_view import ForwardingView
-from kbroker.metadata.image import Endpoint
+from kbroker.metadata.image import NO_CONTROLLER, Endpoint
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_request_header
 from kbroker.schemas import request_message, wire
@@ -99,6 +101,30 @@ class Known:
 ALICE = Session(Principal("User", "alice"), "127.0.0.1", "PLAINTEXT", AuthenticationState.AUTHENTICATED)
 
 
+class FoundController:
+    """`ControllerFinder`: the controller is where `find` says, and `changed` that it says something else."""
+
+    def __init__(self, find: Callable[[], Endpoint | None]) -> None:
+        self._find = find
+        self.changed: Callable[[], None] = lambda: None
+
+    def controller_id(self) -> int:
+        return NO_CONTROLLER if self._find() is None else 1
+
+    def endpoint(self) -> Endpoint | None:
+        return self._find()
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        self.changed = changed
+
+
+def client_of(finder: FoundController, transport: Any = None) -> ControllerClient:
+    """A broker's client of that controller."""
+    loop = asyncio.get_running_loop()
+    settings = ClientSettings(str(NODE_ID), negotiates=True)
+    return ControllerClient(loop, transport or TcpTransport(loop), finder, settings)
+
+
 class ForwardingBroker:
     """A whole broker whose settings are its own and whose administration is the controller's.
 
@@ -108,8 +134,8 @@ class ForwardingBroker:
         loop = asyncio.get_running_loop()
         values = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0", "metrics.listener": "none"}
         self.broker = Broker(BrokerConfig.from_mapping(values), loop)
-        self.channel = ForwardingChannel(loop, TcpTransport(loop), find, NODE_ID)
-        forwarding = Forwarding(self.channel)
+        self.client = client_of(FoundController(find))
+        forwarding = Forwarding(self.client)
         membership: Any = self.broker.membership
         membership.forwarding = forwarding
         membership.handlers = lambda _listener: dispatch.forwarding_rows()
@@ -148,7 +174,7 @@ async def forwarding(
             yield served, controller
     finally:
         await served.broker.stop()
-        served.channel.close()
+        served.client.close()
         await controller.stop()
 
 

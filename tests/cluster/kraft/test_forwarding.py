@@ -1,6 +1,7 @@
 """Requests that a broker of a KRaft cluster passes on: frames of Apache Kafka, and a controller that the test plays.
 
-Also of `kbroker.handlers.cluster.forwarded_errors` and `kbroker.handlers.throttle_time`.
+Also of `kbroker.cluster.controller_client`, `kbroker.handlers.cluster.forwarded_errors`,
+`kbroker.handlers.throttle_time`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ import pytest
 import uvloop
 
 from kbroker.cluster.authenticated import LoginFailedError
-from kbroker.cluster.client_tcp import TcpTransport
-from kbroker.cluster.kraft import forwarding as forwarding_module
-from kbroker.cluster.kraft.forwarding import ForwardingChannel, address_bytes
+from kbroker.cluster.controller_client import ControllerClient
+from kbroker.cluster.kraft.forwarding import address_bytes
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.handlers import api_versions, dispatch
 from kbroker.handlers.cluster.forwarded import FORWARDED, throttle_time
@@ -37,8 +37,10 @@ from tests.cluster.kraft.stand_in import (
     NODE_ID,
     Controller,
     ForwardingBroker,
+    FoundController,
     Known,
     answered,
+    client_of,
     forwarding,
     refused,
 )
@@ -150,20 +152,20 @@ def test_a_new_leader_is_asked_at_once_what_the_old_one_has_not_answered() -> No
     """Requests would wait for a controller that hangs until their time is over."""
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
         old, new = Controller(lambda _: None), Controller(lambda _: answered(CREATED))
         await old.start()
         await new.start()
         leader = Endpoint("127.0.0.1", old.port)
-        channel = ForwardingChannel(loop, TcpTransport(loop), lambda: leader, NODE_ID)
-        asked = asyncio.ensure_future(channel.ask(wire.EnvelopeRequest(request_data=b"r"), 0))
+        finder = FoundController(lambda: leader)
+        client = client_of(finder)
+        asked = asyncio.ensure_future(client.ask(wire.EnvelopeRequest(request_data=b"r"), 0))
         async with asyncio.timeout(60):
             while not old.asked:
                 await asyncio.sleep(0.001)
             leader = Endpoint("127.0.0.1", new.port)
-            channel.leader_changed()
+            finder.changed()
             assert bytes((await asked).response_data) == CREATED
-        channel.close()
+        client.close()
         await old.stop()
         await new.stop()
 
@@ -184,12 +186,12 @@ def test_a_controller_that_does_not_trust_this_broker_is_not_asked_again(error: 
 
     async def main() -> None:
         transport = Distrusting()
-        channel = ForwardingChannel(asyncio.get_running_loop(), transport, lambda: Endpoint("h", 1), NODE_ID)
+        client = client_of(FoundController(lambda: Endpoint("h", 1)), transport)
         with pytest.raises(KafkaError) as failed:
-            await channel.ask(wire.EnvelopeRequest(request_data=b"r"), 0)
+            await client.ask(wire.EnvelopeRequest(request_data=b"r"), 0)
         assert failed.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert transport.asked == 1
-        channel.close()
+        client.close()
 
     uvloop.run(main())
 
@@ -198,19 +200,19 @@ def test_an_unknown_leader_is_waited_for_and_asked_when_it_is_known(tmp_path: Pa
     """A broker that has just started would refuse its first administrators."""
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
         controller = Controller(lambda _: answered(CREATED))
         await controller.start()
         found: list[Endpoint] = []
-        channel = ForwardingChannel(loop, TcpTransport(loop), lambda: found[-1] if found else None, NODE_ID)
-        asked = asyncio.ensure_future(channel.ask(wire.EnvelopeRequest(request_data=b"r"), 0))
+        finder = FoundController(lambda: found[-1] if found else None)
+        client = client_of(finder)
+        asked = asyncio.ensure_future(client.ask(wire.EnvelopeRequest(request_data=b"r"), 0))
         async with asyncio.timeout(60):
-            while channel._client._failures < 2:
+            while client._client._failures < 2:
                 await asyncio.sleep(0.001)
             found.append(Endpoint("127.0.0.1", controller.port))
-            channel.leader_changed()
+            finder.changed()
             assert bytes((await asked).response_data) == CREATED
-        channel.close()
+        client.close()
         await controller.stop()
 
     uvloop.run(main())
@@ -233,7 +235,7 @@ def test_a_lost_connection_is_opened_again(tmp_path: Path) -> None:
 
 def test_without_an_active_controller_the_client_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client would wait for ever, or take the topic for created."""
-    monkeypatch.setattr(forwarding_module.ForwardingChannel.ask, "__defaults__", (0.05,))
+    monkeypatch.setattr(ControllerClient.ask, "__defaults__", (0.05,))
 
     async def scenario(served: ForwardingBroker, controller: Controller) -> None:
         answer = await served.ask(CREATE)
@@ -251,13 +253,12 @@ def test_requests_that_no_controller_answers_are_named_once_in_a_while(
     """Clients ask on and on while the controllers are away, and each request would be a line of the log."""
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        channel = ForwardingChannel(loop, TcpTransport(loop), lambda: None, NODE_ID)
+        client = client_of(FoundController(lambda: None))
         for _ in range(5):
             for request in (wire.CreateTopicsRequest(), wire.DeleteTopicsRequest()):
                 with pytest.raises(KafkaError):
-                    await channel.ask(request, 5, 0.02)
-        channel.close()
+                    await client.ask(request, 5, 0.02)
+        client.close()
 
     uvloop.run(main())
     named = [each.partition(" was not answered by an active controller")[0] for each in caplog.messages]

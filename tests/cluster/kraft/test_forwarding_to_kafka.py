@@ -73,7 +73,7 @@ def test_kafkas_controller_takes_what_is_forwarded(kafka: KafkaProcess, tmp_path
                 assert body.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         finally:
             await served.broker.stop()
-            served.channel.close()
+            served.client.close()
 
     uvloop.run(main())
 
@@ -105,7 +105,7 @@ def test_every_forwarded_api_has_the_answer_of_kafkas_own_broker(kafka: KafkaPro
                         assert str(decode_response(kind, version, ours)) == str(decode_response(kind, version, theirs))
         finally:
             await served.broker.stop()
-            served.channel.close()
+            served.client.close()
 
     uvloop.run(main())
 

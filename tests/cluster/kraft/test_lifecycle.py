@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from kbroker.cluster.client import ClientSettings, NodeClient
+from kbroker.cluster.client import ClientSettings
 from kbroker.cluster.client_tcp import TcpTransport
+from kbroker.cluster.controller_client import ControllerClient
 from kbroker.cluster.kraft.lifecycle import (
     DUPLICATE_SECONDS,
     UNFENCE_SECONDS,
@@ -27,6 +28,7 @@ from kbroker.metadata.image import Endpoint
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 from kbroker.security.protocols import protocol_number
+from tests.cluster.kraft.stand_in import FoundController
 from tests.cluster.nodes import Peer
 
 NODE, DIRECTORY, OTHER_DIRECTORY = 9, b"d" * 16, b"e" * 16
@@ -157,12 +159,8 @@ class Cluster:
         self.epoch, self.is_fenced = -1, True
         self.failures: list[str] = []
         self.heartbeats = 2
-        client = NodeClient(
-            loop,
-            TcpTransport(loop),
-            lambda: Endpoint("127.0.0.1", peer.port),
-            ClientSettings(client_id=str(NODE), negotiates=True),
-        )
+        found = FoundController(lambda: Endpoint("127.0.0.1", peer.port))
+        client = ControllerClient(loop, TcpTransport(loop), found, ClientSettings(str(NODE), negotiates=True))
         view = LifecycleView(lambda: 20, lambda: self.epoch, lambda: self.is_fenced)
         self.lifecycle = lifecycle(heartbeat_seconds=0.05)
         seconds = {

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from kbroker.cluster.controller import Controller
-from kbroker.cluster.controller_channel import ControllerByImage, ControllerChannel
+from kbroker.cluster.controller_channel import ControllerChannel
+from kbroker.cluster.controller_client import ControllerByImage
 from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
 from kbroker.cluster.requests import BrokerEpoch
 from kbroker.config import LogConfig

@@ -1,4 +1,4 @@
-"""Contexts of listeners, `kbroker.security.tls.server_context`."""
+"""Contexts of listeners, `kbroker.security.tls.server_context` and `kbroker.security.tls.server_rules`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def with_two_keys(path: Path) -> dict[str, str]:
 def test_a_client_gets_the_certificate_of_the_kind_that_it_can_verify(tmp_path: Path, suites: str, kind: str) -> None:
     """Of a store with several keys only one would ever be shown, and clients without its kind be turned away."""
     made = ServerContext(tls_settings(with_two_keys(tmp_path / "store").get))
-    assert len(made.keys) == 2
+    assert len(made.rules.keys) == 2
     client = trusting()
     client.load_verify_locations(cadata=AUTHORITY.pem())
     client.maximum_version = ssl.TLSVersion.TLSv1_2
