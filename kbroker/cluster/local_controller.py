@@ -1,13 +1,13 @@
 """The controller of a cluster that is this node: decisions over the cache's image, stored in SQLite, then published.
 
 A change goes, in this order, to the store (durable), to the image (visible) and to the cache's subscribers (logs made
-or dropped), all before the method returns.  A request for several topics is one transaction over those that pass their
-checks; the others have their own errors.  When the store fails, nothing has changed and the error is raised.
+or dropped), all before the method returns (`MetadataWriter`).  A request for several topics is one transaction over
+those that pass their checks; the others have their own errors.  When the store fails, nothing has changed and the error
+is raised.
 
-The store is called in a thread, plans are made in slices of the loop's time, and durable changes are published a few
-topics at a time, each image consistent in itself.  One change is under way at a time, from its checks to its last
-image.  The one other publisher is the broker itself, when a log directory has failed (`log_dir_failure_handler`).  So
-each delta is computed from the partitions as they are when it is published.
+The store is called in a thread, and plans are made in slices of the loop's time.  One change is under way at a time,
+from its checks to its last image.  The one other publisher is the broker itself, when a log directory has failed
+(`log_dir_failure_handler`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kbroker.cluster import reassignments as moves
 from kbroker.cluster import topics as plans
 from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.cluster.controller import Controller
+from kbroker.cluster.metadata_writer import MetadataWriter, rebased
 from kbroker.cluster.mutations import charged
 from kbroker.cluster.partition_updates import (
     NOT_TO_ELECT,
@@ -99,6 +100,7 @@ class LocalController(Controller):
         "_complaints",
         "_collisions",
         "_hosts",
+        "_metadata",
         "_node_id",
         "_settings",
         "_slices",
@@ -125,6 +127,7 @@ class LocalController(Controller):
         self._slices = slices
         self._call = call or StoreCalls()
         self._changing = asyncio.Lock()
+        self._metadata = MetadataWriter(cache, self._write, slices, _log_topics)
         self._collisions = plans.CollisionIndex(cache.image.topics)
         self.all_cordoned: Callable[[], bool] = lambda: False
         cache.subscribe(self._on_change)
@@ -136,7 +139,7 @@ class LocalController(Controller):
 
     def _context(self) -> plans.TopicContext:
         """A single node takes new partitions unless all its log directories are cordoned."""
-        image = self._cache.image
+        image = self._metadata.written
         takers = [] if self.all_cordoned() else image.alive_brokers()
         return plans.TopicContext(image, self._settings.config, takers, self._collisions, len(image.brokers))
 
@@ -156,13 +159,7 @@ class LocalController(Controller):
         outcomes = charged(outcomes, quota, lambda topic: len(topic.partitions))
         created = [outcome.topic for outcome in outcomes if outcome.topic is not None]
         if created and not validate_only:
-            await self._write(MetadataDelta(created=tuple(created)))
-            for topics in plans.portions(created):
-                self._cache.apply(MetadataDelta(created=topics))
-                for topic in topics:
-                    logger.info("created topic %s with %d partition(s)", topic.name, len(topic.partitions))
-                    warn_of_idle_settings(topic.name, topic.configs)
-                await pace
+            await self._metadata.change(MetadataDelta(created=tuple(created)))
         return outcomes + await plans.duplicates(counts, pace)
 
     async def auto_create_topics(self, names: Iterable[str]) -> dict[str, TopicOutcome]:
@@ -205,12 +202,7 @@ class LocalController(Controller):
             if count > plans.MAX_PARTITIONS_PER_REQUEST:
                 raise PolicyViolationError(plans.TOO_MANY_PARTITIONS)
             if changes and not validate_only:
-                await self._write(MetadataDelta(changed=changes))
-                for before, new in changes:
-                    old, added = self._cache.image.topics[new.name], new.partitions[len(before.partitions) :]
-                    self._publish_change(old, replace(old, partitions=(*old.partitions, *added)))
-                    logger.info("topic %s of %d partitions has %d more", new.name, len(old.partitions), len(added))
-                    await pace
+                await self._metadata.change(MetadataDelta(changed=changes), by_topic=True)
         return await plans.duplicates(counts, pace) + outcomes
 
     async def delete_topics(self, topic_ids: Sequence[bytes], quota: MutationQuota | None = None) -> list[TopicOutcome]:
@@ -230,17 +222,8 @@ class LocalController(Controller):
                     found[topic_id] = topic
                 outcomes.append(outcome)
             if found:
-                await self._write(MetadataDelta(deleted=tuple(found.values())))
-                topics = self._cache.image.topics
-                for portion in plans.portions([topics[topic.name] for topic in found.values()]):
-                    self._cache.apply(MetadataDelta(deleted=portion))
-                    for topic in portion:
-                        logger.info("deleted topic %s", topic.name)
-                    await pace
+                await self._metadata.change(MetadataDelta(deleted=tuple(found.values())))
         return outcomes
-
-    def _publish_change(self, old: TopicImage, new: TopicImage) -> None:
-        self._cache.apply(MetadataDelta(changed=(TopicChange(old, new),)))
 
     # Settings
 
@@ -258,12 +241,12 @@ class LocalController(Controller):
                 resource = alteration.resource
                 try:
                     if resource.kind == ConfigResourceType.TOPIC:
-                        old = self._cache.topic(resource.name)
+                        old = self._metadata.written.topics.get(resource.name)
                         new = configs.topic(old, alteration)
                         if old is not None and new.configs != old.configs:
                             topics[resource.name] = new
                         continue
-                    own = self._cache.image.configs.get(resource, {})
+                    own = self._metadata.written.configs.get(resource, {})
                     settings = configs.of(own, alteration)
                     if settings == own or validate_only:
                         continue
@@ -290,23 +273,16 @@ class LocalController(Controller):
 
     async def _store_configs(self, changed: Mapping[ConfigResource, Mapping[str, str]]) -> None:
         """All resources in one transaction."""
-        await self._change(MetadataDelta(configs=changed))
+        await self._metadata.change(MetadataDelta(configs=changed))
         for resource, settings in changed.items():
             described = ResourceConfigs.described(resource)
             logger.info("changed the settings of %s to %s", described, without_secrets(settings))
 
     async def _store_topic_configs(self, topics: Mapping[str, TopicImage]) -> None:
         """All topics of a request in one transaction."""
-        pace = self._slices.pace()
-        known = self._cache.image.topics
-        await self._write(MetadataDelta(changed=tuple(TopicChange(known[name], new) for name, new in topics.items())))
-        for name, new in topics.items():
-            old = self._cache.image.topics[name]
-            self._publish_change(old, replace(old, configs=new.configs))
-            logger.info("changed the configs of topic %s to %s", name, dict(new.configs))
-            changed = {key: text for key, text in new.configs.items() if old.configs.get(key) != text}
-            warn_of_idle_settings(name, changed)
-            await pace
+        known = self._metadata.written.topics
+        changes = tuple(TopicChange(known[name], new) for name, new in topics.items())
+        await self._metadata.change(MetadataDelta(changed=changes), by_topic=True)
 
     async def alter_client_quotas(
         self, alterations: Sequence[EntityAlteration], validate_only: bool = False
@@ -314,27 +290,27 @@ class LocalController(Controller):
         await self._hosts.look_up(hosts_of(alteration.entity for alteration in alterations))
         async with self._changing:
             pace = self._slices.pace()
-            outcome = Alterations(self._cache.image.quotas, lambda name: bool(self._hosts.addresses_of(name)))
+            outcome = Alterations(self._metadata.written.quotas, lambda name: bool(self._hosts.addresses_of(name)))
             for each in alterations:
                 await pace
                 outcome.take(each)
             if outcome.changes and not validate_only:
-                await self._change(MetadataDelta(quotas=outcome.changes))
+                await self._metadata.change(MetadataDelta(quotas=outcome.changes))
                 logger.info("altered the quotas of %d entities", len(outcome.changes))
             self._hosts.keep(hosts_of(self._cache.image.quotas))
         return outcome.results
 
     async def alter_security(self, change: SecurityChange[Outcome]) -> Outcome:
         async with self._changing:
-            delta, outcome = change.plan(self._cache.image.security)
+            delta, outcome = change.plan(self._metadata.written.security)
             if not delta.is_empty():
-                await self._change(MetadataDelta(security=delta))
+                await self._metadata.change(MetadataDelta(security=delta))
         return outcome
 
     # Partitions
 
     async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
-        epochs = {each.node_id: each.epoch for each in self._cache.image.brokers.values()}
+        epochs = {each.node_id: each.epoch for each in self._metadata.written.brokers.values()}
 
         def take(partition: PartitionImage, context: decisions.PartitionContext, change: IsrChange) -> PartitionImage:
             return decisions.take_isr(partition, broker.node_id, change, context, epochs)
@@ -347,7 +323,7 @@ class LocalController(Controller):
         self, election: ElectionType, partitions: Sequence[TopicPartition] | None
     ) -> list[PartitionOutcome]:
         async with self._changing:
-            image = self._cache.image
+            image = self._metadata.written
             every = partitions
             if every is None:
                 every = [
@@ -367,7 +343,7 @@ class LocalController(Controller):
     async def alter_reassignments(
         self, reassignments: Sequence[Reassignment], allow_replication_factor_change: bool = True
     ) -> list[PartitionOutcome]:
-        registered = frozenset(self._cache.image.brokers)
+        registered = frozenset(self._metadata.written.brokers)
 
         def move(
             partition: PartitionImage, context: decisions.PartitionContext, request: Reassignment
@@ -382,7 +358,7 @@ class LocalController(Controller):
     async def report_replicas(self, broker: BrokerEpoch, report: ReplicaReport) -> None:
         node_id = broker.node_id
         async with self._changing:
-            updates, unserved = reported(self._cache.image, self._settings.config, node_id, report)
+            updates, unserved = reported(self._metadata.written, self._settings.config, node_id, report)
             try:
                 await self._commit(updates)
             except MetadataStoreError as error:
@@ -391,7 +367,7 @@ class LocalController(Controller):
                 logger.error(
                     "New leader epochs of %d partitions can't be stored, so the old ones stay: %s", len(updates), error
                 )
-                self._cache.apply(unserved.delta(self._cache.image))
+                self._cache.apply(rebased(unserved.delta(), self._cache.image))
 
     async def _change_partitions(
         self,
@@ -401,7 +377,7 @@ class LocalController(Controller):
     ) -> list[PartitionOutcome]:
         """One transaction over the partitions that can be changed; the others have their errors."""
         pace = self._slices.pace()
-        image = self._cache.image
+        image = self._metadata.written
         updates = PartitionUpdates(image)
         contexts = PartitionContexts(image, self._settings.config)
         outcomes = []
@@ -420,17 +396,13 @@ class LocalController(Controller):
         return outcomes
 
     async def _write(self, delta: MetadataDelta) -> None:
-        """Have it on disk: what is published afterwards is this, with what has become of replicas meanwhile."""
-        await self._call(self._store.write, delta)
-
-    async def _change(self, delta: MetadataDelta) -> None:
-        await self._write(delta)
-        self._cache.apply(delta)
+        """Have it on disk; brokers are not kept there."""
+        if not replace(delta, brokers=None).is_empty():
+            await self._call(self._store.write, delta)
 
     async def _commit(self, updates: PartitionUpdates) -> None:
         if updates:
-            await self._write(updates.delta(self._cache.image))
-            self._cache.apply(updates.delta(self._cache.image))
+            await self._metadata.change(updates.delta())
 
     def image(self) -> ClusterImage:
         return self._cache.image
@@ -445,12 +417,12 @@ class LocalController(Controller):
         """Take the one broker in: its epoch from now on, and the one of before.  -1: none, or it cannot be stored."""
         async with self._changing:
             epoch, last = await self._call(self._store.begin_broker_epoch)
-            self._publish_brokers({**self._cache.image.brokers, broker.node_id: replace(broker, epoch=epoch)})
+            await self._change_brokers({**self._metadata.written.brokers, broker.node_id: replace(broker, epoch=epoch)})
         return BrokerEpoch(broker.node_id, epoch), BrokerEpoch(broker.node_id, last)
 
     async def unregister_broker(self, node_id: int) -> None:
         async with self._changing:
-            image = self._cache.image
+            image = self._metadata.written
             if node_id not in image.brokers:
                 raise BrokerIdNotRegisteredError(f"Broker ID {node_id} is not currently registered")
             if node_id == self._node_id:
@@ -458,13 +430,14 @@ class LocalController(Controller):
             left = {each: broker for each, broker in image.brokers.items() if each != node_id}
             updates = await without_broker(image, self._settings.config, node_id, left, self._slices.pace())
             await self._commit(updates)
-            self._publish_brokers(left)
+            await self._change_brokers(left)
 
-    def _publish_brokers(self, brokers: Mapping[int, BrokerImage]) -> None:
-        self._cache.apply(MetadataDelta(brokers=BrokersImage(brokers, self._node_id)))
+    async def _change_brokers(self, brokers: Mapping[int, BrokerImage], changed: tuple[TopicChange, ...] = ()) -> None:
+        """Partitions and brokers change in one image: no broker takes one for the other's."""
+        await self._metadata.change(MetadataDelta(changed=changed, brokers=BrokersImage(brokers, self._node_id)))
 
     def _check_epoch(self, broker: BrokerEpoch) -> None:
-        registered = self._cache.image.brokers.get(broker.node_id)
+        registered = self._metadata.written.brokers.get(broker.node_id)
         if registered is None:
             raise BrokerIdNotRegisteredError()
         if registered.epoch != broker.epoch:
@@ -478,12 +451,28 @@ class LocalController(Controller):
 
     async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> None:
         async with self._changing:
-            features = self._cache.image.features
+            features = self._metadata.written.features
             changed = update_features(features, updates, self._node_id)
             if changed is features or validate_only:
                 return
-            await self._change(MetadataDelta(features=changed))
+            await self._metadata.change(MetadataDelta(features=changed))
             logger.info("changed the levels of features to %s", changed.levels())
+
+
+def _log_topics(delta: MetadataDelta) -> None:
+    """What an operator is to find in the log of topics that have come, changed or gone."""
+    for topic in delta.created:
+        logger.info("created topic %s with %d partition(s)", topic.name, len(topic.partitions))
+        warn_of_idle_settings(topic.name, topic.configs)
+    for topic in delta.deleted:
+        logger.info("deleted topic %s", topic.name)
+    for old, new in delta.changed:
+        if (more := len(new.partitions) - len(old.partitions)) > 0:
+            logger.info("topic %s of %d partitions has %d more", new.name, len(old.partitions), more)
+        if new.configs != old.configs:
+            logger.info("changed the configs of topic %s to %s", new.name, dict(new.configs))
+            changed = {key: text for key, text in new.configs.items() if old.configs.get(key) != text}
+            warn_of_idle_settings(new.name, changed)
 
 
 def _is_topic(alteration: ConfigAlteration) -> bool:

@@ -91,23 +91,16 @@ class PartitionUpdates:
     def __len__(self) -> int:
         return sum(map(len, self._changed.values()))
 
-    def delta(self, image: ClusterImage) -> MetadataDelta:
-        """The delta to `image`, in which further replicas may have gone offline since these changes were decided."""
-        return MetadataDelta(changed=tuple(self._changes(image)))
+    def delta(self) -> MetadataDelta:
+        """The delta to the image."""
+        return MetadataDelta(changed=tuple(self._changes()))
 
-    def _changes(self, image: ClusterImage) -> Iterator[TopicChange]:
+    def _changes(self) -> Iterator[TopicChange]:
         for name, changed in self._changed.items():
-            topic = image.topics.get(name)
-            if topic is None:
-                continue
+            topic = self._image.topics[name]
             partitions = list(topic.partitions)
             for number, partition in changed.items():
-                before = self._image.topics[name].partitions[number]
-                lost = set(partitions[number].offline_replicas) - set(before.offline_replicas)
-                offline = tuple(dict.fromkeys((*partition.offline_replicas, *sorted(lost))))
-                partitions[number] = (
-                    partition if offline == partition.offline_replicas else replace(partition, offline_replicas=offline)
-                )
+                partitions[number] = partition
             yield TopicChange(topic, replace(topic, partitions=tuple(partitions)))
 
 

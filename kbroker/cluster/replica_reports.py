@@ -33,7 +33,7 @@ def unserved_delta(image: ClusterImage, node_id: int, gone: Collection[TopicPart
         partition = updates.get(name)
         if partition is not None:
             updates.put(name, decisions.unserved(partition, node_id))
-    return updates.delta(image)
+    return updates.delta()
 
 
 def reported(image: ClusterImage, config: BrokerConfig, node_id: int, report: ReplicaReport) -> Reported:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.compat.waiting import wait_for
 from tests.workers.processes import Deliveries, Workers, committed, is_running, read_all
 
 NUMBERS = (1, 2, 3)
+KBROKER = (sys.executable, "-m", "kbroker.cli")
 
 
 def make(workers: Workers, topics: dict[str, int]) -> None:
@@ -104,7 +106,7 @@ def test_each_worker_and_the_controller_may_die_under_load(tmp_path: Path) -> No
         workers.wait_until_ready()
         found = read_all(workers.bootstrap, "group", ["one", "three"], set(deliveries.acknowledged))
         assert len(found) == len(set(found))
-        command = [*workers.command()[:3], "cluster", "status", "--bootstrap-server", workers.bootstrap]
+        command = [*KBROKER, "cluster", "status", "--bootstrap-server", workers.bootstrap]
 
         def status() -> str:
             return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
@@ -133,7 +135,7 @@ def test_a_single_brokers_directory_is_that_of_worker_1_and_back(tmp_path: Path)
         deliveries.finish()
         read_all(workers.bootstrap, "group", ["old", "new", "copied"], set(deliveries.acknowledged))
         assert partitions_of(workers.worker_directory(2))
-        command = [*workers.command()[:3], "cluster", "drain", "2", "--bootstrap-server", workers.bootstrap]
+        command = [*KBROKER, "cluster", "drain", "2", "--bootstrap-server", workers.bootstrap]
         drained = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert drained.returncode == 0, drained
         wait_for(lambda: not partitions_of(workers.worker_directory(2)), "worker 2 to be empty", seconds=60)

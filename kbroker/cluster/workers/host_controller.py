@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.local_controller import LocalController
 from kbroker.cluster.replica_reports import after_losses, reported, started_anew, with_broker, without_broker
 from kbroker.cluster.requests import NO_BROKER_EPOCH, BrokerEpoch, HeldLog, ReplicaReport
-from kbroker.metadata.image import BrokersImage, MetadataDelta
 
 if TYPE_CHECKING:
-    from kbroker.cluster.partition_updates import PartitionUpdates
     from kbroker.metadata.image import BrokerImage
     from kbroker.types import TopicPartition
 
@@ -39,14 +37,14 @@ class HostController(LocalController):
         async with self._changing:
             if has_started:
                 epoch, _ = await self._call(self._store.begin_broker_epoch, node_id)
-            image = self._cache.image
+            image = self._metadata.written
             brokers = {**image.brokers, node_id: replace(broker, epoch=epoch)}
             come = replace(image, brokers=brokers)
             updates, _ = reported(come, self._settings.config, node_id, report)
             if has_started:
                 started_anew(come, node_id, report, updates)
             await with_broker(come, self._settings.config, node_id, updates, self._slices.pace())
-            await self._move(updates, brokers)
+            await self._change_brokers(brokers, updates.delta().changed)
         logger.info("worker %d has come, epoch %d", node_id, epoch)
         return BrokerEpoch(node_id, epoch)
 
@@ -54,7 +52,7 @@ class HostController(LocalController):
         """A worker is gone; nothing where it has come back by now.  `is_back`: whether the worker has entered again
         over another connection, with the epoch that it had; called when it is this change's turn."""
         async with self._changing:
-            image = self._cache.image
+            image = self._metadata.written
             known = image.brokers.get(broker.node_id)
             if known is None or known.is_fenced or known.epoch != broker.epoch or self.is_stopping():
                 return
@@ -62,13 +60,13 @@ class HostController(LocalController):
                 return
             left = {**image.brokers, broker.node_id: replace(known, is_fenced=True)}
             updates = await without_broker(image, self._settings.config, broker.node_id, left, self._slices.pace())
-            await self._move(updates, left)
+            await self._change_brokers(left, updates.delta().changed)
         logger.warning("worker %d is gone: %d partitions have another leader, or none", broker.node_id, len(updates))
 
     async def missing(self, node_id: int) -> None:
         """A worker has not come since this start: what it led has to be led by others."""
         async with self._changing:
-            image = self._cache.image
+            image = self._metadata.written
             if node_id in image.brokers or self.is_stopping():
                 return
             updates = await without_broker(image, self._settings.config, node_id, image.brokers, self._slices.pace())
@@ -78,18 +76,11 @@ class HostController(LocalController):
     async def report_logs(self, held: Mapping[int, Mapping[TopicPartition, HeldLog]]) -> None:
         """What workers have of their partitions after a start: none leads with less than another one has."""
         async with self._changing:
-            updates = after_losses(self._cache.image, self._settings.config, held)
+            updates = after_losses(self._metadata.written, self._settings.config, held)
             if updates:
                 await self._commit(updates)
         if updates:
             logger.warning("%d partitions have replicas that may lack records; others lead them now", len(updates))
-
-    async def _move(self, updates: PartitionUpdates, brokers: dict[int, BrokerImage]) -> None:
-        """Partitions and brokers change in one image: no broker takes one for the other's."""
-        if updates:
-            await self._write(updates.delta(self._cache.image))
-        changed = updates.delta(self._cache.image).changed
-        self._cache.apply(MetadataDelta(changed=changed, brokers=BrokersImage(brokers, self._node_id)))
 
     async def controlled_shutdown(self, broker: BrokerEpoch) -> list[TopicPartition]:
         if broker.node_id != self._node_id:

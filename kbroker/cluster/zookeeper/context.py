@@ -179,7 +179,7 @@ class ControllerContext:
             if self.partition(name) is not None:
                 updates.put(name, partition)
         if updates:
-            self.image = self.image.with_topics(updates.delta(self.image))
+            self.image = self.image.with_topics(updates.delta())
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionImage]]:
         """All partitions of topics that are not being deleted."""
