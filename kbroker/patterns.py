@@ -1,6 +1,6 @@
 """Regular expressions that clients send, with the syntax and the guarantees of RE2, as in Kafka.
 
-RE2 never backtracks: matching takes time in proportion to the text, whatever the expression, and what would need too
+RE2 never backtracks: matching takes time in proportion to the text, for any expression, and what would need too
 much memory to compile is refused.  The library is loaded with the first expression: most brokers never meet one.
 """
 

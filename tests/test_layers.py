@@ -348,7 +348,7 @@ def test_sentences_name_their_subject() -> None:
     assert not found, "\n".join(found)
 
 
-MANNERED_WORDS = {"nobody": 1, "somebody": 0, "told": 1, "whatever": 50, "whoever": 0}
+MANNERED_WORDS = {"nobody": 1, "somebody": 0, "told": 1, "whatever": 9, "whoever": 0}
 """How often each stands in the sources: these numbers only go down."""
 
 

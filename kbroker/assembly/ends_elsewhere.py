@@ -27,7 +27,7 @@ logger = logging.getLogger("kbroker.metrics")
 SECONDS = 2.0
 LATEST = -1
 CONSUMER = -1
-#: The last version whose fields this asks for, whatever the leader is.
+#: The last version whose fields this asks for, of leaders of any release.
 LAST_VERSION = schema("ListOffsetsRequest").first_version("topics.partitions.current_leader_epoch")
 
 Request = wire.ListOffsetsRequest

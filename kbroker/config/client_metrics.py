@@ -1,6 +1,6 @@
 """Settings of a subscription to client metrics (KIP-714): validation with Kafka's texts, and their values.
 
-Patterns are Java's, as in Kafka, and match in bounded time, whatever a client calls itself.
+Patterns are Java's, as in Kafka, and match in bounded time for any name of a client.
 """
 
 from __future__ import annotations

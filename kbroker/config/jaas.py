@@ -97,7 +97,7 @@ def parse_login_file(text: str) -> dict[str, tuple[LoginModule, ...]]:
 
 
 def _in_quotes(text: str) -> str:
-    """A value in quotes, whatever is in it; a line that ends would end it."""
+    """A value in quotes, with any characters; a line that ends would end it."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
 
@@ -162,7 +162,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _behind_comment(text: str, at: int) -> int:
-    """A slash alone begins a comment as well, of which the next character is part, whatever it is."""
+    """A slash alone begins a comment as well, of which the next character is part, a line's end as well."""
     if text.startswith("/*", at):
         end = text.find("*/", at + 2)
         return len(text) if end < 0 else end + 2

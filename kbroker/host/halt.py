@@ -10,7 +10,7 @@ HALT_SECONDS = 10.0
 
 
 def exit_later(status: int) -> None:
-    """End the process after HALT_SECONDS, whatever goes on in it."""
+    """End the process after HALT_SECONDS, even if a thread hangs."""
     timer = threading.Timer(HALT_SECONDS, os._exit, (status,))
     timer.daemon = True
     timer.start()

@@ -162,7 +162,7 @@ def _read_frames(data: memoryview, header: _Header) -> tuple[list[_Frame], int, 
         found = _sums(data[at : at + 8], image, header.order, seeds)
         is_sound = sums in found and page > 0
         if not fault_at and not (is_sound and has_salts):
-            # No sum covers the salts: with a right sum, a frame is of this time whatever they are.
+            # No sum covers the salts: with a right sum, a frame is of this time with any salts.
             fault_at, fault = number, SALT if is_sound else CHECKSUM
         if is_sound or has_salts:
             # The mark of a commit may itself be what is damaged.

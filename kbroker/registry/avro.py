@@ -52,7 +52,7 @@ def avro_decoder(schema: Schema) -> Decoder:
         source = io.BytesIO(payload)
         try:
             value = plain(read(source, parsed, None))
-        except Exception as error:  # Whatever a library makes of bytes that are not Avro.
+        except Exception as error:  # The library raises all kinds for bytes that are not Avro.
             raise UndecodableError(f"not Avro of this schema: {type(error).__name__}: {error}") from None
         if left := len(payload) - source.tell():
             raise UndecodableError(f"not Avro of this schema: {left} bytes are left over")

@@ -16,4 +16,4 @@ class Decoded:
 
 Decoder = Callable[[bytes, "bytes | None"], Decoded]
 """Decodes a payload; the second argument is the path of a Protobuf message where that does not stand in front of the
-payload.  UndecodableError, whatever the bytes are."""
+payload.  UndecodableError for any bytes that are none."""

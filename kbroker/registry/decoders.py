@@ -1,4 +1,4 @@
-"""From a schema to what decodes payloads by it, whatever its kind.  Libraries are imported with the first schema."""
+"""From a schema to what decodes payloads by it, for each kind.  Libraries are imported with the first schema."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def _keys(slim: DataFrame, rows: int) -> Statistics:
     keyed = (
         slim.where(F.col("hash").isNotNull()).groupBy("hash").agg(F.count("*").alias("rows"), F.min("key").alias("key"))
     )
-    # How many keys have how many rows: at most some ten thousand different counts, whatever the number of keys.
+    # How many keys have how many rows: at most some ten thousand different counts, for any number of keys.
     counts = keyed.groupBy("rows").agg(F.count("*").alias("keys")).orderBy(F.desc("rows")).collect()
     distinct = sum(row["keys"] for row in counts)
     with_key = sum(row["keys"] * row["rows"] for row in counts)

@@ -167,7 +167,7 @@ class DirectoryMoves:
             when = "goes on with the next start" if self._stopping else "was called off"
             logger.info("The move of %s to %s %s", tp, future.parent, when)
         except Exception as error:
-            # Whatever it is, it concerns this move; the log serves on where it is.
+            # Any error concerns this move alone; the log serves on where it is.
             if not future.cancelled:
                 self._tell_failure(future, error)
         finally:

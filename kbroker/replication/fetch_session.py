@@ -118,7 +118,7 @@ class FetchSessionCache:
         return iter(self._sessions.values())
 
     def get(self, session_id: int) -> FetchSession | None:
-        """The session, whatever its epoch."""
+        """The session, at any epoch."""
         return self._sessions.get(session_id)
 
     def drop_new(self, session_id: int) -> bool:

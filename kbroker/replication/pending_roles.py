@@ -61,7 +61,7 @@ class _Comparison:
         if self.at == 0 and not self.asked:
             return self.before
         if is_altered_whole(self.before, self.topic):
-            # Some partitions have the settings of before and some those of now: whatever comes alters all.
+            # Some partitions have the settings of before and some those of now: the next role alters all.
             return replace(self.before, topic_id=OF_NO_TOPIC)
         now = self.topic.partitions
         partitions = [*now[: self.at], *self.before.partitions[self.at :]]

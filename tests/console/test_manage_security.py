@@ -136,7 +136,7 @@ def test_what_is_no_acl_is_said(admin: Viewer) -> None:
         "acl.add", kind="CLUSTER", principal="User:*", operation="DESCRIBE", permission="DENY", host="::1"
     )
     assert plan["sentences"] == ["Everybody from ::1 may not DESCRIBE the cluster."]
-    assert plan["warnings"] == ["What is denied is denied whatever else allows it."]
+    assert plan["warnings"] == ["A denial wins over all that allows."]
 
 
 def test_quotas_are_changed_for_an_entity(admin: Viewer) -> None:

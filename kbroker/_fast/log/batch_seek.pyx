@@ -3,7 +3,7 @@
 Reads of a header: base offset int64 at 0, batch length int32 at 8, magic at 16, last offset delta int32 at 23, max
 timestamp int64 at 35; a header has 61 bytes.  A message of an older format (`stored_header`) has its own offset as last
 offset, and its time at 18, or none; it is read once 26 bytes of it are there.  No byte outside of the given data is
-read, whatever the lengths say.
+read, even where lengths say so.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

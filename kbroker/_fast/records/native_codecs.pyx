@@ -160,7 +160,7 @@ cdef int begin_zstd(Codecs* self, Reading* reading) noexcept nogil:
 cdef int begin_unpack(
     Codecs* self, int codec, const uint8_t* data, Py_ssize_t size, int64_t limit_bytes, Reading* reading
 ) noexcept nogil:
-    """Sets out to read; 0 or a Refusal.  `end_unpack` follows whatever happens after a 0."""
+    """Sets out to read; 0 or a Refusal.  `end_unpack` follows each 0, failure or not."""
     cdef int begun
     memset(reading, 0, sizeof(Reading))
     reading.data = data

@@ -165,7 +165,7 @@ cdef Py_ssize_t headers_size(RowColumns columns, Py_ssize_t row, Py_ssize_t* fir
 
 
 cdef class BatchPacker:
-    """The records of one batch while it fills, up to about `limit_bytes`; the first record fits whatever its size."""
+    """The records of one batch while it fills, up to about `limit_bytes`; the first record fits at any size."""
 
     def __init__(self, Py_ssize_t limit_bytes):
         self.limit_bytes = limit_bytes

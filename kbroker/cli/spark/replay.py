@@ -109,7 +109,7 @@ def command() -> None:
 @shaping
 @json_option
 def run_command(paths: tuple[str, ...], output: str, as_json: bool, **given: Any) -> int:  # fmt: skip
-    """Send a trace's records at their times, whatever the broker's delay, and measure.
+    """Send a trace's records at their times, without waiting for answers, and measure.
 
     Latency runs from the time at which a record should have been sent.  Ctrl-C stops and keeps what was measured.
     """

@@ -1,7 +1,7 @@
 """`python -m kbroker.cli.topics.first_topics`: make the topics of KAFKA_CREATE_TOPICS once the container's broker
 serves.
 
-`kbroker container` starts it beside the broker.  It asks the container's own listener, whatever is advertised; where
+`kbroker container` starts it beside the broker.  It asks the container's own listener, not the advertised one; where
 another broker is the cluster's controller, that one.  Topics that are there stay as they are.
 """
 

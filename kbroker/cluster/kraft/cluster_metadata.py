@@ -68,7 +68,7 @@ class ClusterMetadata:
 
     @property
     def recorded(self) -> ClusterImage:
-        """What the records say, whatever else is published."""
+        """What the records say, published or not."""
         return self._image
 
     def attach(self, cache: MetadataCache) -> None:

@@ -83,7 +83,7 @@ class ZnodeReader:
         return value, znode.stat
 
     async def version(self, path: str) -> int | None:
-        """The version of a znode, whatever is in it; None where there is none."""
+        """The version of a znode, its content unread; None where there is none."""
         stat = await self._zookeeper.exists(path)
         return None if stat is None else stat.version
 

@@ -128,7 +128,7 @@ def with_isr(
 ) -> PartitionImage:
     """The partition with the ISR that its leader proposes, in the same leader epoch; else Kafka's error.
 
-    The same object where that is its ISR already, whatever partition epoch the leader knows: a request that is sent
+    The same object where that is its ISR already, at any partition epoch of the leader's: a request that is sent
     again succeeds.
     Raises UnknownTopicOrPartitionError.
     """

@@ -92,7 +92,7 @@ async def plan_addition(context: Context, fields: Fields) -> Plan:
             "allow.everyone.if.no.acl.found is on, and this is the first ACL there: all others lose their rights to it."
         )
     if acl.permission_type == Permission.DENY:
-        warnings.append("What is denied is denied whatever else allows it.")
+        warnings.append("A denial wins over all that allows.")
     return Plan("Add an ACL", [_sentence(acl)], _said(acl), is_first, warnings, button="Add it")
 
 

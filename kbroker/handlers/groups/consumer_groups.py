@@ -99,7 +99,7 @@ def _read(ctx: RequestContext, request: wire.ConsumerGroupHeartbeatRequest) -> H
 
 
 def _check(ctx: RequestContext, request: wire.ConsumerGroupHeartbeatRequest) -> None:
-    """What a request must say, whatever the group is.  Raises KafkaError."""
+    """What a request must say for any group.  Raises KafkaError."""
     epoch = request.member_epoch
     if not request.member_id and (ctx.api_version >= _MEMBERS_MAKE_IDS or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH):
         raise InvalidRequestError("MemberId can't be empty.")

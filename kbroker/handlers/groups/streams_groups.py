@@ -134,7 +134,7 @@ def _check_served(request: Request) -> None:
 
 
 def _check(request: Request) -> None:
-    """What a request must say, whatever the group is.  Raises KafkaError."""
+    """What a request must say for any group.  Raises KafkaError."""
     epoch = request.member_epoch
     for name, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
         if value is not None and not value.strip():

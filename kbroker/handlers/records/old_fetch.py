@@ -135,7 +135,7 @@ async def _read(
 
 
 def _refusal(ctx: RequestContext, replica_id: int, topic: str, index: int) -> ErrorCode:
-    """Why a partition is not for this client, or this version, at all, whatever is stored there."""
+    """Why a partition is not for this client, or this version, at all, before its log is looked at."""
     is_allowed = (
         may_cluster(ctx, Operation.CLUSTER_ACTION) if replica_id >= 0 else may_topic(ctx, Operation.READ, topic)
     )

@@ -96,7 +96,7 @@ class TableState:
 
 
 def quoted(name: str) -> str:
-    """A name within SQL, whatever is in it."""
+    """A name within SQL, quoted."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -240,7 +240,7 @@ def commit(
                 "nothing of this round was committed; run it again"
             ) from None
         raise
-    # Not the current one: the next round has to see whatever others commit behind this one.
+    # Not the current one: the next round has to see what others commit behind this one.
     after = spark.sql(
         f"select snapshot_id, summary from {table}.snapshots where summary['{COMMIT}'] = '{token}'"
     ).collect()[0]

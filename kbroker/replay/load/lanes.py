@@ -1,4 +1,4 @@
-"""Lanes: records in a fixed order into one partition, each once, whatever ends the run.
+"""Lanes: records in a fixed order into one partition, each once, also behind a run that failed.
 
 A lane owns its target partition: no other producer writes there while the job lives.  So the target's log end offset
 tells how many records were written.  The lane's state, a JSON file that is replaced as a whole, states that everything

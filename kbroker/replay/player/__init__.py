@@ -1,4 +1,4 @@
-"""Replays a trace open loop: each record is sent at its time, whatever the broker's delay.
+"""Replays a trace open loop: each record is sent at its time, without waiting for answers.
 
 plan         what a trace asks for, and the rows as executors take them
 run          the driver: checks, start offsets, the Spark job, progress, a stop, the run's directory

@@ -1,6 +1,6 @@
 """What an executor does with a range of offsets: fetch, decode, give Arrow batches.
 
-Memory is bounded whatever the range: two fetches (`kbroker.client.fetcher`), one decompressed batch and the
+Memory is bounded for any range: two fetches (`kbroker.client.fetcher`), one decompressed batch and the
 Arrow batch being filled (`kbroker.replay.columns`).
 """
 

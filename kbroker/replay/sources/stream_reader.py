@@ -95,7 +95,7 @@ class StreamReader(FromSpark, DataSourceStreamReader):
         return finder.latest(finder.partitions())
 
     def takes_all(self, limit: object) -> bool:
-        """Whether the trigger asks for all there is, whatever the options say."""
+        """Whether the trigger asks for all there is, in spite of the options."""
         return False
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:

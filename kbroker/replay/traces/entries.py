@@ -1,6 +1,6 @@
 """Entries of text files: lines, or events of several lines, streamed out of one split with bounded memory.
 
-An entry belongs to the split in which it begins, so splits together give each entry once, whatever their size.  The end
+An entry belongs to the split in which it begins, so splits of any size together give each entry once.  The end
 of a line is LF or CR LF.  Three rules say where entries begin:
 
 - lines: at each line;

@@ -35,8 +35,9 @@ ACCESS_FIELDS = (
     r' "(?P<request>.*?)" (?P<status>\d{3}|-) (?P<bytes>\d+|-)'
     r'(?: "(?P<referer>(?:[^"\\]|\\.)*)"(?: "(?P<agent>(?:[^"\\]|\\.)*)"?)?)?(?P<rest>.*)$'
 )
-"""Common and combined log format, of a virtual host or not, with whatever a server adds after it.  A request may hold
-quotes; the last field may have lost its end."""
+"""Common and combined log format, of a virtual host or not, with anything that a server adds behind it.
+
+A request may hold quotes; the last field may have lost its end."""
 
 _LOG4J_TIME = (
     r"(?:\d{4}-\d\d-\d\d[ T]|\d{4}/\d\d/\d\d |\d\d/\d\d/\d\d |\d\d [A-Z][a-z]{2} \d{4} )\d\d:\d\d:\d\d(?:[,.]\d{1,9})?"

@@ -30,7 +30,7 @@ class Acknowledgement(NamedTuple):
 
 
 def check_batches(batches: Iterable[AcknowledgementBatch], *, with_renewal: bool) -> None:
-    """Refuse acknowledgements that make no sense, whatever is under way.  Raises InvalidRequestError."""
+    """Refuse acknowledgements that make no sense, before deliveries are looked at.  Raises InvalidRequestError."""
     end = -1
     for batch in batches:
         if batch.first_offset > batch.last_offset:

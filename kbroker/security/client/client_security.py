@@ -1,4 +1,4 @@
-"""The security of a client's connections, whatever names its settings have.
+"""The security of a client's connections, by settings of any client's names.
 
 `java_settings` and `librdkafka_settings` make one of the settings of Kafka's and of librdkafka's clients.
 """

@@ -179,7 +179,7 @@ def group_segments(sources: Sequence[Source], max_bytes: int, max_index_bytes: i
             size + source.size > max_bytes
             or index + source.index_bytes > max_index_bytes
             or times + source.time_index_bytes > max_index_bytes
-            # An empty segment adds no offset to an index, so it merges whatever its distance from the base.
+            # An empty segment adds no offset to an index, so it merges at any distance from the base.
             or (source.size > 0 and source.end_offset - 1 - group[0].base_offset > MAX_RELATIVE_OFFSET)
         ):
             groups.append(tuple(group))

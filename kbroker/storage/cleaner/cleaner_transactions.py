@@ -1,7 +1,7 @@
 """Transactions as a pass of the cleaner meets them, batch by batch in the log's order.
 
 The cleaner works below the last stable offset, so every transaction it meets is decided, and the transaction index
-says which were aborted.  Batches of those are dropped whatever their keys say.  A marker may be removed once a whole
+says which were aborted.  Batches of those are dropped with all their keys.  A marker may be removed once a whole
 pass finds no batch of its transaction, and its delete horizon, which the caller checks, has passed.  `kept` collects
 the aborted transactions of which the pass has found batches: they are written to the transaction index of the new
 segment.

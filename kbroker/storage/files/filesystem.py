@@ -264,7 +264,7 @@ class FileSystem:
     # -- made of the above --------------------------------------------------------------------------------------------
 
     def read_large_file(self, path: str) -> bytes:
-        """A file's content, whatever its size, by the calls above."""
+        """A file's content, of any size, by the calls above."""
         fd = self.open(path, os.O_RDONLY)
         try:
             with naming(path):

@@ -154,7 +154,7 @@ class RecordError(NamedTuple):
 
 
 class UnfitRequestError(InvalidRecordError):
-    """Not what a produce request of its version may carry, whatever the topic."""
+    """Not what a produce request of its version may carry, to any topic."""
 
 
 class UnreadableBatchError(CorruptMessageError):

@@ -349,7 +349,7 @@ class UnifiedLog(LogFields):
     def read(self, start_offset: int, max_bytes: int, isolation: FetchIsolation, min_one_message: bool) -> FetchData:
         """The bytes from the batch that holds `start_offset`, up to the isolation's bound and `max_bytes`.
 
-        The first batch comes whole with `min_one_message`, whatever its size.  Raises OffsetOutOfRangeError.
+        The first batch comes whole with `min_one_message`, at any size.  Raises OffsetOutOfRangeError.
         """
         local = self.local
         end = local.log_end_offset
