@@ -298,6 +298,33 @@ class Quorum:
         self._epochs = [each for each in self._epochs if each.offset < end_offset]
         self.end_offset = end_offset
 
+    # -- what a voter knows before its log does ------------------------------------------------------------------------
+
+    def enter(self, epoch: int, leader_id: int) -> None:
+        """The epoch by now, and its leader; never an older one, nor another leader of the same epoch."""
+        assert epoch > self.epoch or (epoch == self.epoch and self.leader_id in (NO_LEADER, leader_id))
+        self.epoch, self.leader_id = epoch, leader_id
+        self._leader_failures, self._leader_not_before = 0, 0.0
+        self._snapshot = None
+
+    def appended(self, epoch: int, start_offset: int, end_offset: int) -> None:
+        """A leader has written records of its own epoch."""
+        assert epoch == self.epoch >= self.last_epoch and start_offset == self.end_offset < end_offset
+        if not self._epochs or self._epochs[-1].epoch != epoch:
+            self._epochs.append(EpochStart(epoch, start_offset))
+        self.end_offset = end_offset
+
+    def end_of_epoch(self, epoch: int) -> EpochStart:
+        """The largest epoch up to this one that the log has, and where its records end."""
+        base = self._base
+        found, end = (0, 0) if base is None else (base.epoch, base.end_offset)
+        for at, each in enumerate(self._epochs):
+            if each.epoch > epoch:
+                break
+            found = each.epoch
+            end = self._epochs[at + 1].offset if at + 1 < len(self._epochs) else self.end_offset
+        return EpochStart(found, end)
+
     # -- snapshots ----------------------------------------------------------------------------------------------------
 
     def _begin_snapshot(self, ask: Ask, snapshot: SnapshotId, now: float) -> list[Step]:

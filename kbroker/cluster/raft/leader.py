@@ -1,0 +1,81 @@
+"""What the leader of an epoch knows of the voters: how far they are, and when they were last heard of (KIP-595).
+
+The high watermark is the offset up to which a majority of the voters has the log on disk.  It counts only when it is
+beyond the epoch's first record, and never goes back.  The leader's own log counts as far as it is synced: Kafka counts
+it as soon as it is written, so a leader that loses its power may have promised what it has not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.kraft.quorum_steps import UNKNOWN
+
+if TYPE_CHECKING:
+    from kbroker.cluster.raft.election import ReplicaKey, Voters
+
+
+class LeaderProgress:
+    """`start_offset`: of the epoch's first record, the LeaderChange."""
+
+    __slots__ = ("_ends", "_heard", "_heard_since", "_me", "high_watermark", "start_offset")
+
+    def __init__(self, me: ReplicaKey, start_offset: int, high_watermark: int, now: float) -> None:
+        self._me = me
+        self.start_offset = start_offset
+        self.high_watermark = high_watermark
+        self._ends: dict[ReplicaKey, int] = {}
+        self._heard: dict[ReplicaKey, float] = {}
+        self._heard_since = now
+
+    def synced(self, voters: Voters, end_offset: int) -> bool:
+        """The leader's own log is on disk up to here, or further; whether the high watermark has moved."""
+        return self._reached(voters, self._me, max(end_offset, self._ends.get(self._me, 0)))
+
+    def fetched(self, voters: Voters, key: ReplicaKey, end_offset: int, now: float) -> bool:
+        """A replica has asked, validly, from `end_offset` on, up to which it has all on disk; whether the high
+        watermark has moved."""
+        self._heard[key] = now
+        return self._reached(voters, key, end_offset)
+
+    def heard(self, key: ReplicaKey, now: float) -> None:
+        """A replica is there: it fetches a snapshot."""
+        self._heard[key] = now
+
+    def _reached(self, voters: Voters, key: ReplicaKey, end_offset: int) -> bool:
+        assert end_offset >= 0
+        self._ends[key] = end_offset
+        return self.recompute(voters)
+
+    def recompute(self, voters: Voters) -> bool:
+        """By the voters of now; whether the high watermark has moved."""
+        ends = sorted((self._end_of(voter) for voter in voters.keys.values()), reverse=True)
+        reached = ends[voters.majority - 1] if ends else UNKNOWN
+        if reached <= max(self.start_offset, self.high_watermark):
+            return False
+        self.high_watermark = reached
+        return True
+
+    def _end_of(self, voter: ReplicaKey) -> int:
+        return max((end for key, end in self._ends.items() if key.matches(voter)), default=UNKNOWN)
+
+    def last_heard(self, voter: ReplicaKey) -> float | None:
+        """When a voter last fetched; None: not in this epoch."""
+        return max((at for key, at in self._heard.items() if key.matches(voter)), default=None)
+
+    def quorum_since(self, voters: Voters) -> float:
+        """Since when a majority, the leader counted if it votes, has been heard of: the older of the two ends of the
+        youngest majority; the begin of the lead where there was none yet."""
+        times = sorted(
+            (
+                float("inf") if voter.matches(self._me) else self.last_heard(voter) or self._heard_since
+                for voter in voters.keys.values()
+            ),
+            reverse=True,
+        )
+        return times[voters.majority - 1] if times else self._heard_since
+
+    def by_progress(self, voters: Voters) -> tuple[ReplicaKey, ...]:
+        """The other voters, those that have most first: who should lead next."""
+        others = [voter for voter in voters.keys.values() if not voter.matches(self._me)]
+        return tuple(sorted(others, key=lambda voter: (-self._end_of(voter), voter.node_id)))

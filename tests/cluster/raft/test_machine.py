@@ -1,0 +1,350 @@
+"""The voters' machine: histories under faults, mutations that they find, and Kafka's rules one by one.
+
+Of `kbroker.cluster.raft.machine`, `kbroker.cluster.raft.election` and `kbroker.cluster.raft.leader`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kbroker.cluster.kraft.quorum import Quorum
+from kbroker.cluster.kraft.quorum_steps import NO_LEADER, Committed, EpochStart, Identity, KeptLog, LogPlace
+from kbroker.cluster.raft.election import (
+    BeginEpoch,
+    Election,
+    EndEpoch,
+    EpochAnswer,
+    RaftState,
+    RaftTiming,
+    ReplicaKey,
+    Tally,
+    Vote,
+    VoteAnswer,
+    Voters,
+)
+from kbroker.cluster.raft.leader import LeaderProgress
+from kbroker.cluster.raft.machine import Lead, Persist, RaftMachine, Send, StopLeading
+from kbroker.error_codes import ErrorCode
+from tests.cluster.kraft.controllers import endpoint_of
+from tests.cluster.raft.histories import play
+
+HISTORIES = int(os.environ.get("TEST_RAFT_HISTORIES", "60"))
+US, OTHER, THIRD = (ReplicaKey(each, bytes([each]) * 16) for each in (1, 2, 3))
+TIMING = RaftTiming()
+NONE = Election()
+
+
+@pytest.mark.parametrize("count", range(1, 6))
+def test_voters_agree_under_faults(count: int) -> None:
+    """A committed record would change, an epoch have two leaders, or a majority that hears each other none."""
+    for seed in range(HISTORIES // 5):
+        try:
+            play(seed, count)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed} of {count} voters: {error}") from error
+
+
+def _votes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: RaftMachine, vote: Vote, found: Callable[..., bool] = RaftMachine._would_grant) -> bool:
+        self._voted = None
+        return found(self, vote)
+
+    monkeypatch.setattr(RaftMachine, "_would_grant", forgetful)
+    monkeypatch.setattr(
+        RaftMachine, "_persist", lambda self: Persist(Election(self.epoch, self.leader_id, self._voted))
+    )
+
+
+def _votes_for_older_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def generous(self: RaftMachine, vote: Vote, found: Callable[..., bool] = RaftMachine._would_grant) -> bool:
+        return found(self, vote._replace(last_epoch=1 << 30, end_offset=1 << 30))
+
+    monkeypatch.setattr(RaftMachine, "_would_grant", generous)
+
+
+def _commits_without_its_own_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = LeaderProgress.__init__
+
+    def begun(self: LeaderProgress, me: ReplicaKey, _start: int, high_watermark: int, now: float) -> None:
+        made(self, me, -1, high_watermark, now)
+
+    monkeypatch.setattr(LeaderProgress, "__init__", begun)
+
+
+def _counts_itself_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    appended = RaftMachine.appended
+
+    def hasty(self: RaftMachine, start: int, end: int, now: float) -> list[Any]:
+        return [*appended(self, start, end, now), *self.synced(end, now)]
+
+    monkeypatch.setattr(RaftMachine, "appended", hasty)
+
+
+def _keeps_no_vote(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: RaftMachine) -> Persist:
+        return Persist(Election(self.epoch, self.leader_id, None))
+
+    monkeypatch.setattr(RaftMachine, "_persist", forgetful)
+    granted = RaftMachine._voted_on
+
+    def heard(self: RaftMachine, vote: Vote, now: float) -> tuple[VoteAnswer, list[Any]]:
+        answer, steps = granted(self, vote, now)
+        return answer, [each for each in steps if not isinstance(each, Persist)]
+
+    monkeypatch.setattr(RaftMachine, "_voted_on", heard)
+
+
+def _goes_on_as_leader_behind_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = RaftMachine.start
+
+    def resumed(self: RaftMachine, now: float) -> list[Any]:
+        if self._kept.leader_id == self.me.node_id and self._kept.epoch == self.epoch:
+            self._become(RaftState.LEADER)
+            return [Lead(self.epoch, ())]
+        return start(self, now)
+
+    monkeypatch.setattr(RaftMachine, "start", resumed)
+
+
+def _half_is_a_majority(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tally, "is_won", property(lambda self: len(self.granted) * 2 >= len(self.voters)))
+
+
+def _less_than_a_majority_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Voters, "majority", property(lambda self: max(1, len(self.keys) // 2)))
+
+
+def _sees_no_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Quorum, "end_of_epoch", lambda self, epoch: EpochStart(epoch, self.end_offset))
+
+
+def _asks_for_no_pre_votes(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand = RaftMachine._stand
+
+    def hasty(self: RaftMachine, now: float) -> list[Any]:
+        return self._won(now) if self.state is RaftState.PROSPECTIVE else stand(self, now)
+
+    monkeypatch.setattr(RaftMachine, "_stand", hasty)
+
+
+def _serves_older_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched = RaftMachine.fetched
+
+    def lenient(self: RaftMachine, key: ReplicaKey, place: LogPlace, now: float) -> Any:
+        return fetched(self, key, place._replace(epoch=self.epoch), now)
+
+    monkeypatch.setattr(RaftMachine, "fetched", lenient)
+
+
+def _never_stands_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    expired = RaftMachine._expired
+
+    def idle(self: RaftMachine, now: float) -> list[Any]:
+        return [] if self.state is RaftState.CANDIDATE else expired(self, now)
+
+    monkeypatch.setattr(RaftMachine, "_expired", idle)
+
+
+MUTATIONS = [
+    _votes_twice,
+    _votes_for_older_logs,
+    _commits_without_its_own_record,
+    _counts_itself_before_the_sync,
+    _keeps_no_vote,
+    _goes_on_as_leader_behind_a_restart,
+    _half_is_a_majority,
+    _less_than_a_majority_commits,
+    _sees_no_divergence,
+    _never_stands_again,
+]
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda each: each.__name__.strip("_"))
+def test_histories_find_each_fault_that_is_put_in(
+    mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would pass a machine that loses what it has promised."""
+    mutate(monkeypatch)
+    found = 0
+    for seed in range(400):
+        try:
+            play(seed, 2 + seed % 4)
+        except (AssertionError, RecursionError, KeyError):
+            found += 1
+            break
+    assert found
+
+
+# Kafka's rules
+
+
+def quorum_of(kept: KeptLog) -> Quorum:
+    voters = {each.node_id: endpoint_of(each.node_id) for each in (US, OTHER, THIRD)}
+    return Quorum(Identity(US.node_id, "c", US.directory_id), kept, [], voters, random.Random(1))
+
+
+def machine(election: Election = NONE, voters: tuple[ReplicaKey, ...] = (US, OTHER, THIRD), **log: Any) -> RaftMachine:
+    """Started at 0."""
+    kept = KeptLog(epoch=election.epoch, leader_id=election.leader_id, **log)
+    made = RaftMachine(
+        US, quorum_of(kept), Voters({each.node_id: each for each in voters}), election, TIMING, random.Random(2)
+    )
+    made.start(0.0)
+    return made
+
+
+def leading() -> tuple[RaftMachine, float]:
+    """The leader of epoch 1 whose LeaderChange is at 0."""
+    made = machine()
+    now = made.deadline()
+    sent = [each.request for each in made.tick(now) if isinstance(each, Send)]
+    for _ in range(2):
+        request = sent[0]
+        steps = made.answered(request, VoteAnswer(0, made.epoch, NO_LEADER, True), now)
+        sent = [each.request for each in steps if isinstance(each, Send)]
+    assert made.state is RaftState.LEADER
+    made.appended(0, 1, now)
+    return made, now
+
+
+def vote(epoch: int, *, candidate: ReplicaKey = OTHER, last: int = 0, end: int = 0, pre: bool = False) -> Vote:
+    return Vote(US, epoch, candidate, last, end, pre)
+
+
+def test_a_quorum_of_one_leads_without_waiting() -> None:
+    """A single node would have to wait for an election that nobody else takes part in, also behind a restart."""
+    for kept in (Election(), Election(4, US.node_id), Election(4, NO_LEADER, US)):
+        made = RaftMachine(
+            US,
+            quorum_of(KeptLog(epoch=kept.epoch, leader_id=kept.leader_id)),
+            Voters({1: US}),
+            kept,
+            TIMING,
+            random.Random(1),
+        )
+        steps = made.start(0.0)
+        assert [type(each) for each in steps] == [Persist, Persist, Lead]
+        assert made.state is RaftState.LEADER and made.epoch == kept.epoch + 1
+        made.appended(0, 1, 0.0)
+        assert made.synced(1, 0.0) == [Committed(1)]
+        assert made.deadline() == float("inf") or made.tick(1e9) == []
+
+
+def test_votes_are_given_as_kafka_gives_them() -> None:
+    """A mixed quorum would have no leader, or two."""
+    made = machine(end_offset=10, epochs=[EpochStart(2, 0)], election=Election(2, NO_LEADER))
+    answers = [
+        (vote(1), ErrorCode.FENCED_LEADER_EPOCH, False),
+        (vote(3, last=3), ErrorCode.INVALID_REQUEST, False),
+        (vote(2, last=2, end=10, pre=True), 0, True),
+        (vote(2, last=2, end=9, pre=True), 0, False),
+        (vote(3, last=2, end=9), 0, False),
+        (vote(3, last=2, end=10), 0, True),
+        (vote(3, last=2, end=10), 0, True),
+        (vote(3, last=2, end=10, candidate=THIRD), 0, False),
+        (vote(3, last=2, end=10, candidate=THIRD, pre=True), 0, True),
+        (vote(5, last=2, end=10)._replace(to=OTHER), ErrorCode.INVALID_VOTER_KEY, False),
+    ]
+    for asked, error, is_granted in answers:
+        answer, _ = made.asked(asked, 0.0)
+        assert isinstance(answer, VoteAnswer)
+        assert (answer.error, answer.is_granted) == (error, is_granted), asked
+    assert made.epoch == 5, "an epoch is believed before the voter's key is looked at"
+
+
+def test_a_follower_that_has_fetched_keeps_to_its_leader() -> None:
+    """A node that was cut off would depose a leader that all others hear."""
+    made = machine(election=Election(1, OTHER.node_id))
+    assert made.state is RaftState.FOLLOWER
+    assert made.asked(vote(1, candidate=THIRD, pre=True), 0.0)[0] == VoteAnswer(0, 1, OTHER.node_id, True)
+    made.followed([], 0.1)
+    assert made.asked(vote(1, candidate=THIRD, pre=True), 0.2)[0] == VoteAnswer(0, 1, OTHER.node_id, False)
+    assert made.asked(vote(1, candidate=THIRD), 0.2)[0] == VoteAnswer(0, 1, OTHER.node_id, False)
+
+
+def test_a_vote_is_durable_before_its_answer() -> None:
+    """Behind a power cut the same voter would vote for another one."""
+    made = machine()
+    answer, steps = made.asked(vote(1), 0.0)
+    assert isinstance(answer, VoteAnswer) and answer.is_granted
+    assert steps[-1] == Persist(Election(1, NO_LEADER, OTHER))
+    again = machine(election=Election(1, NO_LEADER, OTHER))
+    assert again.asked(vote(1, candidate=THIRD), 0.0)[0] == VoteAnswer(0, 1, NO_LEADER, False)
+    assert again.asked(vote(1, candidate=OTHER), 0.0)[0] == VoteAnswer(0, 1, NO_LEADER, True)
+
+
+def test_a_leader_that_was_restarted_resigns_its_epoch() -> None:
+    """Records that it had not synced would be written a second time, with other contents."""
+    made = machine(election=Election(3, US.node_id))
+    assert made.state is RaftState.RESIGNED
+    assert made.asked(vote(3), 0.0)[0] == VoteAnswer(0, 3, US.node_id, False)
+    assert made.fetched(OTHER, LogPlace(3, 0, 0, -1), 0.0)[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    made.tick(made.deadline())
+    assert (made.state, made.epoch) == (RaftState.UNATTACHED, 4)
+
+
+def test_a_leader_that_no_majority_hears_resigns() -> None:
+    """Clients would wait at it for changes that are never committed."""
+    made, now = leading()
+    made.fetched(OTHER, LogPlace(1, 0, 0, -1), now + 1)
+    made.tick(now + 3.9)
+    assert made.state is RaftState.LEADER
+    steps = made.tick(now + 1 + 3.0)
+    assert StopLeading(1) in steps and made.state is RaftState.RESIGNED
+    told = [each.request for each in steps if isinstance(each, Send)]
+    assert [(each.to, each.preferred) for each in told if isinstance(each, EndEpoch)] == [
+        (OTHER, (OTHER, THIRD)),
+        (THIRD, (OTHER, THIRD)),
+    ]
+
+
+def test_the_high_watermark_needs_a_record_of_the_epoch_and_the_disk() -> None:
+    """What a former leader wrote could be committed and taken back (the Raft paper's figure 8), or be lost with the
+    power."""
+    made, now = leading()
+    place = LogPlace(1, 1, 1, -1)
+    assert made.fetched(OTHER, LogPlace(1, 0, 0, -1), now)[1] == []
+    assert made.fetched(OTHER, place, now)[1] == []
+    assert made.synced(1, now) == [Committed(1)]
+    made.appended(1, 5, now)
+    assert made.synced(5, now) == [] and made.fetched(THIRD, place._replace(end_offset=5), now)[1] == [Committed(5)]
+    assert made.fetched(ReplicaKey(2, b"x" * 16), place._replace(end_offset=5), now)[1] == [], "another directory"
+
+
+def test_voters_hear_of_a_leader_until_they_fetch() -> None:
+    """A voter that was away would wait for its fetch timer, and disturb the quorum."""
+    made, now = leading()
+    begun = [
+        each.request.to for each in made.tick(now) if isinstance(each, Send) if isinstance(each.request, BeginEpoch)
+    ]
+    assert begun == [OTHER, THIRD]
+    made.fetched(OTHER, LogPlace(1, 1, 1, -1), now + 0.9)
+    begun = [each.request.to for each in made.tick(now + 1.0) if isinstance(each, Send)]
+    assert begun == [THIRD]
+
+
+@pytest.mark.parametrize(("place", "wait"), [(0, 0.0), (1, 0.25), (2, 0.5), (None, 1.0)])
+def test_the_best_stands_at_once_when_a_leader_resigns(place: int | None, wait: float) -> None:
+    """All would stand together and split the votes, or none for two seconds."""
+    preferred = [ReplicaKey(7), ReplicaKey(8), ReplicaKey(9)]
+    if place is not None:
+        preferred[place] = US
+    made = machine(election=Election(1, OTHER.node_id))
+    answer, _ = made.asked(EndEpoch(US, 1, OTHER.node_id, tuple(preferred)), 5.0)
+    assert answer == EpochAnswer(0, 1, OTHER.node_id)
+    assert made.deadline() == 5.0 + wait
+
+
+def test_a_node_that_is_named_leader_of_an_unknown_epoch_gives_no_vote_there() -> None:
+    """A voter that was restored from a copy would vote twice in an epoch in which it had led."""
+    made = machine()
+    made.asked(BeginEpoch(US, 1, OTHER), 0.0)
+    request = vote(1)
+    steps = made.answered(request, VoteAnswer(0, 4, US.node_id, False), 0.1)
+    assert steps[-1] == Persist(Election(4, NO_LEADER, US))
+    assert made.asked(vote(4), 0.2)[0] == VoteAnswer(0, 4, NO_LEADER, False)
