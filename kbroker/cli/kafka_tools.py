@@ -19,6 +19,8 @@ import click
 
 if TYPE_CHECKING:
     from kbroker.cli.connection import Cluster
+    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.schemas import wire
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -122,14 +124,10 @@ def kafka_topics(
 
 def _list_topics(bootstrap: str, config: str | None, exclude_internal: bool) -> None:
     """One name in a line, as scripts expect it."""
-    from kbroker.cli.connection import client_error
     from kbroker.types import is_internal
 
-    admin = _cluster(bootstrap, config).admin()
-    try:
-        names = sorted(admin.list_topics(timeout=15).topics)
-    except Exception as error:
-        raise client_error(error) from None
+    with _cluster(bootstrap, config).admin() as admin:
+        names = sorted(admin.topics())
     for name in names:
         if not (exclude_internal and is_internal(name)):
             click.echo(name)
@@ -146,33 +144,24 @@ def _cluster(bootstrap: str, config: str | None) -> Cluster:
 @_connection
 def kafka_broker_api_versions(bootstrap: str, config: str | None) -> None:
     """The APIs of each broker, with the versions that it serves."""
-    from kbroker.cli.connection import client_error
     from kbroker.protocol.api import ApiKey
 
-    cluster = _cluster(bootstrap, config)
-    admin = cluster.admin()
-    try:
-        brokers = admin.list_topics(timeout=15).brokers.values()
-    except Exception as error:
-        raise client_error(error) from None
-    for broker in sorted(brokers, key=lambda each: int(each.id)):
-        click.echo(f"{broker.host}:{broker.port} (id: {broker.id}) -> (")
-        for key, (first, last) in sorted(_versions(str(broker.host), broker.port, cluster.settings).items()):
+    with _cluster(bootstrap, config).admin() as admin:
+        brokers = _metadata(admin).brokers
+        versions = {each.node_id: admin.cluster.node(each.node_id).versions for each in brokers}
+    for broker in sorted(brokers, key=lambda each: each.node_id):
+        click.echo(f"{broker.host}:{broker.port} (id: {broker.node_id}) -> (")
+        for key, (first, last) in sorted(versions[broker.node_id].items()):
             name = ApiKey(key).name if key in set(ApiKey) else f"UNKNOWN({key})"
             click.echo(f"\t{name}({key}): {first} to {last},")
         click.echo(")")
 
 
-def _versions(host: str, port: int, settings: Mapping[str, str]) -> Mapping[int, tuple[int, int]]:
-    from kbroker.client.connection import Connection
-    from kbroker.client.errors import ClientError
-    from kbroker.security.client.librdkafka_settings import librdkafka_security
+def _metadata(admin: WireAdmin) -> wire.MetadataResponse:
+    from kbroker.schemas import wire
 
-    try:
-        with Connection(host, port, security=librdkafka_security(settings)) as connection:
-            return dict(connection.versions)
-    except ClientError as error:
-        raise click.ClickException(str(error)) from None
+    admin.cluster.nodes()  # They are where the answer says.
+    return admin.send(wire.MetadataResponse, wire.MetadataRequest(topics=[], allow_auto_topic_creation=False))
 
 
 @click.command("kafka-console-producer")
@@ -243,12 +232,8 @@ def kafka_consumer_groups(
 @_connection
 def kafka_cluster(what: str, bootstrap: str, config: str | None) -> None:
     """The cluster's id."""
-    from kbroker.cli.connection import client_error
-
-    try:
-        click.echo(f"Cluster ID: {_cluster(bootstrap, config).admin().list_topics(timeout=15).cluster_id}")
-    except Exception as error:
-        raise client_error(error) from None
+    with _cluster(bootstrap, config).admin() as admin:
+        click.echo(f"Cluster ID: {_metadata(admin).cluster_id}")
 
 
 @click.command("kafka-storage", context_settings={"ignore_unknown_options": True})
@@ -290,7 +275,8 @@ def kafka_ready(bootstrap: str, config: str | None, brokers: int, seconds: int) 
     """Wait until the cluster has so many brokers."""
 
     def is_ready() -> str:
-        found = _cluster(bootstrap, config).admin().list_topics(timeout=5).brokers
+        with _cluster(bootstrap, config).admin() as admin:
+            found = admin.cluster.nodes()
         return "" if len(found) >= brokers else f"there are {len(found)} of {brokers} brokers"
 
     _wait(is_ready, seconds)
@@ -312,13 +298,11 @@ def zookeeper_ready(connect: str, seconds: int) -> None:
 
 def _wait(why_not: Callable[[], str], seconds: int) -> None:
     """Until nothing is wrong; ClickException with what was wrong last."""
-    from confluent_kafka import KafkaException
-
     pause, deadline = threading.Event(), time.monotonic() + seconds
     while True:
         try:
             wrong = why_not()
-        except (click.ClickException, OSError, KafkaException) as error:
+        except (click.ClickException, OSError) as error:
             wrong = error.format_message() if isinstance(error, click.ClickException) else str(error)
         if not wrong:
             return

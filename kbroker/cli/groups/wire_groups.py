@@ -1,73 +1,33 @@
-"""Groups of the newer kinds over Kafka's protocol: which there are, and who coordinates one."""
+"""Groups over Kafka's protocol: which there are, of which kinds, and which name may have been meant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import click
-
-from kbroker.cli.output import print_json, print_table
-from kbroker.nearest import unknown_hint
+from kbroker.nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from kbroker.client.cluster import Cluster
-    from kbroker.client.connection import Connection
+    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.schemas import wire
 
 
-def listed_groups(cluster: Cluster, group_type: str) -> list[tuple[str, str]]:
-    """Groups of a type with their states, sorted."""
-    from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import request_message
+def groups_of(admin: WireAdmin, node_id: int, *kinds: str) -> list[wire.ListGroupsResponse.ListedGroup]:
+    """The groups that a broker coordinates, of these kinds alone where there are some.  KafkaError."""
+    from kbroker.administration.admin import refuse
+    from kbroker.schemas import wire
 
-    found = []
-    for node_id in cluster.nodes():
-        answer = cluster.node(node_id).send(request_message(ApiKey.LIST_GROUPS)(types_filter=[group_type]))
-        refuse(answer.error_code, None, f"broker {node_id}")
-        found += [(row.group_id, row.group_state) for row in answer.groups]
-    return sorted(found)
+    answer = admin.send(wire.ListGroupsResponse, wire.ListGroupsRequest(types_filter=[*kinds]), node_id)
+    refuse(answer.error_code)
+    return answer.groups
 
 
-def every_group(cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """Groups of all types, each with its type in small letters; empty where a broker knows of no types."""
-    from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import request_message
-
-    for node_id in cluster.nodes():
-        for row in cluster.node(node_id).send(request_message(ApiKey.LIST_GROUPS)()).groups:
-            yield row.group_id, row.group_type.lower()
+def every_group(admin: WireAdmin, *kinds: str) -> Iterator[tuple[str, str]]:
+    """Groups, each with its kind in small letters; empty where a broker knows of no kinds."""
+    for node_id in admin.cluster.nodes():
+        yield from ((row.group_id, row.group_type.lower()) for row in groups_of(admin, node_id, *kinds))
 
 
-def print_groups(groups: list[tuple[str, str]], as_json: bool) -> None:
-    """Groups with their states, as JSON or as a table."""
-    if as_json:
-        print_json([{"group": group, "state": state} for group, state in groups])
-    else:
-        print_table(("GROUP", "STATE"), groups)
-
-
-def coordinator_of(cluster: Cluster, group_id: str) -> Connection:
-    """The connection to the broker that coordinates a group."""
-    from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import request_message
-
-    find = request_message(ApiKey.FIND_COORDINATOR)(key_type=0, coordinator_keys=[group_id])
-    (row,) = cluster.any().send(find).coordinators
-    refuse(row.error_code, row.error_message, group_id)
-    if row.node_id not in cluster.nodes():
-        raise click.ClickException(f"broker {row.node_id}, which coordinates {group_id}, is not known")
-    return cluster.node(row.node_id)
-
-
-def near_group(cluster: Cluster, group_id: str, group_type: str) -> str:
-    """`; did you mean X?` for a group of this type that there is not."""
-    known = [name for name, _ in listed_groups(cluster, group_type)]
-    return unknown_hint([group_id], known)
-
-
-def refuse(code: int, message: str | None, what: str) -> None:
-    """ClickException for an error."""
-    if code:
-        from kbroker.error_codes import error_name
-
-        raise click.ClickException(f"{what}: {message or error_name(code)}")
+def near_group(admin: WireAdmin, group_id: str, *kinds: str) -> str:
+    """`; did you mean X?` for a group of these kinds that there is not."""
+    return did_you_mean(group_id, [name for name, _ in every_group(admin, *kinds) if name != group_id])

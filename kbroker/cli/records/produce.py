@@ -87,7 +87,6 @@ def command(
         null_marker=None if null_marker is None else null_marker.encode(),
         static_headers=[(name, value.encode()) for name, value in parse_pairs(static, "--header").items()],
     )
-    cluster.check_reachable()
     settings = {"acks": acks, "compression.type": compression, "allow.auto.create.topics": "true", "linger.ms": "5"}
     sender = Sender(cluster, topic, partition, settings)
     for record in read_records(sys.stdin.buffer, line_format):
@@ -103,12 +102,8 @@ class Sender:
     def __init__(self, cluster: Cluster, topic: str, partition: int | None, settings: dict[str, str]) -> None:
         from confluent_kafka import Producer
 
-        admin = cluster.admin()
-        try:
-            known = admin.list_topics(timeout=cluster.timeout).topics
-        except Exception as error:
-            raise client_error(error) from None
-
+        with cluster.admin() as admin:
+            known = admin.topics()
         self._cluster = cluster
         self._topic = topic
         self._partition = -1 if partition is None else partition

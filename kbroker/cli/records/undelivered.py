@@ -7,6 +7,7 @@ directories that are offline or below the reserve.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -24,22 +25,11 @@ SECONDS = 5.0
 
 
 def reason(address: Address, topic: str) -> str:
-    """What is wrong with the topic's partitions, as a part of a sentence; empty when nothing is found.
-
-    It connects without TLS and SASL, so the answer is empty for clusters that require them.
-    """
-    from kbroker.client.cluster import ClientSettings, Cluster
-    from kbroker.client.errors import ClientError
-
-    if address.settings.get("security.protocol", "plaintext").lower() != "plaintext":
-        return ""
-    settings = ClientSettings(
-        client_id="kbroker-cli", connect_timeout_s=SECONDS, request_timeout_s=SECONDS, patience_s=SECONDS
-    )
+    """What is wrong with the topic's partitions, as a part of a sentence; empty when nothing is found."""
     try:
-        with Cluster(address.bootstrap, settings) as cluster:
-            return "; ".join(_findings(cluster, topic))
-    except (ClientError, click.ClickException):
+        with replace(address, timeout=SECONDS).admin() as admin:
+            return "; ".join(_findings(admin.cluster, topic))
+    except click.ClickException:
         return ""
 
 
