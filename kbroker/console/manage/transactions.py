@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kbroker.administration.admin import TRANSACTION, refuse
 from kbroker.console.download import time_of
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import TRANSACTION, patiently, refuse
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
 
@@ -67,7 +67,7 @@ async def abort(context: Context, fields: Fields, plan: Plan) -> Done:
     """As a new producer of that id does, before it begins."""
     name = fields.text("id")
     state = await _described(context, name)
-    await patiently(partial(_fence, context, name, state.transaction_timeout_ms))
+    await context.client.patiently(partial(_fence, context, name, state.transaction_timeout_ms))
     return Done([f"The transaction of {name} is aborted."])
 
 
