@@ -51,12 +51,13 @@ CLUSTER = QUOTAS | SECURITY | STORAGE | {"cluster"}
 REPLICATION = STORAGE | CLUSTER | NETWORK | {"replication"}
 COORDINATOR = REPLICATION | {"coordinator"}
 HANDLERS = COORDINATOR | GATE | TELEMETRY | REGISTRY | {"handlers"}
-CONSOLE = HANDLERS | {"console"}
+ADMINISTRATION = SECURITY | {"administration"}
+CONSOLE = HANDLERS | ADMINISTRATION | {"console"}
 STARTUP = STORAGE | METADATA | {"startup"}
 ASSEMBLY = CONSOLE | STARTUP | {"assembly"}
 BROKER = ASSEMBLY | {"broker"}
 MIGRATION = REPLICATION | STARTUP | {"migration"}
-CLIENT = SECURITY | {"client"}
+CLIENT = ADMINISTRATION | {"client"}
 REPLAY = STORAGE | CLIENT | REGISTRY | {"replay"}
 
 PACKAGES: dict[str, set[str]] = {
@@ -95,6 +96,7 @@ PACKAGES: dict[str, set[str]] = {
     "replication": REPLICATION,
     "coordinator": COORDINATOR,
     "handlers": HANDLERS,
+    "administration": ADMINISTRATION,
     "console": CONSOLE,
     "assembly": ASSEMBLY,
     "broker": BROKER,

@@ -15,13 +15,13 @@ from kbroker.cli.groups.wire_groups import every_group
 from kbroker.cli.profile_option import profile_of
 
 if TYPE_CHECKING:
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 SECONDS = 1.0
 
 
-def _completing(names: Callable[[WireAdmin], Iterable[str]]) -> Complete:
+def _completing(names: Callable[[ClusterAdmin], Iterable[str]]) -> Complete:
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from kbroker.cli.connection import DEFAULT_BOOTSTRAP, Cluster
 

@@ -25,7 +25,7 @@ from kbroker.errors import ErrorCode
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.client.cluster import ClientSettings
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -61,16 +61,17 @@ class Cluster:
         }
 
     @contextmanager
-    def admin(self) -> Iterator[WireAdmin]:
+    def admin(self) -> Iterator[ClusterAdmin]:
         """A client that describes and changes the cluster.  ClickException for all that fails while it is used."""
-        from kbroker.cli.wire_client import WireAdmin, failing_in_words
+        from kbroker.cli.wire_client import failing_in_words
+        from kbroker.client.admin import ClusterAdmin
         from kbroker.client.cluster import Cluster as WireCluster
 
         self.check_reachable()
         if self.judges_settings and self.settings:
             self._judge_settings()
         with failing_in_words(), WireCluster(self.bootstrap, self.wire_settings()) as cluster:
-            yield WireAdmin(cluster)
+            yield ClusterAdmin(cluster)
 
     def _judge_settings(self) -> None:
         """ClickException for a setting that librdkafka does not have, or a value that it refuses."""

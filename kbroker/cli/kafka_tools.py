@@ -19,7 +19,7 @@ import click
 
 if TYPE_CHECKING:
     from kbroker.cli.connection import Cluster
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.schemas import wire
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -157,7 +157,7 @@ def kafka_broker_api_versions(bootstrap: str, config: str | None) -> None:
         click.echo(")")
 
 
-def _metadata(admin: WireAdmin) -> wire.MetadataResponse:
+def _metadata(admin: ClusterAdmin) -> wire.MetadataResponse:
     from kbroker.schemas import wire
 
     admin.cluster.nodes()  # They are where the answer says.
@@ -233,7 +233,7 @@ def kafka_consumer_groups(
 def kafka_cluster(what: str, bootstrap: str, config: str | None) -> None:
     """The cluster's id."""
     with _cluster(bootstrap, config).admin() as admin:
-        click.echo(f"Cluster ID: {_metadata(admin).cluster_id}")
+        click.echo(f"Cluster ID: {admin.cluster.cluster_id()}")
 
 
 @click.command("kafka-storage", context_settings={"ignore_unknown_options": True})

@@ -18,7 +18,7 @@ from kbroker.errors import ErrorCode, KafkaError
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.types import JsonObject
 
 SHORT_BYTES = 64 << 20
@@ -44,7 +44,7 @@ def command() -> None:
 # What there is
 
 
-def _metadata(admin: WireAdmin) -> wire.MetadataResponse:
+def _metadata(admin: ClusterAdmin) -> wire.MetadataResponse:
     return admin.send(wire.MetadataResponse, wire.MetadataRequest(topics=None, allow_auto_topic_creation=False))
 
 
@@ -57,7 +57,7 @@ class Held(NamedTuple):
     free_bytes: int
 
 
-def _held(admin: WireAdmin, nodes: Iterable[int]) -> dict[tuple[int, str, int], Held]:
+def _held(admin: ClusterAdmin, nodes: Iterable[int]) -> dict[tuple[int, str, int], Held]:
     """Each replica, from the brokers that answer."""
     from kbroker.client.errors import ClientError
 
@@ -76,7 +76,7 @@ def _held(admin: WireAdmin, nodes: Iterable[int]) -> dict[tuple[int, str, int], 
     return found
 
 
-def _status(admin: WireAdmin) -> JsonObject:
+def _status(admin: ClusterAdmin) -> JsonObject:
     metadata = _metadata(admin)
     alive = sorted(broker.node_id for broker in metadata.brokers)
     held = _held(admin, alive)
@@ -297,14 +297,14 @@ def _parse_ids(text: str) -> list[int]:
         raise click.UsageError(f"--replicas {text}: must be ids of brokers, such as 1,2,3") from None
 
 
-def _alter(admin: WireAdmin, targets: Mapping[Place, Sequence[int] | None]) -> list[str]:
+def _alter(admin: ClusterAdmin, targets: Mapping[Place, Sequence[int] | None]) -> list[str]:
     return [
         _refusal(f"{topic}-{index}", row.error_code, row.error_message)
         for (topic, index), row in admin.do(reassign_replicas(admin, targets))
     ]
 
 
-def _moves(admin: WireAdmin) -> list[Move]:
+def _moves(admin: ClusterAdmin) -> list[Move]:
     request = wire.ListPartitionReassignmentsRequest(topics=None)
     answer = admin.do(admin.ask_controller(wire.ListPartitionReassignmentsResponse, request))
     refuse(answer.error_code, answer.error_message)
@@ -320,7 +320,7 @@ def _moves(admin: WireAdmin) -> list[Move]:
     ]
 
 
-def _known_moves(admin: WireAdmin) -> list[Move]:
+def _known_moves(admin: ClusterAdmin) -> list[Move]:
     """The replicas on the move; an empty list where the controller does not say."""
     from kbroker.client.errors import ClientError
 

@@ -12,11 +12,11 @@ from kbroker.schemas import wire
 from kbroker.types import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.types import JsonObject
 
 
-def quorum_of(admin: WireAdmin) -> JsonObject | None:
+def quorum_of(admin: ClusterAdmin) -> JsonObject | None:
     """The quorum; None where the brokers have none, or do not describe it."""
     from kbroker.client.errors import ClientError
 
@@ -52,7 +52,7 @@ def _row(state: wire.DescribeQuorumResponse.ReplicaState, end: int) -> JsonObjec
     }
 
 
-def fenced_brokers(admin: WireAdmin) -> list[int]:
+def fenced_brokers(admin: ClusterAdmin) -> list[int]:
     """The brokers that are registered and may be given no work; none where the brokers do not tell."""
     from kbroker.client.errors import ClientError
 

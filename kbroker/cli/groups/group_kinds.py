@@ -14,14 +14,14 @@ from kbroker.cli.output import json_option, print_json, print_table
 from kbroker.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.types import JsonObject
 
 COMMANDS = {"streams": "kbroker streams", "share": "kbroker share"}
 """The groups' types in ListGroups, and who shows them."""
 
 
-def where_shown(admin: WireAdmin, group_id: str) -> str:
+def where_shown(admin: ClusterAdmin, group_id: str) -> str:
     """What a group of another kind is, and the command that shows it; empty where it is none or cannot be asked."""
     try:
         kind = dict(every_group(admin)).get(group_id, "")
@@ -34,7 +34,7 @@ def where_shown(admin: WireAdmin, group_id: str) -> str:
 def group_commands(
     kind: str,
     summary: str,
-    describe: Callable[[WireAdmin, str, int], JsonObject],
+    describe: Callable[[ClusterAdmin, str, int], JsonObject],
     show: Callable[[JsonObject], None],
 ) -> click.Group:
     """The command of a kind, with `list` and `describe`.
@@ -74,7 +74,7 @@ def group_commands(
     return command
 
 
-def check_described(admin: WireAdmin, group_id: str, kind: str, code: int, message: str | None) -> None:
+def check_described(admin: ClusterAdmin, group_id: str, kind: str, code: int, message: str | None) -> None:
     """ClickException where a broker does not describe a group, with the name that may have been meant."""
     from kbroker.error_codes import error_name
 

@@ -14,7 +14,7 @@ from kbroker.error_codes import error_name
 
 if TYPE_CHECKING:
     from kbroker.administration.admin import Place
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
 
 _MOST_CLIENTS = 3
 # What commands have called these states since before they asked by Kafka's protocol themselves.
@@ -26,7 +26,7 @@ def state_text(state: str) -> str:
     return _STATES.get(state) or state.lower() or "unknown"
 
 
-def members_in_the_way(admin: WireAdmin, group: str) -> str:
+def members_in_the_way(admin: ClusterAdmin, group: str) -> str:
     """Why the offsets of a group that has members are not moved, and what to do; empty for a group without.
 
     A broker lets only members commit for it then.  The sentence names clients, with the number of their members.
@@ -43,7 +43,7 @@ def members_in_the_way(admin: WireAdmin, group: str) -> str:
     )
 
 
-def commit(admin: WireAdmin, group: str, targets: Mapping[Place, int]) -> None:
+def commit(admin: ClusterAdmin, group: str, targets: Mapping[Place, int]) -> None:
     """Commit for a group without members.  ClickException."""
     if members := members_in_the_way(admin, group):
         raise click.ClickException(members)

@@ -38,7 +38,7 @@ from kbroker.nearest import did_you_mean
 from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.schemas import wire
 
 OF_CONSUMERS = ("consumer", "")
@@ -140,7 +140,7 @@ def describe_groups(
     return print_errors(errors)
 
 
-def _described(admin: WireAdmin, name: str) -> JsonObject:
+def _described(admin: ClusterAdmin, name: str) -> JsonObject:
     """A group for people.  ClickException for one that is of another kind; KafkaError."""
     coordinator = admin.do(admin.coordinator_of(name))
     group = admin.do(describe_group(admin, name, coordinator))
@@ -276,7 +276,7 @@ def reset_offsets(
             click.echo(f"nothing changed: {members or 'add --execute to do it'}")
 
 
-def _named_partitions(admin: WireAdmin, topics: tuple[str, ...]) -> list[Place]:
+def _named_partitions(admin: ClusterAdmin, topics: tuple[str, ...]) -> list[Place]:
     known = admin.topics()
     partitions: list[Place] = []
     for item in topics:
@@ -296,12 +296,12 @@ def _named_partitions(admin: WireAdmin, topics: tuple[str, ...]) -> list[Place]:
     return partitions
 
 
-def _consumers(admin: WireAdmin, node_id: int) -> list[wire.ListGroupsResponse.ListedGroup]:
+def _consumers(admin: ClusterAdmin, node_id: int) -> list[wire.ListGroupsResponse.ListedGroup]:
     """The groups of consumers that a broker coordinates."""
     return [each for each in groups_of(admin, node_id) if each.protocol_type in OF_CONSUMERS]
 
 
-def _near(admin: WireAdmin, name: str) -> str:
+def _near(admin: ClusterAdmin, name: str) -> str:
     """The group that may have been meant where there is none of this name."""
     return did_you_mean(
         name, [each.group_id for node_id in admin.cluster.nodes() for each in _consumers(admin, node_id)]

@@ -10,7 +10,7 @@ from kbroker.cli.output import print_table
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.types import JsonObject
 
 
@@ -26,7 +26,7 @@ def _known(number: int) -> int | None:
     return number if number >= 0 else None
 
 
-def _describe(admin: WireAdmin, group_id: str, node_id: int) -> JsonObject:
+def _describe(admin: ClusterAdmin, group_id: str, node_id: int) -> JsonObject:
     request = wire.ShareGroupDescribeRequest(group_ids=[group_id])
     (group,) = admin.send(wire.ShareGroupDescribeResponse, request, node_id).groups
     check_described(admin, group_id, "share", group.error_code, group.error_message)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from kbroker.nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.schemas import wire
 
 
-def groups_of(admin: WireAdmin, node_id: int, *kinds: str) -> list[wire.ListGroupsResponse.ListedGroup]:
+def groups_of(admin: ClusterAdmin, node_id: int, *kinds: str) -> list[wire.ListGroupsResponse.ListedGroup]:
     """The groups that a broker coordinates, of these kinds alone where there are some.  KafkaError."""
     from kbroker.administration.admin import refuse
     from kbroker.schemas import wire
@@ -22,12 +22,12 @@ def groups_of(admin: WireAdmin, node_id: int, *kinds: str) -> list[wire.ListGrou
     return answer.groups
 
 
-def every_group(admin: WireAdmin, *kinds: str) -> Iterator[tuple[str, str]]:
+def every_group(admin: ClusterAdmin, *kinds: str) -> Iterator[tuple[str, str]]:
     """Groups, each with its kind in small letters; empty where a broker knows of no kinds."""
     for node_id in admin.cluster.nodes():
         yield from ((row.group_id, row.group_type.lower()) for row in groups_of(admin, node_id, *kinds))
 
 
-def near_group(admin: WireAdmin, group_id: str, *kinds: str) -> str:
+def near_group(admin: ClusterAdmin, group_id: str, *kinds: str) -> str:
     """`; did you mean X?` for a group of these kinds that there is not."""
     return did_you_mean(group_id, [name for name, _ in every_group(admin, *kinds) if name != group_id])

@@ -25,7 +25,7 @@ from kbroker.nearest import unknown_hint
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
 
 NO_TRANSACTION = -1
 
@@ -173,7 +173,7 @@ class Listed:
     state: str
 
 
-def _listed(admin: WireAdmin, states: Sequence[str], pattern: str | None) -> list[Listed]:
+def _listed(admin: ClusterAdmin, states: Sequence[str], pattern: str | None) -> list[Listed]:
     """Transactional ids of all brokers; none where the cluster does not serve transactions."""
     request = wire.ListTransactionsRequest(state_filters=list(states), transactional_id_pattern=pattern)
     found: list[Listed] = []
@@ -194,7 +194,7 @@ def _listed(admin: WireAdmin, states: Sequence[str], pattern: str | None) -> lis
     return found
 
 
-def _described(admin: WireAdmin, transactional_id: str) -> dict[str, object]:
+def _described(admin: ClusterAdmin, transactional_id: str) -> dict[str, object]:
     coordinator = admin.do(admin.coordinator_of(transactional_id, TRANSACTION))
     request = wire.DescribeTransactionsRequest(transactional_ids=[transactional_id])
     (state,) = admin.send(wire.DescribeTransactionsResponse, request, coordinator).transaction_states
@@ -219,7 +219,7 @@ def _text(name: str, value: Any) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
-def _open_transactions(admin: WireAdmin, topics: Sequence[str], only: int | None) -> list[OpenTransaction]:
+def _open_transactions(admin: ClusterAdmin, topics: Sequence[str], only: int | None) -> list[OpenTransaction]:
     known = admin.cluster.describe(topics)
     by_leader: dict[int, dict[str, list[int]]] = {}
     for topic in topics:
@@ -263,7 +263,7 @@ def _open_transactions(admin: WireAdmin, topics: Sequence[str], only: int | None
     return sorted(found, key=lambda each: (each.topic, each.partition, each.start_offset))
 
 
-def _abort(admin: WireAdmin, transaction: OpenTransaction) -> None:
+def _abort(admin: ClusterAdmin, transaction: OpenTransaction) -> None:
     request = wire.WriteTxnMarkersRequest
     marker = request.WritableTxnMarker(
         producer_id=transaction.producer_id,

@@ -16,7 +16,7 @@ from kbroker.errors import ErrorCode
 from kbroker.security.scram import BY_NAME, LEAST_ITERATIONS, MOST_ITERATIONS
 
 if TYPE_CHECKING:
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.schemas import wire
 
 
@@ -109,7 +109,7 @@ def remove_user(cluster: Cluster, user: str, mechanisms: tuple[str, ...], as_jso
 
 
 def _described(
-    admin: WireAdmin, users: tuple[str, ...]
+    admin: ClusterAdmin, users: tuple[str, ...]
 ) -> list[wire.DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult]:
     found = admin.do(describe_users(admin, users))
     for row in found:

@@ -18,7 +18,7 @@ from kbroker.nearest import unknown_hint
 from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
 
 SOURCES: dict[int, str] = {
     Source.TOPIC: "topic",
@@ -115,7 +115,7 @@ def _target(broker: int | None) -> str:
     return "all brokers" if broker is None else f"broker {broker}"
 
 
-def _broker(admin: WireAdmin) -> int:
+def _broker(admin: ClusterAdmin) -> int:
     """The only broker of the cluster."""
     brokers = admin.cluster.nodes()
     if len(brokers) != 1:
@@ -123,7 +123,7 @@ def _broker(admin: WireAdmin) -> int:
     return brokers[0]
 
 
-def _describe(admin: WireAdmin, kind: Kind, name: str, names: Sequence[str]) -> list[JsonObject]:
+def _describe(admin: ClusterAdmin, kind: Kind, name: str, names: Sequence[str]) -> list[JsonObject]:
     try:
         found = admin.do(describe_configs(admin, kind, [name], names, documentation=True))
     except KafkaError as error:

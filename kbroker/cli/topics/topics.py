@@ -20,7 +20,7 @@ from kbroker.schemas import wire
 from kbroker.types import ZERO_UUID, JsonObject, is_internal, uuid_to_text
 
 if TYPE_CHECKING:
-    from kbroker.cli.wire_client import WireAdmin
+    from kbroker.client.admin import ClusterAdmin
 
     _Topic = wire.MetadataResponse.MetadataResponseTopic
 
@@ -87,14 +87,14 @@ def _ids(nodes: list[int]) -> str:
     return ",".join(map(str, nodes))
 
 
-def _metadata(admin: WireAdmin, names: Sequence[str] | None = None) -> list[_Topic]:
+def _metadata(admin: ClusterAdmin, names: Sequence[str] | None = None) -> list[_Topic]:
     """Topics by name; all unless some are named."""
     wanted = None if names is None else [wire.MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     answer = admin.send(wire.MetadataResponse, wire.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
     return sorted(answer.topics, key=lambda each: str(each.name))
 
 
-def _describe(admin: WireAdmin, names: Sequence[str], all_configs: bool) -> tuple[list[JsonObject], list[str]]:
+def _describe(admin: ClusterAdmin, names: Sequence[str], all_configs: bool) -> tuple[list[JsonObject], list[str]]:
     found, errors = {}, []
     for topic in _metadata(admin, names or None):
         try:
@@ -134,7 +134,7 @@ def _partitions(topic: _Topic, first: Mapping[Place, int], end: Mapping[Place, i
     ]
 
 
-def _in_words(admin: WireAdmin, error: KafkaError, topic: str | None, settings: Iterable[str] = ()) -> str:
+def _in_words(admin: ClusterAdmin, error: KafkaError, topic: str | None, settings: Iterable[str] = ()) -> str:
     """A refusal, with the name of a topic or of a setting that may have been meant."""
     from kbroker.cli.wire_client import text_of
     from kbroker.config import topic_config_rows
@@ -219,7 +219,7 @@ def delete_topics(cluster: Cluster, names: tuple[str, ...], if_exists: bool, as_
 
 
 def _report(
-    admin: WireAdmin,
+    admin: ClusterAdmin,
     rows: Iterable[wire.CreateTopicsResponse.CreatableTopicResult | wire.DeleteTopicsResponse.DeletableTopicResult],
     what: str,
     as_json: bool,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from kbroker.administration.topics import NewTopic, create_topics
+from kbroker.client.admin import ClusterAdmin
 from kbroker.client.cluster import ClientSettings, Cluster
 from kbroker.client.errors import ClientError
 from kbroker.client.list_offsets import LATEST, list_offsets
+from kbroker.error_codes import error_name
 from kbroker.replay.player.operations import READY_SECONDS, begin_transactions
 from kbroker.replay.player.plan import Plan
 from kbroker.replay.player.settings import Delivery, ReplayError
@@ -18,7 +17,6 @@ from kbroker.security.client.client_security import ClientSecurityError
 from kbroker.security.client.librdkafka_settings import librdkafka_security
 
 CREATE_SECONDS = 30.0
-PREFIXES = ("security.", "ssl.", "sasl.", "enable.ssl.")
 Offsets = dict[str, dict[str, int]]
 
 
@@ -43,7 +41,7 @@ def ready_topics(bootstrap: str, delivery: Delivery, plan: Plan, create_partitio
                 )
             if missing:
                 assert create_partitions is not None
-                _create(bootstrap, delivery, {name: max(create_partitions, plan.topics[name] + 1) for name in missing})
+                _create(cluster, {name: max(create_partitions, plan.topics[name] + 1) for name in missing})
                 cluster.forget()
             found = _described(cluster, sorted(plan.topics))
             for name, highest in plan.topics.items():
@@ -78,11 +76,6 @@ def check_client(bootstrap: str, delivery: Delivery) -> None:
         ) from None
 
 
-def _security(delivery: Delivery) -> dict[str, str]:
-    """The settings of security among librdkafka's."""
-    return {name: value for name, value in delivery.client.items() if name.startswith(PREFIXES)}
-
-
 def _described(cluster: Cluster, names: list[str]) -> dict[str, list[int]]:
     """The partitions of each topic, once each has a leader."""
     patience = cluster.patience("waiting for the topics", CREATE_SECONDS)
@@ -98,13 +91,9 @@ def _described(cluster: Cluster, names: list[str]) -> dict[str, list[int]]:
         patience.again(ClientError(f"topic {waiting[0]} has no leader yet"))
 
 
-def _create(bootstrap: str, delivery: Delivery, wanted: dict[str, int]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **_security(delivery)})
-    made: dict[str, Future[object]] = admin.create_topics(
-        [NewTopic(name, partitions) for name, partitions in wanted.items()], operation_timeout=CREATE_SECONDS
-    )
-    for name, future in made.items():
-        try:
-            future.result(CREATE_SECONDS)
-        except KafkaException as error:
-            raise ReplayError(f"topic {name} cannot be created: {error.args[0].str()}") from None
+def _create(cluster: Cluster, wanted: dict[str, int]) -> None:
+    admin = ClusterAdmin(cluster)
+    for row in admin.do(create_topics(admin, [NewTopic(name, count) for name, count in wanted.items()])):
+        if row.error_code:
+            why = row.error_message or error_name(row.error_code)
+            raise ReplayError(f"topic {row.name} cannot be created: {why}")
