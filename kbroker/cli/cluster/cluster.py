@@ -12,7 +12,7 @@ from kbroker.administration.replicas import elect_leaders
 from kbroker.administration.replicas import reassign as reassign_replicas
 from kbroker.cli.cluster.quorum import fenced_brokers, print_quorum, quorum_of
 from kbroker.cli.connection import Cluster, wire_options
-from kbroker.cli.output import json_option, print_errors, print_json, print_table, size_text
+from kbroker.cli.output import json_option, print_errors, print_json, print_lines, print_table, size_text
 from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.schemas import wire
@@ -281,12 +281,9 @@ def reassign(cluster: Cluster, names: tuple[str, ...], replicas: str | None, can
         errors = _alter(admin, dict.fromkeys(wanted, target))
     taken = [f"{topic}-{index}" for topic, index in wanted]
     taken = [name for name in taken if not any(each.startswith(f"{name}:") for each in errors)]
-    if as_json:
-        result = "called off" if cancel else "on its way"
-        print_json([{"partition": name, "replicas": target, "result": result} for name in taken])
-        return print_errors(errors)
-    for name in taken:
-        click.echo(f"{name}: {'called off' if cancel else f'on its way to {_ids(target or ())}'}")
+    result = "called off" if cancel else "on its way"
+    rows = [{"partition": name, "replicas": target, "result": result} for name in taken]
+    print_lines(rows, "{partition}: {result}" + ("" if target is None else f" to {_ids(target)}"), as_json)
     return print_errors(errors)
 
 

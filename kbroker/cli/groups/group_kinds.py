@@ -10,7 +10,7 @@ import click
 from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, wire_options
 from kbroker.cli.groups.wire_groups import every_group, groups_of, near_group
-from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.cli.output import json_option, print_json, print_rows
 from kbroker.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -53,10 +53,7 @@ def group_commands(
         with cluster.admin() as admin:
             rows = [row for node_id in admin.cluster.nodes() for row in groups_of(admin, node_id, kind)]
         groups = sorted((row.group_id, row.group_state) for row in rows)
-        if as_json:
-            print_json([{"group": group, "state": state} for group, state in groups])
-        else:
-            print_table(("GROUP", "STATE"), groups)
+        print_rows([{"group": group, "state": state} for group, state in groups], ("GROUP", "STATE"), as_json)
 
     @command.command("describe", help=summary)
     @click.argument("groups", nargs=-1, required=True, shell_complete=completion.groups_of_kinds(kind))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -31,7 +32,7 @@ from kbroker.cli.groups.zookeeper_groups import (
     move_offsets,
     zookeeper_config_option,
 )
-from kbroker.cli.output import json_option, print_errors, print_json, print_table
+from kbroker.cli.output import json_option, print_errors, print_json, print_lines, print_rows, print_table
 from kbroker.cli.wire_client import text_of
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.nearest import did_you_mean
@@ -104,10 +105,7 @@ def list_groups(cluster: Cluster, as_json: bool, zookeeper: str | None, zookeepe
         }
         for group in sorted(groups, key=lambda each: each.group_id)
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("GROUP", "STATE", "TYPE"), [(row["group"], row["state"], row["type"]) for row in rows])
+    print_rows(rows, ("GROUP", "STATE", "TYPE"), as_json, itemgetter("group", "state", "type"))
     return print_errors(errors)
 
 
@@ -323,9 +321,5 @@ def delete_groups(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> in
             except KafkaError as error:
                 near = _near(admin, name) if error.code is ErrorCode.GROUP_ID_NOT_FOUND else ""
                 errors.append(f"{name}: {text_of(error)}{near}")
-    if as_json:
-        print_json([{"group": name, "result": "deleted"} for name in gone])
-    else:
-        for name in gone:
-            click.echo(f"{name}: deleted")
+    print_lines([{"group": name, "result": "deleted"} for name in gone], "{group}: {result}", as_json)
     return print_errors(errors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
@@ -13,7 +14,7 @@ from kbroker.administration.admin import LATEST, Place
 from kbroker.administration.groups import committed_offsets
 from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.groups.group_offsets import commit
-from kbroker.cli.output import json_option, print_errors, print_json, print_table
+from kbroker.cli.output import json_option, print_errors, print_json, print_rows, print_table
 from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
@@ -87,10 +88,7 @@ def list_old_groups(servers: Servers, as_json: bool) -> int:
         {"group": each.group_id, "members": len(each.members), "offsets": len(each.offsets), "alive": each.is_alive}
         for each in found
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("GROUP", "MEMBERS", "OFFSETS"), [(row["group"], row["members"], row["offsets"]) for row in rows])
+    print_rows(rows, ("GROUP", "MEMBERS", "OFFSETS"), as_json, itemgetter("group", "members", "offsets"))
     return print_errors(_nonsense(found))
 
 

@@ -9,8 +9,9 @@ It asks by Kafka's protocol (ListTransactions, DescribeTransactions, DescribePro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,11 +19,12 @@ import click
 from kbroker.administration.admin import TRANSACTION
 from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, wire_options
-from kbroker.cli.output import json_option, print_json, print_table, time_text
+from kbroker.cli.output import json_option, print_json, print_rows, print_table, time_text
 from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.nearest import unknown_hint
 from kbroker.schemas import wire
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from kbroker.client.admin import ClusterAdmin
@@ -63,13 +65,8 @@ def list_transactions(cluster: Cluster, states: tuple[str, ...], pattern: str | 
     """List transactional ids, with the producer behind each and the state of its transaction."""
     with cluster.admin() as admin:
         rows = sorted(_listed(admin, states, pattern), key=lambda row: row.transactional_id)
-    if as_json:
-        print_json([asdict(row) for row in rows])
-        return
-    print_table(
-        ("TRANSACTIONAL ID", "COORDINATOR", "PRODUCER ID", "STATE"),
-        [(row.transactional_id, row.coordinator, row.producer_id, row.state) for row in rows],
-    )
+    headers = ("TRANSACTIONAL ID", "COORDINATOR", "PRODUCER ID", "STATE")
+    print_rows([asdict(row) for row in rows], headers, as_json)
 
 
 @command.command("describe")
@@ -95,25 +92,14 @@ def list_open(cluster: Cluster, topics: tuple[str, ...], as_json: bool) -> None:
     """List transactions that are open in partitions, the oldest of each first.  Of all topics when none is named."""
     with cluster.admin() as admin:
         found = _open_transactions(admin, topics or sorted(admin.topics()), None)
-    if as_json:
-        print_json([asdict(each) for each in found])
-        return
     columns = ("TOPIC", "PARTITION", "START OFFSET", "TRANSACTIONAL ID", "PRODUCER ID", "EPOCH", "LAST WRITTEN")
-    print_table(
-        columns,
-        [
-            (
-                each.topic,
-                each.partition,
-                each.start_offset,
-                each.transactional_id or "(hanging)",
-                each.producer_id,
-                each.producer_epoch,
-                time_text(each.last_written),
-            )
-            for each in found
-        ],
-    )
+    print_rows([asdict(each) for each in found], columns, as_json, _open_cells)
+
+
+def _open_cells(row: JsonObject) -> Iterable[object]:
+    whose, written = row["transactional_id"] or "(hanging)", time_text(row["last_written"])
+    place = itemgetter("topic", "partition", "start_offset")(row)
+    return *place, whose, row["producer_id"], row["producer_epoch"], written
 
 
 @command.command("abort-hanging")

@@ -11,7 +11,7 @@ import click
 from kbroker.administration.acls import create_acls, delete_acls, describe_acls
 from kbroker.administration.admin import refuse
 from kbroker.cli.connection import Cluster, wire_options
-from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.cli.output import json_option, print_rows
 from kbroker.metadata.security_image import Acl
 from kbroker.nearest import unknown_hint
 from kbroker.security.acl.filters import AclFilter
@@ -250,8 +250,4 @@ def _print(acls: list[Acl], as_json: bool) -> None:
         }
         for acl in acls
     ]
-    if as_json:
-        print_json(rows)
-        return
-    headers = ("RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION")
-    print_table(headers, [tuple(row.values()) for row in rows])
+    print_rows(rows, ("RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION"), as_json)

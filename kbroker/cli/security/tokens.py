@@ -11,7 +11,7 @@ import click
 
 from kbroker.administration.admin import refuse
 from kbroker.cli.connection import Cluster, wire_options
-from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.cli.output import json_option, print_json, print_rows, print_table
 from kbroker.cli.security.secret_input import read_secret, secret_option
 from kbroker.schemas import wire
 
@@ -59,11 +59,8 @@ def list_tokens(cluster: Cluster, owners: tuple[str, ...], as_json: bool) -> Non
         }
         for each in sorted(answer.tokens, key=lambda each: each.issue_timestamp)
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        shown = [tuple(", ".join(v) if isinstance(v, list) else v for v in row.values()) for row in rows]
-        print_table(("token id", "owner", "requester", "renewers", "issued", "expires", "ends"), shown)
+    headers = ("token id", "owner", "requester", "renewers", "issued", "expires", "ends")
+    print_rows(rows, headers, as_json, lambda row: [", ".join(v) if isinstance(v, list) else v for v in row.values()])
 
 
 @command.command("create")

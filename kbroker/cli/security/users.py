@@ -10,7 +10,7 @@ import click
 from kbroker.administration.admin import refuse
 from kbroker.administration.users import describe_users, mechanism_name, remove_passwords, set_password
 from kbroker.cli.connection import Cluster, wire_options
-from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.cli.output import json_option, print_json, print_rows
 from kbroker.cli.security.secret_input import read_secret, secret_option
 from kbroker.errors import ErrorCode
 from kbroker.security.scram import BY_NAME, LEAST_ITERATIONS, MOST_ITERATIONS
@@ -39,10 +39,7 @@ def list_users(cluster: Cluster, users: tuple[str, ...], as_json: bool) -> None:
         for info in row.credential_infos
     ]
     rows.sort(key=lambda row: (str(row["user"]), str(row["mechanism"])))
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("user", "mechanism", "iterations"), [tuple(row.values()) for row in rows])
+    print_rows(rows, ("user", "mechanism", "iterations"), as_json)
 
 
 @command.command("add")

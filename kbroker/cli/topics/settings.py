@@ -10,7 +10,7 @@ import click
 from kbroker.administration.configs import ALL_BROKERS, Kind, Source, alter_configs, describe_configs
 from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, wire_options
-from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
+from kbroker.cli.output import json_option, parse_pairs, print_lines, print_rows
 from kbroker.config import broker_config_rows, topic_config_rows
 from kbroker.config.origin import origin_in
 from kbroker.errors import KafkaError
@@ -65,13 +65,11 @@ def show_settings(
         what = "the broker" if topic is None else "a topic"
         raise click.ClickException(f"{what} has no setting {', '.join(unknown)}{near}")
     rows = [row for row in rows if not changed or row["origin"] or row["source"] != SOURCES[Source.DEFAULT]]
-    if as_json:
-        print_json(rows)
-        return
-    values = [
-        (row["name"], "(hidden)" if row["sensitive"] else row["value"], row["origin"] or row["source"]) for row in rows
-    ]
-    print_table(("NAME", "VALUE", "FROM"), values)
+    print_rows(rows, ("NAME", "VALUE", "FROM"), as_json, _cells)
+
+
+def _cells(row: JsonObject) -> tuple[object, ...]:
+    return row["name"], "(hidden)" if row["sensitive"] else row["value"], row["origin"] or row["source"]
 
 
 @command.command("set")
@@ -87,13 +85,8 @@ def set_settings(
     settings = parse_pairs(pairs, "set")
     _alter(cluster, broker, settings, (), validate_only)
     result = "valid" if validate_only else "set"
-    if as_json:
-        print_json(
-            [{"name": key, "value": value, "broker": broker, "result": result} for key, value in settings.items()]
-        )
-        return
-    for key, value in settings.items():
-        click.echo(f"{key}={value}: {result} for {_target(broker)}")
+    rows = [{"name": key, "value": value, "broker": broker, "result": result} for key, value in settings.items()]
+    print_lines(rows, f"{{name}}={{value}}: {{result}} for {_target(broker)}", as_json)
 
 
 @command.command("unset")
@@ -104,11 +97,8 @@ def set_settings(
 def unset_settings(cluster: Cluster, names: tuple[str, ...], broker: int | None, as_json: bool) -> None:
     """Go back to what server.properties or the default says."""
     _alter(cluster, broker, {}, names, False)
-    if as_json:
-        print_json([{"name": name, "broker": broker, "result": "unset"} for name in names])
-        return
-    for name in names:
-        click.echo(f"{name}: unset for {_target(broker)}")
+    rows = [{"name": name, "broker": broker, "result": "unset"} for name in names]
+    print_lines(rows, f"{{name}}: {{result}} for {_target(broker)}", as_json)
 
 
 def _target(broker: int | None) -> str:

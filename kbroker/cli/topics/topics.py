@@ -13,7 +13,7 @@ from kbroker.administration.configs import Kind, Source, alter_configs, describe
 from kbroker.administration.topics import BY_DEFAULT, NewTopic
 from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, cluster_options
-from kbroker.cli.output import json_option, parse_pairs, print_errors, print_json, print_table
+from kbroker.cli.output import json_option, parse_pairs, print_errors, print_json, print_lines, print_rows, print_table
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.nearest import unknown_hint
 from kbroker.schemas import wire
@@ -47,10 +47,7 @@ def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
         for topic in found
         if internal or not is_internal(str(topic.name))
     ]
-    if as_json:
-        print_json(topics)
-    else:
-        print_table(("TOPIC", "PARTITIONS", "REPLICAS"), [tuple(topic.values()) for topic in topics])
+    print_rows(topics, ("TOPIC", "PARTITIONS", "REPLICAS"), as_json)
 
 
 @command.command("describe")
@@ -242,8 +239,4 @@ def _report(
 
 
 def _print_results(names: Sequence[str], what: str, as_json: bool) -> None:
-    if as_json:
-        print_json([{"name": name, "result": what} for name in names])
-    else:
-        for name in names:
-            click.echo(f"{name}: {what}")
+    print_lines([{"name": name, "result": what} for name in names], "{name}: {result}", as_json)
