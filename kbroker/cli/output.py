@@ -55,13 +55,13 @@ def print_rows(
         print_table(headers, [tuple(cells(row)) for row in rows])
 
 
-def print_lines(rows: Sequence[JsonObject], line: str, as_json: bool) -> None:
-    """Rows as JSON, or a line for each: `line` with the row's values."""
+def print_lines(rows: Sequence[JsonObject], line: Callable[[JsonObject], str], as_json: bool) -> None:
+    """Rows as JSON, or a line for each."""
     if as_json:
         print_json(rows)
     else:
         for row in rows:
-            click.echo(line.format_map(row))
+            click.echo(line(row))
 
 
 def _print_columns(headers: Sequence[str], rows: list[list[str]], widths: list[int]) -> None:

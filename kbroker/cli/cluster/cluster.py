@@ -283,7 +283,8 @@ def reassign(cluster: Cluster, names: tuple[str, ...], replicas: str | None, can
     taken = [name for name in taken if not any(each.startswith(f"{name}:") for each in errors)]
     result = "called off" if cancel else "on its way"
     rows = [{"partition": name, "replicas": target, "result": result} for name in taken]
-    print_lines(rows, "{partition}: {result}" + ("" if target is None else f" to {_ids(target)}"), as_json)
+    where = "" if target is None else f" to {_ids(target)}"
+    print_lines(rows, lambda row: f"{row['partition']}: {row['result']}{where}", as_json)
     return print_errors(errors)
 
 

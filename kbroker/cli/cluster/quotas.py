@@ -9,7 +9,7 @@ import click
 
 from kbroker.administration.quotas import TYPES, Entity, alter_quotas, describe_quotas
 from kbroker.cli.connection import Cluster, wire_options
-from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
+from kbroker.cli.output import json_option, parse_pairs, print_json, print_lines, print_table
 from kbroker.errors import KafkaError
 from kbroker.nearest import unknown_hint
 from kbroker.types import JsonObject, Options
@@ -89,13 +89,9 @@ def set_quotas(cluster: Cluster, pairs: tuple[str, ...], validate_only: bool, as
     values = {key: _number(key, text) for key, text in parse_pairs(pairs, "set").items()}
     _alter(cluster, entity, dict(values), validate_only=validate_only)
     result = "valid" if validate_only else "set"
-    if as_json:
-        print_json(
-            [{"entity": entity, "quota": key, "value": value, "result": result} for key, value in values.items()]
-        )
-        return
-    for key, value in values.items():
-        click.echo(f"{key}={_shown(value)}: {result} for {_named(entity)}")
+    rows = [{"entity": entity, "quota": key, "value": value, "result": result} for key, value in values.items()]
+    text = f"{result} for {_named(entity)}"
+    print_lines(rows, lambda row: f"{row['quota']}={_shown(row['value'])}: {text}", as_json)
 
 
 @command.command("remove")
@@ -111,11 +107,8 @@ def remove_quotas(cluster: Cluster, keys: tuple[str, ...], as_json: bool, **opti
     if missing and entity:
         raise click.ClickException(f"{_named(entity)} has no quota {', '.join(missing)}")
     _alter(cluster, entity, dict.fromkeys(keys), validate_only=False)
-    if as_json:
-        print_json([{"entity": entity, "quota": key, "result": "removed"} for key in keys])
-        return
-    for key in keys:
-        click.echo(f"{key}: removed for {_named(entity)}")
+    rows = [{"entity": entity, "quota": key, "result": "removed"} for key in keys]
+    print_lines(rows, lambda row: f"{row['quota']}: removed for {_named(entity)}", as_json)
 
 
 def _shown(value: float) -> str:

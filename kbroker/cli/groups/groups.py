@@ -321,5 +321,5 @@ def delete_groups(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> in
             except KafkaError as error:
                 near = _near(admin, name) if error.code is ErrorCode.GROUP_ID_NOT_FOUND else ""
                 errors.append(f"{name}: {text_of(error)}{near}")
-    print_lines([{"group": name, "result": "deleted"} for name in gone], "{group}: {result}", as_json)
+    print_lines([{"group": name, "result": "deleted"} for name in gone], "{group}: {result}".format_map, as_json)
     return print_errors(errors)

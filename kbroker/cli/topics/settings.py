@@ -86,7 +86,7 @@ def set_settings(
     _alter(cluster, broker, settings, (), validate_only)
     result = "valid" if validate_only else "set"
     rows = [{"name": key, "value": value, "broker": broker, "result": result} for key, value in settings.items()]
-    print_lines(rows, f"{{name}}={{value}}: {{result}} for {_target(broker)}", as_json)
+    print_lines(rows, lambda row: f"{row['name']}={row['value']}: {row['result']} for {_target(broker)}", as_json)
 
 
 @command.command("unset")
@@ -98,7 +98,7 @@ def unset_settings(cluster: Cluster, names: tuple[str, ...], broker: int | None,
     """Go back to what server.properties or the default says."""
     _alter(cluster, broker, {}, names, False)
     rows = [{"name": name, "broker": broker, "result": "unset"} for name in names]
-    print_lines(rows, f"{{name}}: {{result}} for {_target(broker)}", as_json)
+    print_lines(rows, lambda row: f"{row['name']}: unset for {_target(broker)}", as_json)
 
 
 def _target(broker: int | None) -> str:

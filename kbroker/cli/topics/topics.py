@@ -239,4 +239,4 @@ def _report(
 
 
 def _print_results(names: Sequence[str], what: str, as_json: bool) -> None:
-    print_lines([{"name": name, "result": what} for name in names], "{name}: {result}", as_json)
+    print_lines([{"name": name, "result": what} for name in names], "{name}: {result}".format_map, as_json)
