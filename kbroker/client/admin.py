@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TypeVar
 
 from kbroker._fast.wire.codec import EncodeError
 from kbroker.administration.admin import Admin, run_to_end
+from kbroker.administration.topics import NewTopic, create_topics
 from kbroker.client.cluster import NO_TOPIC_ID, Cluster, TopicInfo
 from kbroker.client.errors import ClientError, UnsupportedError
+from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.nearest import did_you_mean
 from kbroker.protocol.messages import Message
@@ -78,6 +80,13 @@ class ClusterAdmin(Admin):
     async def pause(self, seconds: float) -> None:
         self._topics = None
         time.sleep(seconds)  # noqa: ASYNC251
+
+    def make_topics(self, topics: Sequence[NewTopic]) -> None:
+        """Make topics.  ClientError names the first that cannot be made."""
+        for row in self.do(create_topics(self, topics)):
+            if row.error_code:
+                why = row.error_message or error_name(row.error_code)
+                raise ClientError(f"topic {row.name} cannot be created at {self.cluster.bootstrap}: {why}")
 
     def near_topic(self, name: str) -> str:
         """`; did you mean X?` for a topic that there is not."""

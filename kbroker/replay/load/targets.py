@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kbroker.administration.configs import Kind, Source, describe_configs
-from kbroker.administration.topics import NewTopic, create_topics
+from kbroker.administration.topics import NewTopic
 from kbroker.client.admin import ClusterAdmin
 from kbroker.client.cluster import ClientSettings, Cluster
 from kbroker.client.errors import TopicUnknownError
-from kbroker.error_codes import error_name
 from kbroker.errors import KafkaError
 from kbroker.replay.load.errors import LoadError
 
@@ -39,7 +38,7 @@ def ensure_topics(
 ) -> list[str]:
     """Makes the topics that are missing, with so many partitions; those that it made.
 
-    LoadError for a topic that has fewer partitions than wanted, or cannot be made.
+    LoadError for a topic that has fewer partitions than wanted, ClientError for one that cannot be made.
     """
     with Cluster(bootstrap, settings) as cluster:
         known = cluster.list_topics()
@@ -52,12 +51,8 @@ def ensure_topics(
                 )
         missing = [name for name in wanted if name not in known]
         if missing:
-            admin = ClusterAdmin(cluster)
             new = [NewTopic(name, wanted[name], settings=(configs or {}).get(name, {})) for name in missing]
-            for row in admin.do(create_topics(admin, new)):
-                if row.error_code:
-                    why = row.error_message or error_name(row.error_code)
-                    raise LoadError(f"creating topic {row.name} at {bootstrap}: {why}")
+            ClusterAdmin(cluster).make_topics(new)
             _wait(cluster, missing)
     return missing
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaException, Producer
 
-from kbroker.administration.topics import NewTopic, create_topics
+from kbroker.administration.topics import NewTopic
 from kbroker.client.admin import ClusterAdmin
 from kbroker.client.cluster import ClientSettings, Cluster
 from kbroker.client.errors import ClientError
 from kbroker.client.list_offsets import LATEST, list_offsets
-from kbroker.error_codes import error_name
 from kbroker.replay.player.operations import READY_SECONDS, begin_transactions
 from kbroker.replay.player.plan import Plan
 from kbroker.replay.player.settings import Delivery, ReplayError
@@ -41,7 +40,8 @@ def ready_topics(bootstrap: str, delivery: Delivery, plan: Plan, create_partitio
                 )
             if missing:
                 assert create_partitions is not None
-                _create(cluster, {name: max(create_partitions, plan.topics[name] + 1) for name in missing})
+                new = [NewTopic(name, max(create_partitions, plan.topics[name] + 1)) for name in missing]
+                ClusterAdmin(cluster).make_topics(new)
                 cluster.forget()
             found = _described(cluster, sorted(plan.topics))
             for name, highest in plan.topics.items():
@@ -89,11 +89,3 @@ def _described(cluster: Cluster, names: list[str]) -> dict[str, list[int]]:
         if not waiting:
             return {name: sorted(found[name].partitions) for name in names}
         patience.again(ClientError(f"topic {waiting[0]} has no leader yet"))
-
-
-def _create(cluster: Cluster, wanted: dict[str, int]) -> None:
-    admin = ClusterAdmin(cluster)
-    for row in admin.do(create_topics(admin, [NewTopic(name, count) for name, count in wanted.items()])):
-        if row.error_code:
-            why = row.error_message or error_name(row.error_code)
-            raise ReplayError(f"topic {row.name} cannot be created: {why}")
