@@ -79,10 +79,10 @@ class Admin(ABC):
                     raise
             await self.pause(PAUSE_SECONDS)
 
-    async def coordinator_of(self, key: str, kind: int = GROUP) -> int:
+    async def coordinator_of(self, key: str, of: int = GROUP) -> int:
         """The broker that coordinates a group or a transactional id."""
-        new = wire.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        old = wire.FindCoordinatorRequest(key_type=kind, key=key)
+        new = wire.FindCoordinatorRequest(key_type=of, coordinator_keys=[key])
+        old = wire.FindCoordinatorRequest(key_type=of, key=key)
 
         async def find() -> int:
             answer = await new_or_old(partial(self.ask, wire.FindCoordinatorResponse), new, old)
@@ -91,6 +91,10 @@ class Admin(ABC):
             return row.node_id
 
         return await self.patiently(find)
+
+    async def ask_coordinator(self, kind: type[A], request: Message, key: str, of: int = GROUP) -> A:
+        """The answer of the broker that coordinates a group or a transactional id."""
+        return await self.ask(kind, request, await self.coordinator_of(key, of))
 
     async def offsets(self, topic: str, partitions: Sequence[int], at: int, isolation: int = 0) -> dict[int, int]:
         """First offsets at or after a time, LATEST or EARLIEST, of each partition, -1 where there is none."""

@@ -1,4 +1,4 @@
-"""Groups: described, moved to other offsets, deleted."""
+"""Groups: listed, described, moved to other offsets, deleted."""
 
 from __future__ import annotations
 
@@ -42,11 +42,20 @@ class GroupDescription(NamedTuple):
     members: Sequence[GroupMember]
 
 
-async def describe_group(admin: Admin, group_id: str, node_id: int) -> GroupDescription:
+async def list_groups(
+    admin: Admin, node_id: int, kinds: Sequence[str] = ()
+) -> list[wire.ListGroupsResponse.ListedGroup]:
+    """The groups that a broker coordinates, of these kinds alone where some are named."""
+    answer = await admin.ask(wire.ListGroupsResponse, wire.ListGroupsRequest(types_filter=[*kinds]), node_id)
+    refuse(answer.error_code)
+    return answer.groups
+
+
+async def describe_group(admin: Admin, group_id: str) -> GroupDescription:
     """A group as its coordinator knows it."""
     modern = wire.ConsumerGroupDescribeRequest(group_ids=[group_id])
     try:
-        (row,) = (await admin.ask(wire.ConsumerGroupDescribeResponse, modern, node_id)).groups
+        (row,) = (await admin.ask_coordinator(wire.ConsumerGroupDescribeResponse, modern, group_id)).groups
         refuse(row.error_code, row.error_message)
     except KafkaError as error:
         # The latter where the cluster has no groups of that kind.
@@ -64,12 +73,12 @@ async def describe_group(admin: Admin, group_id: str, node_id: int) -> GroupDesc
             for each in row.members
         ]
         return GroupDescription(row.group_state, row.assignor_name, members)
-    return await _describe_classic(admin, group_id, node_id)
+    return await _describe_classic(admin, group_id)
 
 
-async def _describe_classic(admin: Admin, group_id: str, node_id: int) -> GroupDescription:
+async def _describe_classic(admin: Admin, group_id: str) -> GroupDescription:
     classic = wire.DescribeGroupsRequest(groups=[group_id])
-    (known,) = (await admin.ask(wire.DescribeGroupsResponse, classic, node_id)).groups
+    (known,) = (await admin.ask_coordinator(wire.DescribeGroupsResponse, classic, group_id)).groups
     if known.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         return GroupDescription(DEAD, "", ())
     refuse(known.error_code, known.error_message)
@@ -102,15 +111,15 @@ def classic_assignment(data: bytes) -> list[tuple[str, list[int]]]:
     return [(each.topic, sorted(each.partitions)) for each in decoded.assigned_partitions]
 
 
-async def committed_offsets(admin: Admin, group_id: str, node_id: int) -> dict[Place, int]:
+async def committed_offsets(admin: Admin, group_id: str) -> dict[Place, int]:
     """The group's offsets; none for a group that is not there."""
-    return await admin.patiently(partial(_fetched, admin, group_id, node_id))
+    return await admin.patiently(partial(_fetched, admin, group_id))
 
 
-async def _fetched(admin: Admin, group_id: str, node_id: int) -> dict[Place, int]:
+async def _fetched(admin: Admin, group_id: str) -> dict[Place, int]:
     request = wire.OffsetFetchRequest
     answer = await new_or_old(
-        lambda asked: admin.ask(wire.OffsetFetchResponse, asked, node_id),
+        lambda asked: admin.ask_coordinator(wire.OffsetFetchResponse, asked, group_id),
         request(groups=[request.OffsetFetchRequestGroup(group_id=group_id, topics=None)]),
         request(group_id=group_id, topics=None),
     )
@@ -126,7 +135,7 @@ async def _fetched(admin: Admin, group_id: str, node_id: int) -> dict[Place, int
 
 
 async def commit_offsets(
-    admin: Admin, group_id: str, node_id: int, targets: Mapping[Place, int]
+    admin: Admin, group_id: str, targets: Mapping[Place, int]
 ) -> list[tuple[str | None, int, int]]:
     """Commit for a group without members; topics, partitions and codes of what was refused."""
     request = wire.OffsetCommitRequest
@@ -146,10 +155,10 @@ async def commit_offsets(
         )
         for name, indexes in by_topic(targets).items()
     ]
-    answer = await admin.ask(
+    answer = await admin.ask_coordinator(
         wire.OffsetCommitResponse,
         request(group_id=group_id, generation_id_or_member_epoch=NO_GENERATION, member_id=NO_MEMBER, topics=topics),
-        node_id,
+        group_id,
     )
     return [
         (topic.name or admin.name_of(topic.topic_id), row.partition_index, row.error_code)
@@ -187,19 +196,19 @@ async def reset_targets(
     return found
 
 
-async def delete_group(admin: Admin, group_id: str, node_id: int) -> None:
+async def delete_group(admin: Admin, group_id: str) -> None:
     """Delete a group without members, and its offsets."""
     request = wire.DeleteGroupsRequest(groups_names=[group_id])
-    (row,) = (await admin.ask(wire.DeleteGroupsResponse, request, node_id)).results
+    (row,) = (await admin.ask_coordinator(wire.DeleteGroupsResponse, request, group_id)).results
     refuse(row.error_code)
 
 
 async def share_group_offsets(
-    admin: Admin, group_id: str, node_id: int
+    admin: Admin, group_id: str
 ) -> list[tuple[Place, wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition]]:
     """Where the partitions of a share group begin, and how far behind it is."""
     request = wire.DescribeShareGroupOffsetsRequest
     asked = request(groups=[request.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)])
-    (group,) = (await admin.ask(wire.DescribeShareGroupOffsetsResponse, asked, node_id)).groups
+    (group,) = (await admin.ask_coordinator(wire.DescribeShareGroupOffsetsResponse, asked, group_id)).groups
     refuse(group.error_code, group.error_message)
     return [((topic.topic_name, row.partition_index), row) for topic in group.topics for row in topic.partitions]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from kbroker.cli.groups.wire_groups import every_group
 from kbroker.cli.profile_option import profile_of
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def _completing(names: Callable[[ClusterAdmin], Iterable[str]]) -> Complete:
 
 def groups_of_kinds(*kinds: str) -> Complete:
     """Groups of these kinds in ListGroups; empty as brokers say that know of no kinds."""
-    return _completing(lambda admin: [name for name, kind in every_group(admin) if kind in kinds])
+    return _completing(lambda admin: [row.group_id for row in admin.groups() if row.group_type.lower() in kinds])
 
 
 topics = _completing(lambda admin: admin.topics())

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from kbroker._fast.wire.codec import EncodeError
 from kbroker.administration.admin import Admin, run_to_end
+from kbroker.administration.groups import list_groups
 from kbroker.administration.topics import NewTopic, create_topics
 from kbroker.client.cluster import NO_TOPIC_ID, Cluster, TopicInfo
 from kbroker.client.errors import ClientError, UnsupportedError
@@ -15,6 +16,7 @@ from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.nearest import did_you_mean
 from kbroker.protocol.messages import Message
+from kbroker.schemas import wire
 
 A = TypeVar("A")
 
@@ -32,6 +34,10 @@ class ClusterAdmin(Admin):
         if self._topics is None:
             self._topics = self.cluster.list_topics()
         return self._topics
+
+    def groups(self, *kinds: str) -> list[wire.ListGroupsResponse.ListedGroup]:
+        """The groups of all brokers, of these kinds alone where some are named."""
+        return [row for node_id in self.cluster.nodes() for row in self.do(list_groups(self, node_id, kinds))]
 
     def do(self, procedure: Coroutine[object, None, A]) -> A:
         """What a procedure of `kbroker.administration` gives."""

@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 
 import pytest
 
-from kbroker.administration.admin import EARLIEST, PATIENCE_SECONDS, Admin, run_to_end
+from kbroker.administration.admin import EARLIEST, GROUP, PATIENCE_SECONDS, Admin, run_to_end
 from kbroker.administration.groups import DEAD, committed_offsets, describe_group, reset_targets
 from kbroker.administration.topics import delete_topics
 from kbroker.errors import ErrorCode, KafkaError
@@ -58,6 +58,13 @@ class ScriptedAdmin(Admin):
 
     async def pause(self, seconds: float) -> None:
         self.seconds += seconds
+
+
+class OneBroker(ScriptedAdmin):
+    """Of a cluster whose one broker coordinates everything."""
+
+    async def coordinator_of(self, key: str, of: int = GROUP) -> int:
+        return 0
 
 
 def old(request: Message, newest: str) -> None:
@@ -146,7 +153,7 @@ def test_brokers_before_kafka_3_are_asked_in_their_own_form() -> None:
 
     admin = ScriptedAdmin(answer)
     assert run_to_end(admin.coordinator_of("g")) == 5
-    assert run_to_end(committed_offsets(admin, "g", 5)) == {("t", 1): 8}
+    assert run_to_end(committed_offsets(admin, "g")) == {("t", 1): 8}
     assert [row.name for row in run_to_end(delete_topics(admin, ["t", "u"]))] == ["t", "u"]
 
 
@@ -156,8 +163,8 @@ def test_offsets_of_topics_with_ids_have_their_names() -> None:
     row = response.OffsetFetchResponsePartitions(partition_index=0, committed_offset=3)
     none = response.OffsetFetchResponsePartitions(partition_index=1, committed_offset=-1)
     topic = response.OffsetFetchResponseTopics(topic_id=b"t".ljust(16), partitions=[row, none])
-    admin = ScriptedAdmin(lambda _: response(groups=[response.OffsetFetchResponseGroup(group_id="g", topics=[topic])]))
-    assert run_to_end(committed_offsets(admin, "g", 0)) == {("t", 0): 3}
+    admin = OneBroker(lambda _: response(groups=[response.OffsetFetchResponseGroup(group_id="g", topics=[topic])]))
+    assert run_to_end(committed_offsets(admin, "g")) == {("t", 0): 3}
 
 
 def test_a_classic_group_is_described_with_what_its_members_have() -> None:
@@ -183,11 +190,11 @@ def test_a_classic_group_is_described_with_what_its_members_have() -> None:
         )
         return described(groups=[group])
 
-    admin = ScriptedAdmin(answer)
-    found = run_to_end(describe_group(admin, "g", 0))
+    admin = OneBroker(answer)
+    found = run_to_end(describe_group(admin, "g"))
     assert (found.state, found.assignor) == ("Stable", "range")
     assert [member.places for member in found.members] == [[("t", 0), ("t", 2)], [], []]
-    assert run_to_end(describe_group(admin, "none", 0)).state == DEAD
+    assert run_to_end(describe_group(admin, "none")).state == DEAD
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import click
 
 from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, wire_options
-from kbroker.cli.groups.wire_groups import every_group, groups_of, near_group
 from kbroker.cli.output import json_option, print_json, print_rows
 from kbroker.errors import KafkaError
+from kbroker.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from kbroker.client.admin import ClusterAdmin
@@ -24,7 +24,7 @@ COMMANDS = {"streams": "kbroker streams", "share": "kbroker share"}
 def where_shown(admin: ClusterAdmin, group_id: str) -> str:
     """What a group of another kind is, and the command that shows it; empty where it is none or cannot be asked."""
     try:
-        kind = dict(every_group(admin)).get(group_id, "")
+        kind = next((row.group_type.lower() for row in admin.groups() if row.group_id == group_id), "")
     except KafkaError:
         return ""
     command = COMMANDS.get(kind)
@@ -34,12 +34,12 @@ def where_shown(admin: ClusterAdmin, group_id: str) -> str:
 def group_commands(
     kind: str,
     summary: str,
-    describe: Callable[[ClusterAdmin, str, int], JsonObject],
+    describe: Callable[[ClusterAdmin, str], JsonObject],
     show: Callable[[JsonObject], None],
 ) -> click.Group:
     """The command of a kind, with `list` and `describe`.
 
-    `summary`: what `describe` shows.  It asks the broker that coordinates the group; `show` prints what it found.
+    `summary`: what `describe` finds, and `show` prints.
     """
 
     @click.group(kind, help=f"List and describe {kind} groups.")
@@ -51,8 +51,7 @@ def group_commands(
     @json_option
     def list_groups(cluster: Cluster, as_json: bool) -> None:
         with cluster.admin() as admin:
-            rows = [row for node_id in admin.cluster.nodes() for row in groups_of(admin, node_id, kind)]
-        groups = sorted((row.group_id, row.group_state) for row in rows)
+            groups = sorted((row.group_id, row.group_state) for row in admin.groups(kind))
         print_rows([{"group": group, "state": state} for group, state in groups], ("GROUP", "STATE"), as_json)
 
     @command.command("describe", help=summary)
@@ -61,7 +60,7 @@ def group_commands(
     @json_option
     def describe_groups(cluster: Cluster, groups: tuple[str, ...], as_json: bool) -> None:
         with cluster.admin() as admin:
-            described = [describe(admin, group, admin.do(admin.coordinator_of(group))) for group in groups]
+            described = [describe(admin, group) for group in groups]
         if as_json:
             print_json(described)
             return
@@ -76,6 +75,6 @@ def check_described(admin: ClusterAdmin, group_id: str, kind: str, code: int, me
     from kbroker.error_codes import error_name
 
     if code:
-        near = near_group(admin, group_id, kind)
+        near = did_you_mean(group_id, [row.group_id for row in admin.groups(kind) if row.group_id != group_id])
         text = message or error_name(code)
         raise click.ClickException(f"{group_id}: {text.rstrip('.') + near if near else text}")

@@ -31,7 +31,7 @@ def members_in_the_way(admin: ClusterAdmin, group: str) -> str:
 
     A broker lets only members commit for it then.  The sentence names clients, with the number of their members.
     """
-    found = admin.do(describe_group(admin, group, admin.do(admin.coordinator_of(group))))
+    found = admin.do(describe_group(admin, group))
     if not found.members:
         return ""
     clients = Counter(f"{member.client_id} at {member.client_host.lstrip('/')}" for member in found.members)
@@ -47,8 +47,6 @@ def commit(admin: ClusterAdmin, group: str, targets: Mapping[Place, int]) -> Non
     """Commit for a group without members.  ClickException."""
     if members := members_in_the_way(admin, group):
         raise click.ClickException(members)
-    for topic, partition, code in admin.do(
-        commit_offsets(admin, group, admin.do(admin.coordinator_of(group)), targets)
-    ):
+    for topic, partition, code in admin.do(commit_offsets(admin, group, targets)):
         elsewhere = where_shown(admin, group)
         raise click.ClickException(f"{topic}-{partition}: {error_name(code)}{elsewhere and ': '}{elsewhere}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from kbroker.administration import groups as administration
 from kbroker.administration.admin import LATEST, Place
 from kbroker.administration.groups import (
     DEAD,
@@ -23,7 +24,6 @@ from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.groups.group_kinds import where_shown
 from kbroker.cli.groups.group_offsets import commit, members_in_the_way, state_text
-from kbroker.cli.groups.wire_groups import groups_of
 from kbroker.cli.groups.zookeeper_groups import (
     SERVERS,
     Servers,
@@ -40,7 +40,6 @@ from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
     from kbroker.client.admin import ClusterAdmin
-    from kbroker.schemas import wire
 
 OF_CONSUMERS = ("consumer", "")
 """Protocol types of groups that are listed; empty where a group only keeps offsets."""
@@ -93,7 +92,7 @@ def list_groups(cluster: Cluster, as_json: bool, zookeeper: str | None, zookeepe
     with cluster.admin() as admin:
         for node_id in admin.cluster.nodes():
             try:
-                groups += _consumers(admin, node_id)
+                groups += admin.do(administration.list_groups(admin, node_id))
             except KafkaError as error:
                 errors.append(f"broker {node_id}: {text_of(error)}")
     rows = [
@@ -104,6 +103,7 @@ def list_groups(cluster: Cluster, as_json: bool, zookeeper: str | None, zookeepe
             "simple": not group.protocol_type,
         }
         for group in sorted(groups, key=lambda each: each.group_id)
+        if group.protocol_type in OF_CONSUMERS
     ]
     print_rows(rows, ("GROUP", "STATE", "TYPE"), as_json, itemgetter("group", "state", "type"))
     return print_errors(errors)
@@ -140,16 +140,15 @@ def describe_groups(
 
 def _described(admin: ClusterAdmin, name: str) -> JsonObject:
     """A group for people.  ClickException for one that is of another kind; KafkaError."""
-    coordinator = admin.do(admin.coordinator_of(name))
-    group = admin.do(describe_group(admin, name, coordinator))
+    group = admin.do(describe_group(admin, name))
     if group.state == DEAD and (elsewhere := where_shown(admin, name)):
         raise click.ClickException(elsewhere)
-    committed = admin.do(committed_offsets(admin, name, coordinator))
+    committed = admin.do(committed_offsets(admin, name))
     # A group that is dead may have left offsets; one without any never was.
     if group.state == DEAD and not committed:
         raise KafkaError.of(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no such group{_near(admin, name)}")
     ends = admin.do(admin.offsets_of(committed, LATEST, skips=True))
-    return _group(name, group, coordinator, committed, ends)
+    return _group(name, group, admin.do(admin.coordinator_of(name)), committed, ends)
 
 
 def _group(
@@ -250,7 +249,7 @@ def reset_offsets(
     if bool(topics) == all_topics:
         raise click.UsageError("give --topic, or --all-topics")
     with cluster.admin() as admin:
-        committed = admin.do(committed_offsets(admin, group, admin.do(admin.coordinator_of(group))))
+        committed = admin.do(committed_offsets(admin, group))
         partitions = sorted(committed) if all_topics else _named_partitions(admin, topics)
         if not partitions:
             near = _near(admin, group)
@@ -294,16 +293,9 @@ def _named_partitions(admin: ClusterAdmin, topics: tuple[str, ...]) -> list[Plac
     return partitions
 
 
-def _consumers(admin: ClusterAdmin, node_id: int) -> list[wire.ListGroupsResponse.ListedGroup]:
-    """The groups of consumers that a broker coordinates."""
-    return [each for each in groups_of(admin, node_id) if each.protocol_type in OF_CONSUMERS]
-
-
 def _near(admin: ClusterAdmin, name: str) -> str:
     """The group that may have been meant where there is none of this name."""
-    return did_you_mean(
-        name, [each.group_id for node_id in admin.cluster.nodes() for each in _consumers(admin, node_id)]
-    )
+    return did_you_mean(name, [each.group_id for each in admin.groups() if each.protocol_type in OF_CONSUMERS])
 
 
 @command.command("delete")
@@ -316,7 +308,7 @@ def delete_groups(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> in
     with cluster.admin() as admin:
         for name in names:
             try:
-                admin.do(delete_group(admin, name, admin.do(admin.coordinator_of(name))))
+                admin.do(delete_group(admin, name))
                 gone.append(name)
             except KafkaError as error:
                 near = _near(admin, name) if error.code is ErrorCode.GROUP_ID_NOT_FOUND else ""

@@ -26,9 +26,9 @@ def _known(number: int) -> int | None:
     return number if number >= 0 else None
 
 
-def _describe(admin: ClusterAdmin, group_id: str, node_id: int) -> JsonObject:
+def _describe(admin: ClusterAdmin, group_id: str) -> JsonObject:
     request = wire.ShareGroupDescribeRequest(group_ids=[group_id])
-    (group,) = admin.send(wire.ShareGroupDescribeResponse, request, node_id).groups
+    (group,) = admin.do(admin.ask_coordinator(wire.ShareGroupDescribeResponse, request, group_id)).groups
     check_described(admin, group_id, "share", group.error_code, group.error_message)
     return {
         "group": group_id,
@@ -50,7 +50,7 @@ def _describe(admin: ClusterAdmin, group_id: str, node_id: int) -> JsonObject:
         ],
         "partitions": [
             {"partition": f"{topic}-{index}", "start_offset": row.start_offset, "lag": row.lag}
-            for (topic, index), row in admin.do(share_group_offsets(admin, group_id, node_id))
+            for (topic, index), row in admin.do(share_group_offsets(admin, group_id))
         ],
     }
 

@@ -44,9 +44,9 @@ def _joined(words: Iterable[str]) -> str:
     return ", ".join(words)
 
 
-def _describe(admin: ClusterAdmin, group_id: str, node_id: int) -> JsonObject:
+def _describe(admin: ClusterAdmin, group_id: str) -> JsonObject:
     request = wire.StreamsGroupDescribeRequest(group_ids=[group_id])
-    (group,) = admin.send(wire.StreamsGroupDescribeResponse, request, node_id).groups
+    (group,) = admin.do(admin.ask_coordinator(wire.StreamsGroupDescribeResponse, request, group_id)).groups
     check_described(admin, group_id, "streams", group.error_code, group.error_message)
     topology = group.topology
     return {

@@ -166,8 +166,7 @@ def move_offsets(
     moves: list[JsonObject] = []
     with cluster.admin() as admin:
         for group in groups:
-            coordinator = admin.do(admin.coordinator_of(group.group_id))
-            committed = admin.do(committed_offsets(admin, group.group_id, coordinator))
+            committed = admin.do(committed_offsets(admin, group.group_id))
             ends = admin.do(admin.offsets_of(group.offsets, LATEST, skips=True))
             rows = [_move(each, group.offsets[each], committed, ends) for each in sorted(group.offsets)]
             targets = {(row["topic"], row["partition"]): row["new_offset"] for row in rows if row["stays"] is None}

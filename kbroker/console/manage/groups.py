@@ -34,9 +34,8 @@ async def plan_reset(context: Context, fields: Fields) -> Plan:
     """Old and new offsets of each partition."""
     group_id = fields.text("id")
     context.require(Operation.READ, ResourceKind.GROUP, group_id)
-    node_id = await context.client.coordinator_of(group_id)
-    committed = await committed_offsets(context.client, group_id, node_id)
-    members = len((await describe_group(context.client, group_id, node_id)).members)
+    committed = await committed_offsets(context.client, group_id)
+    members = len((await describe_group(context.client, group_id)).members)
     refuse_members(group_id, members)
     return plan_of_targets(group_id, committed, await targets_of(context, fields, committed))
 
@@ -110,8 +109,7 @@ async def reset(context: Context, fields: Fields, plan: Plan) -> Done:
     targets = given_targets(fields)
     for name, _ in targets:
         context.topic(name)
-    node_id = await context.client.coordinator_of(group_id)
-    failures = _failures(await commit_offsets(context.client, group_id, node_id, targets))
+    failures = _failures(await commit_offsets(context.client, group_id, targets))
     done = len(targets) - len(failures)
     return Done([f"{plural(done, 'offset is', 'offsets are')} committed."] if done else [], None, failures)
 
@@ -134,10 +132,10 @@ async def plan_deletion(context: Context, fields: Fields) -> Plan:
         standing = standing_of(group)
         members = standing.member_count
         if standing.group_type != SHARE:
-            committed = await committed_offsets(context.client, group_id, node_id)
+            committed = await committed_offsets(context.client, group_id)
     else:
-        members = len((await describe_group(context.client, group_id, node_id)).members)
-        committed = await committed_offsets(context.client, group_id, node_id)
+        members = len((await describe_group(context.client, group_id)).members)
+        committed = await committed_offsets(context.client, group_id)
     refuse_members(group_id, members)
     return Plan(
         f"Delete the group {group_id}",
@@ -156,8 +154,7 @@ async def plan_deletion(context: Context, fields: Fields) -> Plan:
 async def delete(context: Context, fields: Fields, plan: Plan) -> Done:
     """See `plan_deletion`."""
     group_id = fields.text("id")
-    node_id = await context.client.coordinator_of(group_id)
-    await delete_group(context.client, group_id, node_id)
+    await delete_group(context.client, group_id)
     return Done([f"The group {group_id} is deleted."])
 
 
@@ -165,7 +162,7 @@ async def plan_forgetting(context: Context, fields: Fields) -> Plan:
     """The offsets of one topic."""
     group_id, name = fields.text("id"), fields.text("topic")
     context.require(Operation.DELETE, ResourceKind.GROUP, group_id)
-    committed = await committed_offsets(context.client, group_id, await context.client.coordinator_of(group_id))
+    committed = await committed_offsets(context.client, group_id)
     rows = sorted((index, offset) for (topic, index), offset in committed.items() if topic == name)
     if not rows:
         raise NotThereError(f"the group {group_id} has no offsets of {name}")
@@ -180,15 +177,14 @@ async def plan_forgetting(context: Context, fields: Fields) -> Plan:
 async def forget(context: Context, fields: Fields, plan: Plan) -> Done:
     """See `plan_forgetting`."""
     group_id, name = fields.text("id"), fields.text("topic")
-    node_id = await context.client.coordinator_of(group_id)
     request = wire.OffsetDeleteRequest
-    committed = await committed_offsets(context.client, group_id, node_id)
+    committed = await committed_offsets(context.client, group_id)
     indexes = sorted(index for topic, index in committed if topic == name)
     partitions = [request.OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
-    answer = await context.client.ask(
+    answer = await context.client.ask_coordinator(
         wire.OffsetDeleteResponse,
         request(group_id=group_id, topics=[request.OffsetDeleteRequestTopic(name=name, partitions=partitions)]),
-        node_id,
+        group_id,
     )
     refuse(answer.error_code)
     failures = _failures(

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 NOT_BEGUN = -1
 
 
-async def _starts(context: Context, group_id: str, node_id: int) -> dict[Place, int]:
+async def _starts(context: Context, group_id: str) -> dict[Place, int]:
     """Where the group's partitions begin; those that it has begun to read alone.  NotThereError."""
     described = wire.ShareGroupDescribeRequest(group_ids=[group_id])
-    (known,) = (await context.client.ask(wire.ShareGroupDescribeResponse, described, node_id)).groups
+    (known,) = (await context.client.ask_coordinator(wire.ShareGroupDescribeResponse, described, group_id)).groups
     if known.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         raise NotThereError(f"there is no share group {group_id}")
     refuse(known.error_code, known.error_message)
     refuse_members(group_id, len(known.members))
     return {
         place: row.start_offset
-        for place, row in await share_group_offsets(context.client, group_id, node_id)
+        for place, row in await share_group_offsets(context.client, group_id)
         if not row.error_code and row.start_offset > NOT_BEGUN
     }
 
@@ -43,7 +43,7 @@ async def plan_reset(context: Context, fields: Fields) -> Plan:
     """Old and new starts of each partition."""
     group_id = fields.text("id")
     context.require(Operation.READ, ResourceKind.GROUP, group_id)
-    starts = await _starts(context, group_id, await context.client.coordinator_of(group_id))
+    starts = await _starts(context, group_id)
     return plan_of_targets(group_id, starts, await targets_of(context, fields, starts))
 
 
@@ -61,9 +61,8 @@ async def reset(context: Context, fields: Fields, plan: Plan) -> Done:
         )
         for name, indexes in by_topic(targets).items()
     ]
-    node_id = await context.client.coordinator_of(group_id)
-    answer = await context.client.ask(
-        wire.AlterShareGroupOffsetsResponse, request(group_id=group_id, topics=topics), node_id
+    answer = await context.client.ask_coordinator(
+        wire.AlterShareGroupOffsetsResponse, request(group_id=group_id, topics=topics), group_id
     )
     refuse(answer.error_code, answer.error_message)
     failures = [
@@ -80,7 +79,7 @@ async def plan_forgetting(context: Context, fields: Fields) -> Plan:
     """The state of one topic."""
     group_id, name = fields.text("id"), fields.text("topic")
     context.require(Operation.DELETE, ResourceKind.GROUP, group_id)
-    starts = await _starts(context, group_id, await context.client.coordinator_of(group_id))
+    starts = await _starts(context, group_id)
     rows = sorted((index, offset) for (topic, index), offset in starts.items() if topic == name)
     if not rows:
         raise NotThereError(f"the group {group_id} has no state of {name}")
@@ -94,10 +93,8 @@ async def forget(context: Context, fields: Fields, plan: Plan) -> Done:
     group_id, name = fields.text("id"), fields.text("topic")
     request = wire.DeleteShareGroupOffsetsRequest
     topic = request.DeleteShareGroupOffsetsRequestTopic(topic_name=name)
-    answer = await context.client.ask(
-        wire.DeleteShareGroupOffsetsResponse,
-        request(group_id=group_id, topics=[topic]),
-        await context.client.coordinator_of(group_id),
+    answer = await context.client.ask_coordinator(
+        wire.DeleteShareGroupOffsetsResponse, request(group_id=group_id, topics=[topic]), group_id
     )
     refuse(answer.error_code, answer.error_message)
     for row in answer.responses:

@@ -23,8 +23,8 @@ NO_PRODUCER = -1
 
 async def _described(context: Context, name: str) -> wire.DescribeTransactionsResponse.TransactionState:
     request = wire.DescribeTransactionsRequest(transactional_ids=[name])
-    node_id = await context.client.coordinator_of(name, TRANSACTION)
-    (state,) = (await context.client.ask(wire.DescribeTransactionsResponse, request, node_id)).transaction_states
+    answer = await context.client.ask_coordinator(wire.DescribeTransactionsResponse, request, name, TRANSACTION)
+    (state,) = answer.transaction_states
     refuse(state.error_code)
     return state
 
@@ -59,8 +59,8 @@ async def _fence(context: Context, name: str, timeout_ms: int) -> None:
         producer_id=NO_PRODUCER,
         producer_epoch=NO_PRODUCER,
     )
-    node_id = await context.client.coordinator_of(name, TRANSACTION)
-    refuse((await context.client.ask(wire.InitProducerIdResponse, request, node_id)).error_code)
+    answer = await context.client.ask_coordinator(wire.InitProducerIdResponse, request, name, TRANSACTION)
+    refuse(answer.error_code)
 
 
 async def abort(context: Context, fields: Fields, plan: Plan) -> Done:
