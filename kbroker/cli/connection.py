@@ -114,18 +114,16 @@ class Cluster:
         except ValueError as error:
             raise click.UsageError(str(error)) from None
 
-    def address(self) -> tuple[str, int]:
-        """The one address of a command that asks one broker."""
-        addresses = self.addresses()
-        if len(addresses) != 1:
+    def check_is_one(self) -> None:
+        """UsageError for several addresses, of a command that asks one broker."""
+        if len(self.addresses()) != 1:
             raise click.UsageError(f"--bootstrap-server {self.bootstrap}: must be one host:port")
-        return addresses[0]
 
     def near_topic(self, name: str) -> str:
         """`; did you mean X?` for a topic that there is not."""
         try:
             with self.admin() as admin:
-                return admin.near_topic(name)
+                return admin.near(name, admin.topics)
         except click.ClickException:
             return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TypeVar
 
 from kbroker._fast.wire.codec import EncodeError
@@ -94,6 +94,9 @@ class ClusterAdmin(Admin):
                 why = row.error_message or error_name(row.error_code)
                 raise ClientError(f"topic {row.name} cannot be created at {self.cluster.bootstrap}: {why}")
 
-    def near_topic(self, name: str) -> str:
-        """`; did you mean X?` for a topic that there is not."""
-        return did_you_mean(name, self.topics())
+    def near(self, name: str, known: Callable[[], Iterable[str]]) -> str:
+        """`; did you mean X?` for a name that there is not; empty where the known ones cannot be had."""
+        try:
+            return did_you_mean(name, [each for each in known() if each != name])
+        except (ClientError, KafkaError):
+            return ""

@@ -10,8 +10,8 @@ import click
 from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, wire_options
 from kbroker.cli.output import json_option, print_json, print_rows
+from kbroker.client.errors import ClientError
 from kbroker.errors import KafkaError
-from kbroker.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from kbroker.client.admin import ClusterAdmin
@@ -25,7 +25,7 @@ def where_shown(admin: ClusterAdmin, group_id: str) -> str:
     """What a group of another kind is, and the command that shows it; empty where it is none or cannot be asked."""
     try:
         kind = next((row.group_type.lower() for row in admin.groups() if row.group_id == group_id), "")
-    except KafkaError:
+    except (ClientError, KafkaError):
         return ""
     command = COMMANDS.get(kind)
     return f"it is a {kind} group; `{command} describe {group_id}` shows it" if command is not None else ""
@@ -75,6 +75,6 @@ def check_described(admin: ClusterAdmin, group_id: str, kind: str, code: int, me
     from kbroker.error_codes import error_name
 
     if code:
-        near = did_you_mean(group_id, [row.group_id for row in admin.groups(kind) if row.group_id != group_id])
+        near = admin.near(group_id, lambda: [row.group_id for row in admin.groups(kind)])
         text = message or error_name(code)
         raise click.ClickException(f"{group_id}: {text.rstrip('.') + near if near else text}")

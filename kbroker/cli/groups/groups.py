@@ -34,6 +34,7 @@ from kbroker.cli.groups.zookeeper_groups import (
 )
 from kbroker.cli.output import json_option, print_errors, print_json, print_lines, print_rows, print_table
 from kbroker.cli.wire_client import text_of
+from kbroker.client.errors import ClientError
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.nearest import did_you_mean
 from kbroker.types import JsonObject
@@ -95,6 +96,8 @@ def list_groups(cluster: Cluster, as_json: bool, zookeeper: str | None, zookeepe
                 groups += admin.do(administration.list_groups(admin, node_id))
             except KafkaError as error:
                 errors.append(f"broker {node_id}: {text_of(error)}")
+            except ClientError as error:
+                errors.append(str(error))
     rows = [
         {
             "group": group.group_id,
@@ -295,7 +298,7 @@ def _named_partitions(admin: ClusterAdmin, topics: tuple[str, ...]) -> list[Plac
 
 def _near(admin: ClusterAdmin, name: str) -> str:
     """The group that may have been meant where there is none of this name."""
-    return did_you_mean(name, [each.group_id for each in admin.groups() if each.protocol_type in OF_CONSUMERS])
+    return admin.near(name, lambda: [row.group_id for row in admin.groups() if row.protocol_type in OF_CONSUMERS])
 
 
 @command.command("delete")

@@ -60,17 +60,15 @@ class KafkaProtocol:
 
     def __init__(self, address: str, timeout: float) -> None:
         self._cluster = Cluster.at(address, timeout)
-        self._address = self._cluster.address()
-        self._cluster.check_reachable()
+        self._cluster.check_is_one()
 
     def overview(self) -> Value:
         """Sizes by partition and directory, from DescribeLogDirs.  ClickException when it cannot be asked."""
-        from kbroker.cli.wire_client import failing_in_words
         from kbroker.error_codes import error_name
         from kbroker.schemas import wire
 
-        with failing_in_words(), self._cluster.wire_settings().connect(*self._address) as connection:
-            answer = connection.send(wire.DescribeLogDirsRequest(topics=None))
+        with self._cluster.admin() as admin:
+            answer = admin.send(wire.DescribeLogDirsResponse, wire.DescribeLogDirsRequest(topics=None))
         if answer.error_code:
             raise click.ClickException(f"DescribeLogDirs: {error_name(answer.error_code)}")
         rows = [

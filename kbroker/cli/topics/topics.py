@@ -138,7 +138,7 @@ def _in_words(admin: ClusterAdmin, error: KafkaError, topic: str | None, setting
 
     near, text = "", text_of(error)
     if topic is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        near = admin.near_topic(topic)
+        near = admin.near(topic, admin.topics)
     elif error.code is ErrorCode.INVALID_CONFIG:
         near = unknown_hint(settings, (row.name for row in topic_config_rows()))
     return text.rstrip(".") + near if near else text
