@@ -11,15 +11,7 @@ import click
 
 from kbroker.administration import groups as administration
 from kbroker.administration.admin import LATEST, Place
-from kbroker.administration.groups import (
-    DEAD,
-    GroupDescription,
-    GroupMember,
-    committed_offsets,
-    delete_group,
-    describe_group,
-    reset_targets,
-)
+from kbroker.administration.groups import DEAD, GroupDescription, GroupMember
 from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.groups.group_kinds import where_shown
@@ -143,10 +135,10 @@ def describe_groups(
 
 def _described(admin: ClusterAdmin, name: str) -> JsonObject:
     """A group for people.  ClickException for one that is of another kind; KafkaError."""
-    group = admin.do(describe_group(admin, name))
+    group = admin.do(administration.describe_group(admin, name))
     if group.state == DEAD and (elsewhere := where_shown(admin, name)):
         raise click.ClickException(elsewhere)
-    committed = admin.do(committed_offsets(admin, name))
+    committed = admin.do(administration.committed_offsets(admin, name))
     # A group that is dead may have left offsets; one without any never was.
     if group.state == DEAD and not committed:
         raise KafkaError.of(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no such group{_near(admin, name)}")
@@ -252,7 +244,7 @@ def reset_offsets(
     if bool(topics) == all_topics:
         raise click.UsageError("give --topic, or --all-topics")
     with cluster.admin() as admin:
-        committed = admin.do(committed_offsets(admin, group))
+        committed = admin.do(administration.committed_offsets(admin, group))
         partitions = sorted(committed) if all_topics else _named_partitions(admin, topics)
         if not partitions:
             near = _near(admin, group)
@@ -260,7 +252,7 @@ def reset_offsets(
         missing = [each for each in partitions if each not in committed]
         if shift_by is not None and missing:
             raise click.ClickException(f"{missing[0][0]}-{missing[0][1]}: nothing committed that --shift-by could move")
-        targets = admin.do(reset_targets(admin, partitions, committed, *reset.where_and_value))
+        targets = admin.do(administration.reset_targets(admin, partitions, committed, *reset.where_and_value))
         if execute:
             commit(admin, group, targets)
         members = "" if execute or as_json else members_in_the_way(admin, group)
@@ -311,7 +303,7 @@ def delete_groups(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> in
     with cluster.admin() as admin:
         for name in names:
             try:
-                admin.do(delete_group(admin, name))
+                admin.do(administration.delete_group(admin, name))
                 gone.append(name)
             except KafkaError as error:
                 near = _near(admin, name) if error.code is ErrorCode.GROUP_ID_NOT_FOUND else ""

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker.administration import groups as administration
 from kbroker.administration.admin import refuse
-from kbroker.administration.groups import (
-    WHERE,
-    commit_offsets,
-    committed_offsets,
-    delete_group,
-    describe_group,
-    reset_targets,
-)
 from kbroker.console.group_lines import SHARE, standing_of
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table, plan_without_topic
@@ -34,8 +27,8 @@ async def plan_reset(context: Context, fields: Fields) -> Plan:
     """Old and new offsets of each partition."""
     group_id = fields.text("id")
     context.require(Operation.READ, ResourceKind.GROUP, group_id)
-    committed = await committed_offsets(context.client, group_id)
-    members = len((await describe_group(context.client, group_id)).members)
+    committed = await administration.committed_offsets(context.client, group_id)
+    members = len((await administration.describe_group(context.client, group_id)).members)
     refuse_members(group_id, members)
     return plan_of_targets(group_id, committed, await targets_of(context, fields, committed))
 
@@ -96,11 +89,13 @@ async def targets_of(context: Context, fields: Fields, committed: Mapping[Place,
     given = given_targets(fields)
     if given:
         return given
-    where, low = fields.choice("where", WHERE), 0
+    where, value = fields.choice("where", administration.WHERE), 0
     if where == "shift":
-        low = -(1 << 62)
-    value = fields.number("value", None, low, 1 << 62) if where not in ("earliest", "latest") else 0
-    return await reset_targets(context.client, places_of(context, fields, committed), committed, where, value)
+        value = fields.number("value", None, -(1 << 62), 1 << 62)
+    elif where in ("offset", "time"):
+        value = fields.number("value")
+    places = places_of(context, fields, committed)
+    return await administration.reset_targets(context.client, places, committed, where, value)
 
 
 async def reset(context: Context, fields: Fields, plan: Plan) -> Done:
@@ -109,7 +104,7 @@ async def reset(context: Context, fields: Fields, plan: Plan) -> Done:
     targets = given_targets(fields)
     for name, _ in targets:
         context.topic(name)
-    failures = _failures(await commit_offsets(context.client, group_id, targets))
+    failures = _failures(await administration.commit_offsets(context.client, group_id, targets))
     done = len(targets) - len(failures)
     return Done([f"{plural(done, 'offset is', 'offsets are')} committed."] if done else [], None, failures)
 
@@ -132,10 +127,10 @@ async def plan_deletion(context: Context, fields: Fields) -> Plan:
         standing = standing_of(group)
         members = standing.member_count
         if standing.group_type != SHARE:
-            committed = await committed_offsets(context.client, group_id)
+            committed = await administration.committed_offsets(context.client, group_id)
     else:
-        members = len((await describe_group(context.client, group_id)).members)
-        committed = await committed_offsets(context.client, group_id)
+        members = len((await administration.describe_group(context.client, group_id)).members)
+        committed = await administration.committed_offsets(context.client, group_id)
     refuse_members(group_id, members)
     return Plan(
         f"Delete the group {group_id}",
@@ -154,7 +149,7 @@ async def plan_deletion(context: Context, fields: Fields) -> Plan:
 async def delete(context: Context, fields: Fields, plan: Plan) -> Done:
     """See `plan_deletion`."""
     group_id = fields.text("id")
-    await delete_group(context.client, group_id)
+    await administration.delete_group(context.client, group_id)
     return Done([f"The group {group_id} is deleted."])
 
 
@@ -162,7 +157,7 @@ async def plan_forgetting(context: Context, fields: Fields) -> Plan:
     """The offsets of one topic."""
     group_id, name = fields.text("id"), fields.text("topic")
     context.require(Operation.DELETE, ResourceKind.GROUP, group_id)
-    committed = await committed_offsets(context.client, group_id)
+    committed = await administration.committed_offsets(context.client, group_id)
     rows = sorted((index, offset) for (topic, index), offset in committed.items() if topic == name)
     if not rows:
         raise NotThereError(f"the group {group_id} has no offsets of {name}")
@@ -178,7 +173,7 @@ async def forget(context: Context, fields: Fields, plan: Plan) -> Done:
     """See `plan_forgetting`."""
     group_id, name = fields.text("id"), fields.text("topic")
     request = wire.OffsetDeleteRequest
-    committed = await committed_offsets(context.client, group_id)
+    committed = await administration.committed_offsets(context.client, group_id)
     indexes = sorted(index for topic, index in committed if topic == name)
     partitions = [request.OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
     answer = await context.client.ask_coordinator(
