@@ -63,7 +63,7 @@ class Cluster:
     @contextmanager
     def admin(self) -> Iterator[ClusterAdmin]:
         """A client that describes and changes the cluster.  ClickException for all that fails while it is used."""
-        from kbroker.cli.wire_client import failing_in_words
+        from kbroker.cli.refusals import failing_in_words
         from kbroker.client.admin import ClusterAdmin
         from kbroker.client.cluster import Cluster as WireCluster
 
@@ -83,10 +83,25 @@ class Cluster:
             raise client_error(error) from None
 
     def wire_settings(self) -> ClientSettings:
-        """The settings of connections that speak Kafka's protocol themselves.  UsageError."""
-        from kbroker.cli.wire_client import wire_settings
+        """The settings of connections that speak Kafka's protocol themselves; `timeout` bounds each step.
 
-        return wire_settings(self.timeout, self.settings)
+        UsageError for security that makes no connection.
+        """
+        from kbroker.client.cluster import ClientSettings
+        from kbroker.security.client.client_security import ClientSecurityError
+        from kbroker.security.client.librdkafka_settings import librdkafka_security
+
+        try:
+            security = librdkafka_security(self.settings)
+        except ClientSecurityError as error:
+            raise click.UsageError(str(error)) from None
+        return ClientSettings(
+            client_id="kbroker-cli",
+            connect_timeout_s=self.timeout,
+            request_timeout_s=self.timeout,
+            patience_s=self.timeout,
+            security=security,
+        )
 
     def check_reachable(self) -> None:
         """Says at once that nothing listens there, where the client would try until its time is up."""

@@ -19,8 +19,6 @@ import click
 
 if TYPE_CHECKING:
     from kbroker.cli.connection import Cluster
-    from kbroker.client.admin import ClusterAdmin
-    from kbroker.schemas import wire
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -147,21 +145,13 @@ def kafka_broker_api_versions(bootstrap: str, config: str | None) -> None:
     from kbroker.protocol.api import ApiKey
 
     with _cluster(bootstrap, config).admin() as admin:
-        brokers = _metadata(admin).brokers
-        versions = {each.node_id: admin.cluster.node(each.node_id).versions for each in brokers}
-    for broker in sorted(brokers, key=lambda each: each.node_id):
-        click.echo(f"{broker.host}:{broker.port} (id: {broker.node_id}) -> (")
-        for key, (first, last) in sorted(versions[broker.node_id].items()):
-            name = ApiKey(key).name if key in set(ApiKey) else f"UNKNOWN({key})"
-            click.echo(f"\t{name}({key}): {first} to {last},")
-        click.echo(")")
-
-
-def _metadata(admin: ClusterAdmin) -> wire.MetadataResponse:
-    from kbroker.schemas import wire
-
-    admin.cluster.nodes()  # They are where the answer says.
-    return admin.send(wire.MetadataResponse, wire.MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        for node_id in admin.cluster.nodes():
+            broker = admin.cluster.node(node_id)
+            click.echo(f"{broker.address} (id: {node_id}) -> (")
+            for key, (first, last) in sorted(broker.versions.items()):
+                name = ApiKey(key).name if key in set(ApiKey) else f"UNKNOWN({key})"
+                click.echo(f"\t{name}({key}): {first} to {last},")
+            click.echo(")")
 
 
 @click.command("kafka-console-producer")

@@ -25,7 +25,7 @@ from kbroker.cli.groups.zookeeper_groups import (
     zookeeper_config_option,
 )
 from kbroker.cli.output import json_option, print_errors, print_json, print_lines, print_rows, print_table
-from kbroker.cli.wire_client import text_of
+from kbroker.cli.refusals import text_of
 from kbroker.client.errors import ClientError
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.nearest import did_you_mean

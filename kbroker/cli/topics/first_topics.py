@@ -67,11 +67,13 @@ def _ask(
 ) -> tuple[dict[str, tuple[int, str]], tuple[str, int] | None]:
     """(error and its text of each topic, the controller's address where another broker is it).  ClickException."""
     from kbroker.administration.topics import NewTopic, creation
-    from kbroker.cli.wire_client import failing_in_words, wire_settings
+    from kbroker.cli.connection import Cluster
+    from kbroker.cli.refusals import failing_in_words
     from kbroker.schemas import wire
 
     rows = [NewTopic(each.name, each.partitions, each.replicas, each.settings) for each in topics]
-    with failing_in_words(), wire_settings(10.0, {}).connect(*address) as connection:
+    settings = Cluster(address[0], {}, 10.0).wire_settings()
+    with failing_in_words(), settings.connect(*address) as connection:
         answer = connection.send(creation(rows, 10_000))
         found = {
             each.name: (each.error_code, each.error_message or error_name(each.error_code)) for each in answer.topics

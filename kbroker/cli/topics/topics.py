@@ -133,7 +133,7 @@ def _partitions(topic: _Topic, first: Mapping[Place, int], end: Mapping[Place, i
 
 def _in_words(admin: ClusterAdmin, error: KafkaError, topic: str | None, settings: Iterable[str] = ()) -> str:
     """A refusal, with the name of a topic or of a setting that may have been meant."""
-    from kbroker.cli.wire_client import text_of
+    from kbroker.cli.refusals import text_of
     from kbroker.config import topic_config_rows
 
     near, text = "", text_of(error)

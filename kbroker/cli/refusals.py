@@ -1,13 +1,12 @@
-"""How commands speak Kafka's protocol: how their client connects, and its errors as one line."""
+"""What a command's client and brokers refuse, as one line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
-from kbroker.client.cluster import ClientSettings
 from kbroker.client.errors import ClientError
 from kbroker.errors import ErrorCode, KafkaError
 
@@ -38,24 +37,3 @@ def text_of(error: KafkaError) -> str:
     if text == code.name:
         return f"{code.name}: {_TEXTS[code]}" if code in _TEXTS else text
     return f"{code.name}: {text}"
-
-
-def wire_settings(timeout: float, settings: Mapping[str, str]) -> ClientSettings:
-    """The settings of a command's connections; `timeout` in seconds bounds each step.
-
-    Security is that of `settings`, in librdkafka's names.  UsageError where it makes no connection.
-    """
-    from kbroker.security.client.client_security import ClientSecurityError
-    from kbroker.security.client.librdkafka_settings import librdkafka_security
-
-    try:
-        security = librdkafka_security(settings)
-    except ClientSecurityError as error:
-        raise click.UsageError(str(error)) from None
-    return ClientSettings(
-        client_id="kbroker-cli",
-        connect_timeout_s=timeout,
-        request_timeout_s=timeout,
-        patience_s=timeout,
-        security=security,
-    )
