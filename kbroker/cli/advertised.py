@@ -8,25 +8,29 @@ timeout.
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
 import click
 
-from kbroker.cli.wire_client import wire_settings
 from kbroker.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kbroker.client.cluster import ClientSettings
 
 MOST_TRIED = 5
 """Brokers that are tried; each may take until the time-out."""
 CONNECT_SECONDS = 3.0
 
 
-def check_advertised(host: str, port: int, timeout: float) -> None:
+def check_advertised(host: str, port: int, settings: ClientSettings) -> None:
     """ClickException when no broker that `host:port` names can be reached; nothing where that cannot be known."""
     failures = []
-    for broker_host, broker_port in _advertised(host, port, timeout)[:MOST_TRIED]:
+    for broker_host, broker_port in _advertised(host, port, settings)[:MOST_TRIED]:
         if (broker_host, broker_port) == (host, port):
             return
         try:
-            with socket.create_connection((broker_host, broker_port), timeout=min(timeout, CONNECT_SECONDS)):
+            seconds = min(settings.connect_timeout_s, CONNECT_SECONDS)
+            with socket.create_connection((broker_host, broker_port), timeout=seconds):
                 return
         except OSError as error:
             failures.append(f"{broker_host}:{broker_port} ({error.strerror or error})")
@@ -37,15 +41,14 @@ def check_advertised(host: str, port: int, timeout: float) -> None:
         )
 
 
-def _advertised(host: str, port: int, timeout: float) -> list[tuple[str, int]]:
+def _advertised(host: str, port: int, settings: ClientSettings) -> list[tuple[str, int]]:
     """Where the brokers are that a broker names."""
     from kbroker.client.errors import ClientError
-    from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import request_message
+    from kbroker.schemas import wire
 
-    request = request_message(ApiKey.METADATA)(topics=[], allow_auto_topic_creation=False)
+    request = wire.MetadataRequest(topics=[], allow_auto_topic_creation=False)
     try:
-        with wire_settings(timeout).connect(host, port) as connection:
+        with settings.connect(host, port) as connection:
             answer = connection.send(request)
     except ClientError:
         return []

@@ -11,28 +11,25 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import CompletionItem
 
-from kbroker.cli.groups.wire_groups import every_group
 from kbroker.cli.profile_option import profile_of
 
 if TYPE_CHECKING:
-    from kbroker.client.cluster import Cluster
+    from kbroker.client.admin import ClusterAdmin
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 SECONDS = 1.0
-OF_CONSUMERS = ("", "classic", "consumer")
-"""Types in ListGroups; empty as brokers say that know of no types."""
 
 
-def _completing(names: Callable[[Cluster], Iterable[str]]) -> Complete:
+def _completing(names: Callable[[ClusterAdmin], Iterable[str]]) -> Complete:
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from kbroker.cli.connection import DEFAULT_BOOTSTRAP, wire_cluster
+        from kbroker.cli.connection import DEFAULT_BOOTSTRAP, Cluster
 
         try:
             with ctx:
                 profile = profile_of(ctx)
                 default = profile.bootstrap if profile is not None else DEFAULT_BOOTSTRAP
-                with wire_cluster(ctx.params.get("bootstrap") or default, SECONDS) as cluster:
-                    found = sorted(names(cluster))
+                with Cluster.at(ctx.params.get("bootstrap") or default, SECONDS).admin() as admin:
+                    found = sorted(names(admin))
         except click.ClickException:
             return []
         given = ctx.params.get(parameter.name or "") or ()
@@ -41,11 +38,10 @@ def _completing(names: Callable[[Cluster], Iterable[str]]) -> Complete:
     return complete
 
 
-def _groups_of(*kinds: str) -> Complete:
-    return _completing(lambda cluster: [name for name, kind in every_group(cluster) if kind in kinds])
+def groups_of_kinds(*kinds: str) -> Complete:
+    """Groups of these kinds in ListGroups; empty as brokers say that know of no kinds."""
+    return _completing(lambda admin: [row.group_id for row in admin.groups() if row.group_type.lower() in kinds])
 
 
-topics = _completing(lambda cluster: cluster.list_topics())
-consumer_groups = _groups_of(*OF_CONSUMERS)
-share_groups = _groups_of("share")
-streams_groups = _groups_of("streams")
+topics = _completing(lambda admin: admin.topics())
+consumer_groups = groups_of_kinds("", "classic", "consumer")

@@ -1,7 +1,8 @@
-"""How commands reach a broker: the options they share, the client they make, and its errors as one line.
+"""How commands reach a cluster: the options they share, and the clients they make.
 
-The client is confluent-kafka, so every command works on any Kafka; `-X` hands it its own settings (TLS, SASL, …), and
-`--command-config` takes them from a file, and `--profile` takes all of it from a profile (`profiles.py`).
+What describes or changes a cluster speaks Kafka's protocol itself (`Cluster.admin`); records are written and read by
+librdkafka.  Both take its settings (TLS, SASL, …): by `-X`, from a file by `--command-config`, or all of it from a
+profile (`profiles.py`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import functools
 import socket
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -18,21 +18,15 @@ import click
 
 from kbroker.cli.advertised import check_advertised
 from kbroker.cli.command_config import command_config_option
-from kbroker.cli.output import parse_pairs
 from kbroker.cli.profile_option import bootstrap_of, merged_settings, profile_option
-from kbroker.cli.wire_client import wire_settings
 from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode
-from kbroker.nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from confluent_kafka import KafkaError
-    from confluent_kafka.admin import AdminClient
 
-    from kbroker.client.cluster import Cluster as WireCluster
-    from kbroker.client.connection import Connection
+    from kbroker.client.admin import ClusterAdmin
+    from kbroker.client.cluster import ClientSettings
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 CONNECT_SECONDS = 5.0
@@ -48,6 +42,12 @@ class Cluster:
     bootstrap: str
     settings: dict[str, str]
     timeout: float
+    judges_settings: bool = False
+
+    @classmethod
+    def at(cls, bootstrap: str, timeout: float, *, judges_settings: bool = False) -> Cluster:
+        """The cluster at an address, with the settings of the profile, `--command-config` and `-X`.  UsageError."""
+        return cls(bootstrap, merged_settings(), timeout, judges_settings)
 
     def client_settings(self) -> dict[str, str]:
         """What every client of this cluster gets: librdkafka's names, values as text."""
@@ -60,16 +60,48 @@ class Cluster:
             **self.settings,
         }
 
-    def admin(self) -> AdminClient:
-        """An admin client.  ClickException when nothing answers or a setting is wrong."""
+    @contextmanager
+    def admin(self) -> Iterator[ClusterAdmin]:
+        """A client that describes and changes the cluster.  ClickException for all that fails while it is used."""
+        from kbroker.cli.refusals import failing_in_words
+        from kbroker.client.admin import ClusterAdmin
+        from kbroker.client.cluster import Cluster as WireCluster
+
         self.check_reachable()
-        settings = self.client_settings()
-        del settings["allow.auto.create.topics"]
+        if self.judges_settings and self.settings:
+            self._judge_settings()
+        with failing_in_words(), WireCluster(self.bootstrap, self.wire_settings()) as cluster:
+            yield ClusterAdmin(cluster)
+
+    def _judge_settings(self) -> None:
+        """ClickException for a setting that librdkafka does not have, or a value that it refuses."""
+        from confluent_kafka import Producer
+
         try:
-            client: AdminClient = admin_api().AdminClient(settings)
-            return client
+            Producer(self.client_settings())
         except Exception as error:
             raise client_error(error) from None
+
+    def wire_settings(self) -> ClientSettings:
+        """The settings of connections that speak Kafka's protocol themselves; `timeout` bounds each step.
+
+        UsageError for security that makes no connection.
+        """
+        from kbroker.client.cluster import ClientSettings
+        from kbroker.security.client.client_security import ClientSecurityError
+        from kbroker.security.client.librdkafka_settings import librdkafka_security
+
+        try:
+            security = librdkafka_security(self.settings)
+        except ClientSecurityError as error:
+            raise click.UsageError(str(error)) from None
+        return ClientSettings(
+            client_id="kbroker-cli",
+            connect_timeout_s=self.timeout,
+            request_timeout_s=self.timeout,
+            patience_s=self.timeout,
+            security=security,
+        )
 
     def check_reachable(self) -> None:
         """Says at once that nothing listens there, where the client would try until its time is up."""
@@ -83,7 +115,7 @@ class Cluster:
             except OSError as error:
                 other = error.strerror or str(error)
             if other is None:
-                check_advertised(host, port, self.timeout)
+                check_advertised(host, port, self.wire_settings())
                 return
             reasons.append(f"{host}:{port}: {other}")
         raise click.ClickException(f"cannot connect to {'; '.join(reasons)}")
@@ -97,31 +129,17 @@ class Cluster:
         except ValueError as error:
             raise click.UsageError(str(error)) from None
 
-    def address(self) -> tuple[str, int]:
-        """The one address of a command that asks one broker."""
-        addresses = self.addresses()
-        if len(addresses) != 1:
+    def check_is_one(self) -> None:
+        """UsageError for several addresses, of a command that asks one broker."""
+        if len(self.addresses()) != 1:
             raise click.UsageError(f"--bootstrap-server {self.bootstrap}: must be one host:port")
-        return addresses[0]
 
     def near_topic(self, name: str) -> str:
         """`; did you mean X?` for a topic that there is not."""
-        from confluent_kafka import KafkaException
-
         try:
-            return did_you_mean(name, self.admin().list_topics(timeout=CONNECT_SECONDS).topics)
-        except (KafkaException, click.ClickException):
-            return ""
-
-    def near_group(self, name: str) -> str:
-        """`; did you mean X?` for a group that there is not."""
-        from confluent_kafka import KafkaException
-
-        try:
-            admin = self.admin()  # It must live until the answer is there.
-            future = admin.list_consumer_groups(request_timeout=CONNECT_SECONDS)
-            return did_you_mean(name, [group.group_id for group in result_of(future, CONNECT_SECONDS).valid])
-        except (KafkaException, click.ClickException):
+            with self.admin() as admin:
+                return admin.near(name, admin.topics)
+        except click.ClickException:
             return ""
 
 
@@ -160,29 +178,25 @@ def bootstrap_option(*others: str) -> Callable[[F], F]:
     return decorate
 
 
+def wire_options(function: F) -> F:
+    """Adds `--bootstrap-server` and `--timeout`; the command gets them as `cluster`."""
+
+    @functools.wraps(function)
+    def with_cluster(bootstrap: str, timeout: float, **others: object) -> object:
+        return function(cluster=Cluster.at(bootstrap, timeout), **others)
+
+    return cast("F", bootstrap_option()(timeout_option(with_cluster)))
+
+
 def cluster_options(function: F) -> F:
     """Adds `--bootstrap-server`, `-X` and `--timeout`; the command gets them as `cluster`."""
 
     @functools.wraps(function)
     def with_cluster(bootstrap: str, client_settings: tuple[str, ...], timeout: float, **others: object) -> object:
-        settings = merged_settings(parse_pairs(client_settings, "-X"))
-        return function(cluster=Cluster(bootstrap, settings, timeout), **others)
+        return function(cluster=Cluster.at(bootstrap, timeout, judges_settings=True), **others)
 
-    decorated: Callable[..., object] = with_cluster
-    for option in (
-        timeout_option,
-        click.option("-X", "client_settings", multiple=True, metavar="KEY=VALUE", help="A setting of the client."),
-        bootstrap_option(),
-    ):
-        decorated = option(decorated)
-    return cast("F", decorated)
-
-
-def admin_api() -> ModuleType:
-    """`confluent_kafka.admin`, whose type hints do not export its own names."""
-    import confluent_kafka.admin
-
-    return confluent_kafka.admin
+    given = click.option("-X", "client_settings", multiple=True, metavar="KEY=VALUE", help="A setting of the client.")
+    return cast("F", bootstrap_option()(given(timeout_option(with_cluster))))
 
 
 def describe_error(error: KafkaError) -> str:
@@ -208,67 +222,3 @@ def client_error(error: Exception) -> click.ClickException:
     if isinstance(error, ValueError | TypeError):
         return click.ClickException(str(error))
     raise error
-
-
-T = TypeVar("T")
-K = TypeVar("K")
-
-
-def result_of(future: Future[T], timeout: float) -> T:
-    """The result of an admin request, or a ClickException."""
-    try:
-        return future.result(timeout)
-    except Exception as error:
-        raise client_error(error) from None
-
-
-def results_of(
-    futures: dict[K, Future[T]], timeout: float, cluster: Cluster | None = None
-) -> tuple[dict[K, T], list[str]]:
-    """Results by key, and a line for each that failed; `cluster`: keys are topics, and similar ones are suggested."""
-    results: dict[K, T] = {}
-    errors: list[str] = []
-    for key, future in futures.items():
-        try:
-            results[key] = result_of(future, timeout)
-        except click.ClickException as error:
-            text = error.format_message()
-            if cluster is not None and text.startswith(UNKNOWN_TOPIC):
-                text += cluster.near_topic(str(key))
-            errors.append(f"{key}: {text}")
-    return results, errors
-
-
-@contextmanager
-def connected(bootstrap: str, timeout: float) -> Iterator[Connection]:
-    """A connection to one broker over Kafka's protocol, for what librdkafka does not do."""
-    from kbroker.client.errors import ClientError
-
-    cluster = Cluster(bootstrap, {}, timeout)
-    host, port = cluster.address()
-    cluster.check_reachable()
-    try:
-        with wire_settings(timeout).connect(host, port) as connection:
-            yield connection
-    except ClientError as error:
-        raise click.ClickException(str(error)) from None
-
-
-def refuse(code: int, text: str | None) -> None:
-    """ClickException for an error of the broker; nothing for code 0."""
-    if code:
-        raise click.ClickException(f"{error_name(code)}: {text}" if text else error_name(code))
-
-
-@contextmanager
-def wire_cluster(bootstrap: str, timeout: float) -> Iterator[WireCluster]:
-    """A cluster that is spoken to over Kafka's protocol."""
-    from kbroker.client.cluster import Cluster as WireCluster
-    from kbroker.client.errors import ClientError
-
-    Cluster(bootstrap, {}, timeout).check_reachable()
-    try:
-        with WireCluster(bootstrap, wire_settings(timeout)) as cluster:
-            yield cluster
-    except ClientError as error:
-        raise click.ClickException(str(error)) from None

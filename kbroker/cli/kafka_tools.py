@@ -122,14 +122,10 @@ def kafka_topics(
 
 def _list_topics(bootstrap: str, config: str | None, exclude_internal: bool) -> None:
     """One name in a line, as scripts expect it."""
-    from kbroker.cli.connection import client_error
     from kbroker.types import is_internal
 
-    admin = _cluster(bootstrap, config).admin()
-    try:
-        names = sorted(admin.list_topics(timeout=15).topics)
-    except Exception as error:
-        raise client_error(error) from None
+    with _cluster(bootstrap, config).admin() as admin:
+        names = sorted(admin.topics())
     for name in names:
         if not (exclude_internal and is_internal(name)):
             click.echo(name)
@@ -146,33 +142,16 @@ def _cluster(bootstrap: str, config: str | None) -> Cluster:
 @_connection
 def kafka_broker_api_versions(bootstrap: str, config: str | None) -> None:
     """The APIs of each broker, with the versions that it serves."""
-    from kbroker.cli.connection import client_error
     from kbroker.protocol.api import ApiKey
 
-    cluster = _cluster(bootstrap, config)
-    admin = cluster.admin()
-    try:
-        brokers = admin.list_topics(timeout=15).brokers.values()
-    except Exception as error:
-        raise client_error(error) from None
-    for broker in sorted(brokers, key=lambda each: int(each.id)):
-        click.echo(f"{broker.host}:{broker.port} (id: {broker.id}) -> (")
-        for key, (first, last) in sorted(_versions(str(broker.host), broker.port, cluster.settings).items()):
-            name = ApiKey(key).name if key in set(ApiKey) else f"UNKNOWN({key})"
-            click.echo(f"\t{name}({key}): {first} to {last},")
-        click.echo(")")
-
-
-def _versions(host: str, port: int, settings: Mapping[str, str]) -> Mapping[int, tuple[int, int]]:
-    from kbroker.client.connection import Connection
-    from kbroker.client.errors import ClientError
-    from kbroker.security.client.librdkafka_settings import librdkafka_security
-
-    try:
-        with Connection(host, port, security=librdkafka_security(settings)) as connection:
-            return dict(connection.versions)
-    except ClientError as error:
-        raise click.ClickException(str(error)) from None
+    with _cluster(bootstrap, config).admin() as admin:
+        for node_id in admin.cluster.nodes():
+            broker = admin.cluster.node(node_id)
+            click.echo(f"{broker.address} (id: {node_id}) -> (")
+            for key, (first, last) in sorted(broker.versions.items()):
+                name = ApiKey(key).name if key in set(ApiKey) else f"UNKNOWN({key})"
+                click.echo(f"\t{name}({key}): {first} to {last},")
+            click.echo(")")
 
 
 @click.command("kafka-console-producer")
@@ -243,12 +222,8 @@ def kafka_consumer_groups(
 @_connection
 def kafka_cluster(what: str, bootstrap: str, config: str | None) -> None:
     """The cluster's id."""
-    from kbroker.cli.connection import client_error
-
-    try:
-        click.echo(f"Cluster ID: {_cluster(bootstrap, config).admin().list_topics(timeout=15).cluster_id}")
-    except Exception as error:
-        raise client_error(error) from None
+    with _cluster(bootstrap, config).admin() as admin:
+        click.echo(f"Cluster ID: {admin.cluster.cluster_id()}")
 
 
 @click.command("kafka-storage", context_settings={"ignore_unknown_options": True})
@@ -290,7 +265,8 @@ def kafka_ready(bootstrap: str, config: str | None, brokers: int, seconds: int) 
     """Wait until the cluster has so many brokers."""
 
     def is_ready() -> str:
-        found = _cluster(bootstrap, config).admin().list_topics(timeout=5).brokers
+        with _cluster(bootstrap, config).admin() as admin:
+            found = admin.cluster.nodes()
         return "" if len(found) >= brokers else f"there are {len(found)} of {brokers} brokers"
 
     _wait(is_ready, seconds)
@@ -312,13 +288,11 @@ def zookeeper_ready(connect: str, seconds: int) -> None:
 
 def _wait(why_not: Callable[[], str], seconds: int) -> None:
     """Until nothing is wrong; ClickException with what was wrong last."""
-    from confluent_kafka import KafkaException
-
     pause, deadline = threading.Event(), time.monotonic() + seconds
     while True:
         try:
             wrong = why_not()
-        except (click.ClickException, OSError, KafkaException) as error:
+        except (click.ClickException, OSError) as error:
             wrong = error.format_message() if isinstance(error, click.ClickException) else str(error)
         if not wrong:
             return

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 import click
 
 from kbroker.cli.table_layout import GAP, column_widths, one_below_the_other, wrapped
+from kbroker.types import JsonObject
 
 _ANY = 10_000
 """Columns of what is no terminal."""
@@ -39,6 +40,28 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], *, tit
             click.echo()
         for name, text in block:
             click.echo(f"{click.style(name, bold=True)}{' ' * GAP}{text}".rstrip())
+
+
+def print_rows(
+    rows: Sequence[JsonObject],
+    headers: Sequence[str],
+    as_json: bool,
+    cells: Callable[[JsonObject], Iterable[object]] = dict.values,
+) -> None:
+    """Rows as JSON, or as a table of their values, or of what `cells` makes of each."""
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(headers, [tuple(cells(row)) for row in rows])
+
+
+def print_lines(rows: Sequence[JsonObject], line: Callable[[JsonObject], str], as_json: bool) -> None:
+    """Rows as JSON, or a line for each."""
+    if as_json:
+        print_json(rows)
+    else:
+        for row in rows:
+            click.echo(line(row))
 
 
 def _print_columns(headers: Sequence[str], rows: list[list[str]], widths: list[int]) -> None:

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from kbroker.cli.command_config import command_config_of
+from kbroker.cli.output import parse_pairs
 from kbroker.cli.profiles import VARIABLE, Profile, ProfileError, Profiles, default_path
 
 _KEY = "kbroker.profile"
@@ -78,8 +79,9 @@ def bootstrap_of(default: str | None) -> Callable[[click.Context, click.Paramete
     return choose
 
 
-def merged_settings(given: dict[str, str]) -> dict[str, Any]:
-    """The profile's client settings, overridden by those of `--command-config`, and those by the command line's."""
+def merged_settings() -> dict[str, Any]:
+    """The profile's client settings, overridden by those of `--command-config`, and those by `-X`.  UsageError."""
     ctx = click.get_current_context()
     profile = profile_of(ctx)
+    given = parse_pairs(ctx.params.get("client_settings") or (), "-X")
     return {**(profile.settings if profile is not None else {}), **command_config_of(ctx), **given}

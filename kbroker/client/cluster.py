@@ -140,6 +140,8 @@ class Cluster(Closing):
         self.settings = settings or ClientSettings()
         self._addresses = parse_bootstrap(bootstrap)
         self._nodes: dict[int, tuple[str, int]] = {}
+        self._cluster_id: str | None = None
+        self._controller_id = -1
         self._topics: dict[str, TopicInfo] = {}
         self._connections: dict[tuple[str, int], Connection] = {}
 
@@ -222,6 +224,16 @@ class Cluster(Closing):
             self._refresh(())
         return sorted(self._nodes)
 
+    def cluster_id(self) -> str | None:
+        """The cluster's id; None where the brokers have none."""
+        self._refresh(())
+        return self._cluster_id
+
+    def controller(self) -> int | None:
+        """The id of the controller, or of a broker that asks it; None where there is none."""
+        self._refresh(())
+        return self._controller_id if self._controller_id in self._nodes else None
+
     def forget(self, *topics: str) -> None:
         """Leaders of these topics (all without any) are asked for anew at the next use."""
         for name in topics or tuple(self._topics):
@@ -261,6 +273,7 @@ class Cluster(Closing):
         wanted = None if names is None else [request_class.MetadataRequestTopic(name=name) for name in names]
         answer = connection.send(request_class(topics=wanted, allow_auto_topic_creation=create), version=version)
         self._nodes = {node.node_id: (node.host, node.port) for node in answer.brokers}
+        self._cluster_id, self._controller_id = answer.cluster_id, answer.controller_id
         found = dict(self._read_topics(answer.topics))
         self._topics.update(found)
         return found

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kbroker.console.parameters import PageOf, page_of, view_of
+from kbroker.console.parameters import PageOf, keys_of, page_of, view_of
 from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
@@ -51,14 +50,9 @@ class Brokers:
     page: PageOf[BrokerLine]
 
 
-_KEYS: Mapping[str, Key[BrokerLine]] = {
-    "node_id": attrgetter("node_id"),
-    "rack": attrgetter("rack"),
-    "state": attrgetter("state"),
-    "leader_count": attrgetter("leader_count"),
-    "replica_count": attrgetter("replica_count"),
-    "missing_count": attrgetter("missing_count"),
-}
+_KEYS: Mapping[str, Key[BrokerLine]] = keys_of(
+    "node_id", "rack", "state", "leader_count", "replica_count", "missing_count"
+)
 
 
 async def brokers(parts: ConsoleParts, parameters: Parameters) -> Value:

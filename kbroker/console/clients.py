@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kbroker.console.connection_lines import ConnectionLine
-from kbroker.console.parameters import PageOf, page_of, view_of
+from kbroker.console.parameters import PageOf, keys_of, page_of, view_of
 from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
@@ -40,17 +39,17 @@ class Clients:
     page: PageOf[ConnectionLine]
 
 
-_KEYS: Mapping[str, Key[ConnectionLine]] = {
-    "client_id": attrgetter("client_id"),
-    "software": attrgetter("software"),
-    "address": attrgetter("address"),
-    "listener": attrgetter("listener"),
-    "request_count": attrgetter("request_count"),
-    "bytes_in": attrgetter("bytes_in"),
-    "bytes_out": attrgetter("bytes_out"),
-    "idle_seconds": attrgetter("idle_seconds"),
-    "queued_bytes": attrgetter("queued_bytes"),
-}
+_KEYS: Mapping[str, Key[ConnectionLine]] = keys_of(
+    "client_id",
+    "software",
+    "address",
+    "listener",
+    "request_count",
+    "bytes_in",
+    "bytes_out",
+    "idle_seconds",
+    "queued_bytes",
+)
 
 
 async def clients(parts: ConsoleParts, parameters: Parameters) -> Value:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbroker._fast.wire.codec import DecodeError
+from kbroker.administration.groups import classic_assignment
 from kbroker.coordinator.classic.consumer_protocol import PROTOCOL_TYPE, SubscriptionError, subscribed_topics
 from kbroker.coordinator.consumer.group import ConsumerGroup
 from kbroker.coordinator.share.group import ShareGroup
 from kbroker.coordinator.share.group_records import by_topic
 from kbroker.coordinator.streams.group import StreamsGroup
-from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from kbroker.coordinator.classic.group import Group
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kbroker.coordinator.share.member import ShareMember
     from kbroker.coordinator.streams.member import StreamsMember
     from kbroker.metadata.cache import MetadataCache
-
-_VERSION_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +66,12 @@ def _classic(member: DescribedMember, *, is_consumer: bool) -> Member:
     if is_consumer:
         try:
             topics = sorted(subscribed_topics([member.metadata])) if member.metadata else ()
-            assigned = _classic_assignment(member.assignment)
+            assigned = [Assigned(*each) for each in classic_assignment(member.assignment)]
         except (SubscriptionError, DecodeError):
             pass  # Bytes of the client's own, which the broker need not understand.
     return Member(
         member.member_id, member.group_instance_id, member.client_id, member.client_host, None, "", topics, assigned
     )
-
-
-def _classic_assignment(data: bytes) -> list[Assigned]:
-    if len(data) < _VERSION_BYTES:
-        return []
-    decoded = wire.ConsumerProtocolAssignment.program(0).decode(data, _VERSION_BYTES)
-    return [Assigned(each.topic, sorted(each.partitions)) for each in decoded.assigned_partitions]
 
 
 def _consumer(member: ConsumerMember, group: ConsumerGroup, cache: MetadataCache) -> Member:

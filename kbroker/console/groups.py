@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kbroker.console.group_lag import lag_at, places_of
 from kbroker.console.group_lines import GroupLine, standing_of
 from kbroker.console.group_members import Member, members_of
-from kbroker.console.parameters import NotThereError, page_of, view_of
+from kbroker.console.parameters import NotThereError, keys_of, page_of, view_of
 from kbroker.console.partition_source import bounds_elsewhere
 from kbroker.coordinator.modern.group import ModernGroup
 from kbroker.coordinator.share.group import ShareGroup
@@ -34,10 +34,7 @@ MOST_OFFSETS = 200
 
 
 _GROUP_KEYS: Mapping[str, Key[GroupLine]] = {
-    "group_id": attrgetter("group_id"),
-    "state": attrgetter("state"),
-    "group_type": attrgetter("group_type"),
-    "member_count": attrgetter("member_count"),
+    **keys_of("group_id", "state", "group_type", "member_count"),
     "lag": lambda line: -1 if line.lag is None else line.lag,
 }
 

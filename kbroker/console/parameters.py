@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Generic, TypeVar
 from urllib.parse import parse_qsl
 
@@ -66,6 +67,11 @@ class Parameters:
         if value not in choices:
             raise BadParameterError(f"{name} must be one of {', '.join(choices)}")
         return value
+
+
+def keys_of(*names: str) -> dict[str, Key[object]]:
+    """The columns of rows that have attributes of these names."""
+    return {name: attrgetter(name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

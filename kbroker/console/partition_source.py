@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
+from kbroker.administration.admin import EARLIEST, LATEST, refuse
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import EARLIEST, LATEST, refuse
 from kbroker.errors import KafkaError
 from kbroker.schemas import wire
 from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp

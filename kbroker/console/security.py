@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kbroker.console.manage.quotas import named
-from kbroker.console.parameters import PageOf, page_of, view_of
+from kbroker.console.parameters import PageOf, keys_of, page_of, view_of
 from kbroker.security.acl.kinds import OPERATIONS, PATTERNS, PERMISSIONS, RESOURCES
 from kbroker.security.authorizer import Operation
 from kbroker.security.scram import ScramMechanism
@@ -60,15 +60,9 @@ class QuotaLine:
     value: float
 
 
-_USER_KEYS: Mapping[str, Key[UserLine]] = {
-    "name": attrgetter("name"),
-    "mechanism": attrgetter("mechanism"),
-    "iterations": attrgetter("iterations"),
-}
-_ACL_KEYS: Mapping[str, Key[AclLine]] = {
-    name: attrgetter(name) for name in ("principal", "permission", "operation", "kind", "name", "host")
-}
-_QUOTA_KEYS: Mapping[str, Key[QuotaLine]] = {name: attrgetter(name) for name in ("entity", "key", "value")}
+_USER_KEYS: Mapping[str, Key[UserLine]] = keys_of("name", "mechanism", "iterations")
+_ACL_KEYS: Mapping[str, Key[AclLine]] = keys_of("principal", "permission", "operation", "kind", "name", "host")
+_QUOTA_KEYS: Mapping[str, Key[QuotaLine]] = keys_of("entity", "key", "value")
 
 
 async def users(parts: ConsoleParts, parameters: Parameters) -> Value:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kbroker.config.origin import origin_in
-from kbroker.console.parameters import PageOf, page_of, view_of
+from kbroker.console.parameters import PageOf, keys_of, page_of, view_of
 from kbroker.handlers.topics.config_entries import ConfigSource, broker_entries
 from kbroker.security.authorizer import Operation
 
@@ -43,10 +42,7 @@ class SettingLine:
     documentation: str
 
 
-_KEYS: Mapping[str, Key[SettingLine]] = {
-    "name": attrgetter("name"),
-    "source": attrgetter("source"),
-}
+_KEYS: Mapping[str, Key[SettingLine]] = keys_of("name", "source")
 
 
 async def settings(parts: ConsoleParts, parameters: Parameters) -> Value:

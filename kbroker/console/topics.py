@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.console.group_lag import places_of, reads
 from kbroker.console.group_lines import standing_of
-from kbroker.console.parameters import NotThereError, page_of, view_of
+from kbroker.console.parameters import NotThereError, keys_of, page_of, view_of
 from kbroker.console.partition_source import bounds_elsewhere
 from kbroker.console.topic_lines import TopicLine
 from kbroker.handlers.topics.config_entries import topic_entries
@@ -33,14 +33,9 @@ MOST_SEGMENTS = 200
 MOST_CONSUMERS = 100
 
 
-_TOPIC_KEYS: Mapping[str, Key[TopicLine]] = {
-    "topic": attrgetter("topic"),
-    "partition_count": attrgetter("partition_count"),
-    "size_bytes": attrgetter("size_bytes"),
-    "segment_count": attrgetter("segment_count"),
-    "record_count": attrgetter("record_count"),
-    "cleanup_policy": attrgetter("cleanup_policy"),
-}
+_TOPIC_KEYS: Mapping[str, Key[TopicLine]] = keys_of(
+    "topic", "partition_count", "size_bytes", "segment_count", "record_count", "cleanup_policy"
+)
 
 
 async def topics(parts: ConsoleParts, parameters: Parameters) -> Value:

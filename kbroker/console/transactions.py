@@ -9,7 +9,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kbroker.console.parameters import PageOf, page_of, view_of
+from kbroker.console.parameters import PageOf, keys_of, page_of, view_of
 from kbroker.coordinator.transactions.transaction_records import by_topic
 from kbroker.security.authorizer import Operation, ResourceKind
 
@@ -69,12 +69,9 @@ class Transactions:
 
 
 _KEYS: Mapping[str, Key[TransactionLine]] = {
-    "transactional_id": attrgetter("transactional_id"),
-    "state": attrgetter("state"),
-    "producer_id": attrgetter("producer_id"),
-    "updated_ms": attrgetter("updated_ms"),
+    **keys_of("transactional_id", "state", "producer_id", "updated_ms"),
     "started_ms": lambda line: -1 if line.started_ms is None else line.started_ms,
-    "partition_count": attrgetter("partition_count"),
+    **keys_of("partition_count"),
 }
 
 

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker._fast.net.connection import Connection
 from kbroker._fast.net.socket_part import PairedSocket
+from kbroker.administration.admin import Admin
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.client_tcp import PairTransport
 from kbroker.cluster.outbound import Outbound
 from kbroker.cluster.workers.member import WORKERS_LISTENER
-from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.image import Endpoint
 from kbroker.metadata.security_image import ScramKey
-from kbroker.schemas import wire
 from kbroker.security.principal import AuthenticationState, Principal, Session
 from kbroker.security.sasl.plain import PLAIN
 from kbroker.security.scram import ScramMechanism
+from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker._fast.net.socket_part import SocketPart
@@ -42,20 +42,6 @@ A = TypeVar("A")
 
 CLIENT_ID = "kbroker-console"
 SECONDS = 30.0
-PATIENCE_SECONDS, PAUSE_SECONDS = 10.0, 0.1
-_PASSING = frozenset(
-    {
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-    }
-)
-GROUP, TRANSACTION = 0, 1
-LATEST, EARLIEST = -1, -2
-"""Times that stand for an end of a log, as ListOffsets has them."""
 _PORT = 1
 """Of a viewer's address, whose port says nothing."""
 
@@ -107,8 +93,8 @@ class Inside:
         return await listener.connect(sock, make)
 
 
-class ViewerClient:
-    """The cluster as a viewer's client sees it.  All that asks raises KafkaError."""
+class ViewerClient(Admin):
+    """The cluster as a viewer's client sees it."""
 
     def __init__(
         self, services: Services, inside: Inside, principal: Principal, host: str, login: tuple[str, str] | None
@@ -122,7 +108,6 @@ class ViewerClient:
         self._clients: dict[int, NodeClient] = {}
 
     async def ask(self, kind: type[A], request: Message, node_id: int | None = None) -> A:
-        """The answer of a broker, of its `kind`; this one unless it is said."""
         client = self._client(self._services.node_id if node_id is None else node_id)
         assert request.api_key is not None
         try:
@@ -139,33 +124,10 @@ class ViewerClient:
         return answer
 
     async def ask_controller(self, kind: type[A], request: Message) -> A:
-        """The answer to what the controller alone serves."""
         services = self._services
         return await self.ask(kind, request, services.view.node_for_changes(services.metadata_cache.image))
 
-    async def offsets(self, topic: str, partitions: Sequence[int], at: int, isolation: int = 0) -> dict[int, int]:
-        """First offsets at or after a time, LATEST or EARLIEST, of each partition, -1 where there is none."""
-        return await patiently(partial(self._offsets, topic, partitions, at, isolation))
-
-    async def _offsets(self, topic: str, partitions: Sequence[int], at: int, isolation: int) -> dict[int, int]:
-        request = wire.ListOffsetsRequest
-        by_leader: dict[int, list[int]] = {}
-        for partition in partitions:
-            by_leader.setdefault(self.leader_of(topic, partition), []).append(partition)
-        found: dict[int, int] = {}
-        for leader, led in by_leader.items():
-            asked = [request.ListOffsetsPartition(partition_index=each, timestamp=at) for each in led]
-            topics = [request.ListOffsetsTopic(name=topic, partitions=asked)]
-            answer = await self.ask(
-                wire.ListOffsetsResponse, request(replica_id=-1, isolation_level=isolation, topics=topics), leader
-            )
-            for row in answer.topics[0].partitions:
-                refuse(row.error_code, f"{topic}-{row.partition_index}: {error_name(row.error_code)}")
-                found[row.partition_index] = row.offset
-        return found
-
     def leader_of(self, topic: str, partition: int) -> int:
-        """The broker that leads a partition."""
         image = self._services.metadata_cache.topic(topic)
         if image is None or not 0 <= partition < len(image.partitions):
             raise KafkaError.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of {topic}")
@@ -174,16 +136,19 @@ class ViewerClient:
             raise KafkaError.of(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads partition {partition} of {topic}")
         return leader
 
-    async def coordinator_of(self, key: str, kind: int = GROUP) -> int:
-        """The broker that coordinates a group or a transactional id."""
-        request = wire.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+    def topic_id_of(self, name: str) -> bytes:
+        image = self._services.metadata_cache.topic(name)
+        return ZERO_UUID if image is None else image.topic_id
 
-        async def find() -> int:
-            (row,) = (await self.ask(wire.FindCoordinatorResponse, request)).coordinators
-            refuse(row.error_code, row.error_message)
-            return row.node_id
+    def name_of(self, topic_id: bytes) -> str | None:
+        image = self._services.metadata_cache.topic_by_id(topic_id)
+        return None if image is None else image.name
 
-        return await patiently(find)
+    def now(self) -> float:
+        return self._loop.time()
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     def close(self) -> None:
         """Hang up."""
@@ -279,23 +244,3 @@ def _security_of(
     if mechanism is None:
         return None
     return replace(found, protocol=protocol, mechanism=mechanism, login=Login(*login))
-
-
-async def patiently(step: Callable[[], Awaitable[A]]) -> A:
-    """What a step gives, repeated while leaders and coordinators change, as a client does: nothing was done then."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + PATIENCE_SECONDS
-    while True:
-        try:
-            return await step()
-        except KafkaError as error:
-            if error.code not in _PASSING or loop.time() > until:
-                raise
-        await asyncio.sleep(PAUSE_SECONDS)
-
-
-def refuse(code: int, message: str | None = None) -> None:
-    """KafkaError where an answer has a code."""
-    if code:
-        known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-        raise KafkaError.of(known, message or known.name)

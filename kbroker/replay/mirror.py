@@ -27,7 +27,7 @@ from kbroker.replay.load.lane_results import RESULT_SCHEMA, as_batch
 from kbroker.replay.load.lane_rounds import run_lanes
 from kbroker.replay.load.lanes import LaneResult, Target, run_lane
 from kbroker.replay.load.restore import make_target
-from kbroker.replay.load.targets import admin, cluster_id, ensure_topics, own_configs
+from kbroker.replay.load.targets import ensure_topics, own_configs
 from kbroker.replay.registration import register
 from kbroker.replay.session import bounded_batches
 from kbroker.replay.sources.offset_json import to_plain
@@ -203,15 +203,15 @@ class Mirror:
     def _prepare_topics(self, topics: Mapping[str, TopicInfo]) -> None:
         """Makes what is missing; checks that source and target are the topics of the last run."""
         request = self.request
-        source, target = admin(request.source, self.read.client), admin(request.target, self.target.client)
         names = {topic: request.name_of(topic) for topic in topics}
-        same = cluster_id(source) is not None and cluster_id(source) == cluster_id(target)
+        with Cluster(request.source, self.read.client) as source, Cluster(request.target, self.target.client) as target:
+            same = source.cluster_id() is not None and source.cluster_id() == target.cluster_id()
+            configs = own_configs(source, topics)
         for topic, name in names.items():
             if same and name in topics:
                 raise LoadError(
                     f"source and target are one cluster, and {topic} would be mirrored into {name}: --rename"
                 )
-        configs = own_configs(source, topics)
         counts = {names[topic]: len(info.partitions) for topic, info in topics.items()}
         ensure_topics(request.target, self.target.client, counts, {names[topic]: own for topic, own in configs.items()})
         with Cluster(request.target, self.target.client) as cluster:

@@ -4,7 +4,7 @@ They speak the protocol only, so the same tests pass on Apache Kafka.
 
 Also of `kbroker.cli.groups.group_offsets`, `kbroker.cli.groups.groups`, `kbroker.cli.topics.topics`,
 `kbroker.cli.cluster.quotas`, `kbroker.cli.records.transactions`, `kbroker.cli.groups.share`,
-`kbroker.cli.groups.streams`, `kbroker.cli.groups.wire_groups`.
+`kbroker.cli.groups.streams`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where the replicas of a broker that is drained go, and why a replica is not in sync.
 
-Also of `kbroker.cli.checks.cluster_checks`, `kbroker.cli.metrics_listener`, `kbroker.cli.wire_client`.
+Also of `kbroker.cli.checks.cluster_checks`, `kbroker.cli.metrics_listener`, `kbroker.cli.refusals`.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def test_the_loop_goes_on_while_records_are_prepared(step: str, monkeypatch: pyt
     """Megabytes of records, to be read and compressed, held up all clients of the broker for a second."""
     image, threads = Mock(spec=TopicImage, topic_id=bytes(16), partitions=[None], configs={}, is_internal=False), []
     image.name = "large"
-    context = Mock(spec=Context, topic=Mock(return_value=image), client=Mock())
+    context = Mock(spec=Context, topic=Mock(return_value=image), client=Mock(patiently=lambda step: step()))
     reading = produce._records
 
     def read(*arguments: Any) -> Any:

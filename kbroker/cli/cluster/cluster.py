@@ -1,7 +1,4 @@
-"""`kbroker cluster`: who is in a cluster, what is not as it should be, and moves of leaders and replicas, of any Kafka.
-
-It asks by Kafka's protocol.  Elections and reassignments are asked of the controller.
-"""
+"""`kbroker cluster`: who is in a cluster, what is not as it should be, and moves of leaders and replicas."""
 
 from __future__ import annotations
 
@@ -10,22 +7,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kbroker.administration.admin import Place, refuse
+from kbroker.administration.replicas import elect_leaders
+from kbroker.administration.replicas import reassign as reassign_replicas
 from kbroker.cli.cluster.quorum import fenced_brokers, print_quorum, quorum_of
-from kbroker.cli.connection import bootstrap_option, refuse, timeout_option, wire_cluster
-from kbroker.cli.output import json_option, print_errors, print_json, print_table, size_text
+from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.output import json_option, print_errors, print_json, print_lines, print_table, size_text
+from kbroker.error_codes import error_name
+from kbroker.errors import ErrorCode, KafkaError
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
-    from kbroker.client.cluster import Cluster as WireCluster
-    from kbroker.client.connection import Connection
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.types import JsonObject
 
-PREFERRED, UNCLEAN = 0, 1
-NOT_NEEDED = "ELECTION_NOT_NEEDED"
 SHORT_BYTES = 64 << 20
 """A log directory with less is named as what may hold a replica back."""
 
-Partition = tuple[str, int]
-Assignment = dict[Partition, list[int]]
+Assignment = dict[Place, list[int]]
 
 
 class Move(NamedTuple):
@@ -45,11 +44,8 @@ def command() -> None:
 # What there is
 
 
-def _metadata(cluster: WireCluster) -> Any:
-    from kbroker.schemas import wire
-
-    cluster.list_topics()
-    return cluster.any().send(wire.MetadataRequest(topics=None, allow_auto_topic_creation=False))
+def _metadata(admin: ClusterAdmin) -> wire.MetadataResponse:
+    return admin.send(wire.MetadataResponse, wire.MetadataRequest(topics=None, allow_auto_topic_creation=False))
 
 
 class Held(NamedTuple):
@@ -61,16 +57,15 @@ class Held(NamedTuple):
     free_bytes: int
 
 
-def _held(cluster: WireCluster, nodes: Iterable[int]) -> dict[tuple[int, str, int], Held]:
+def _held(admin: ClusterAdmin, nodes: Iterable[int]) -> dict[tuple[int, str, int], Held]:
     """Each replica, from the brokers that answer."""
     from kbroker.client.errors import ClientError
-    from kbroker.schemas import wire
 
     found = {}
     for node_id in nodes:
         try:
-            answer = cluster.node(node_id).send(wire.DescribeLogDirsRequest(topics=None))
-        except ClientError:
+            answer = admin.send(wire.DescribeLogDirsResponse, wire.DescribeLogDirsRequest(topics=None), node_id)
+        except (ClientError, KafkaError):
             continue
         for directory in answer.results:
             for topic in directory.topics:
@@ -81,18 +76,18 @@ def _held(cluster: WireCluster, nodes: Iterable[int]) -> dict[tuple[int, str, in
     return found
 
 
-def _status(cluster: WireCluster) -> JsonObject:
-    metadata = _metadata(cluster)
+def _status(admin: ClusterAdmin) -> JsonObject:
+    metadata = _metadata(admin)
     alive = sorted(broker.node_id for broker in metadata.brokers)
-    held = _held(cluster, alive)
-    adding = {move.partition: move.adding for move in _known_moves(cluster)}
+    held = _held(admin, alive)
+    adding = {move.partition: move.adding for move in _known_moves(admin)}
     leaders = dict.fromkeys(alive, 0)
     replicas = dict.fromkeys(alive, 0)
     sizes = dict.fromkeys(alive, 0)
     for (node_id, _, _), replica in held.items():
         sizes[node_id] += replica.size
     count, offline, under, behind = 0, [], [], []
-    for topic in sorted(metadata.topics, key=lambda each: each.name):
+    for topic in sorted(metadata.topics, key=lambda each: str(each.name)):
         for row in sorted(topic.partitions, key=lambda each: each.partition_index):
             count += 1
             name = f"{topic.name}-{row.partition_index}"
@@ -115,7 +110,7 @@ def _status(cluster: WireCluster) -> JsonObject:
                     "reason": reason(node_id, row, alive, replica, is_new=node_id in adding.get(name, ())),
                 }
                 for node_id in missing
-                for replica in (held.get((node_id, topic.name, row.partition_index)),)
+                for replica in (held.get((node_id, str(topic.name), row.partition_index)),)
             ]
     return {
         "controller": metadata.controller_id,
@@ -130,8 +125,8 @@ def _status(cluster: WireCluster) -> JsonObject:
             }
             for broker in sorted(metadata.brokers, key=lambda each: each.node_id)
         ],
-        "fenced": fenced_brokers(cluster),
-        "quorum": quorum_of(cluster),
+        "fenced": fenced_brokers(admin),
+        "quorum": quorum_of(admin),
         "partitions": count,
         "offline": offline,
         "under_replicated": under,
@@ -155,12 +150,11 @@ def reason(node_id: int, row: Any, alive: Sequence[int], replica: Held | None, *
 
 @command.command("status")
 @json_option
-@bootstrap_option()
-@timeout_option
-def status(bootstrap: str, timeout: float, as_json: bool) -> int:
+@wire_options
+def status(cluster: Cluster, as_json: bool) -> int:
     """Brokers, the controller, and partitions that are offline or under-replicated; exit status 1 if any is."""
-    with wire_cluster(bootstrap, timeout) as cluster:
-        found = _status(cluster)
+    with cluster.admin() as admin:
+        found = _status(admin)
     if as_json:
         print_json(found)
     else:
@@ -212,7 +206,7 @@ def _ids(nodes: Iterable[int]) -> str:
 # Elections
 
 
-def _named(names: Sequence[str]) -> list[Partition] | None:
+def _named(names: Sequence[str]) -> list[Place] | None:
     """TOPIC-PARTITION names; None for none."""
     found = []
     for name in names:
@@ -223,58 +217,25 @@ def _named(names: Sequence[str]) -> list[Partition] | None:
     return found or None
 
 
-def _by_topic(names: Iterable[Partition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, index in names:
-        topics.setdefault(topic, []).append(index)
-    return topics
-
-
-def _controller(cluster: WireCluster) -> Connection:
-    """A connection to the controller."""
-    metadata = _metadata(cluster)
-    if metadata.controller_id not in {broker.node_id for broker in metadata.brokers}:
-        raise click.ClickException("the cluster has no controller at the moment; try again")
-    return cluster.node(metadata.controller_id)
-
-
 @command.command("elect")
 @click.argument("names", nargs=-1, metavar="[TOPIC-PARTITION...]")
 @click.option("--unclean", is_flag=True, help="Also a replica that may lack acknowledged records, which are then lost.")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def elect(names: tuple[str, ...], bootstrap: str, timeout: float, unclean: bool, as_json: bool) -> int:
+def elect(cluster: Cluster, names: tuple[str, ...], unclean: bool, as_json: bool) -> int:
     """Make the preferred replica of partitions the leader, of all without names."""
-    from kbroker.error_codes import error_name
-    from kbroker.schemas import wire
-
     wanted = _named(names)
     if unclean and wanted is None:
         raise click.UsageError("--unclean loses records: name the partitions")
-    request = wire.ElectLeadersRequest(
-        election_type=UNCLEAN if unclean else PREFERRED,
-        topic_partitions=None
-        if wanted is None
-        else [
-            wire.ElectLeadersRequest.TopicPartitions(topic=topic, partitions=indexes)
-            for topic, indexes in _by_topic(wanted).items()
-        ],
-        timeout_ms=int(timeout * 1000),
-    )
-    with wire_cluster(bootstrap, timeout) as cluster:
-        answer = _controller(cluster).send(request)
-    refuse(answer.error_code, None)
     errors, results = [], []
-    for topic in answer.replica_election_results:
-        for row in topic.partition_result:
-            name = f"{topic.topic}-{row.partition_id}"
+    with cluster.admin() as admin:
+        for (topic, index), row in admin.do(elect_leaders(admin, wanted, unclean=unclean)):
             if not row.error_code:
-                results.append((name, "elected"))
-            elif error_name(row.error_code) == NOT_NEEDED:
-                results.append((name, "has that leader"))
+                results.append((f"{topic}-{index}", "elected"))
+            elif row.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+                results.append((f"{topic}-{index}", "has that leader"))
             else:
-                errors.append(f"{name}: {error_name(row.error_code)}: {row.error_message or ''}".rstrip(": "))
+                errors.append(_refusal(f"{topic}-{index}", row.error_code, row.error_message))
     if as_json:
         print_json([{"partition": name, "result": result} for name, result in results])
         return print_errors(errors)
@@ -283,6 +244,10 @@ def elect(names: tuple[str, ...], bootstrap: str, timeout: float, unclean: bool,
     if not errors and all(result != "elected" for _, result in results):
         click.echo("nothing to elect")
     return print_errors(errors)
+
+
+def _refusal(partition: str, code: int, message: str | None) -> str:
+    return f"{partition}: {error_name(code)}: {message or ''}".rstrip(": ")
 
 
 # Reassignments
@@ -294,19 +259,16 @@ def elect(names: tuple[str, ...], bootstrap: str, timeout: float, unclean: bool,
     "--replicas", metavar="ID,ID,…", help="The brokers that are to have the replicas, the preferred leader first."
 )
 @click.option("--cancel", is_flag=True, help="Call the reassignment off.")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def reassign(
-    names: tuple[str, ...], bootstrap: str, timeout: float, replicas: str | None, cancel: bool, as_json: bool
-) -> int:
+def reassign(cluster: Cluster, names: tuple[str, ...], replicas: str | None, cancel: bool, as_json: bool) -> int:
     """Move replicas of partitions to other brokers; without names, show what is on the move."""
     wanted = _named(names)
     if wanted is None:
         if replicas or cancel:
             raise click.UsageError("name the partitions")
-        with wire_cluster(bootstrap, timeout) as cluster:
-            moves = _moves(cluster)
+        with cluster.admin() as admin:
+            moves = _moves(admin)
         if as_json:
             print_json([move._asdict() for move in moves])
         else:
@@ -315,16 +277,14 @@ def reassign(
     if bool(replicas) == cancel:
         raise click.UsageError("give either --replicas or --cancel")
     target = None if replicas is None else _parse_ids(replicas)
-    with wire_cluster(bootstrap, timeout) as cluster:
-        errors = _alter(cluster, dict.fromkeys(wanted, target), timeout)
+    with cluster.admin() as admin:
+        errors = _alter(admin, dict.fromkeys(wanted, target))
     taken = [f"{topic}-{index}" for topic, index in wanted]
     taken = [name for name in taken if not any(each.startswith(f"{name}:") for each in errors)]
-    if as_json:
-        result = "called off" if cancel else "on its way"
-        print_json([{"partition": name, "replicas": target, "result": result} for name in taken])
-        return print_errors(errors)
-    for name in taken:
-        click.echo(f"{name}: {'called off' if cancel else f'on its way to {_ids(target or ())}'}")
+    result = "called off" if cancel else "on its way"
+    rows = [{"partition": name, "replicas": target, "result": result} for name in taken]
+    where = "" if target is None else f" to {_ids(target)}"
+    print_lines(rows, lambda row: f"{row['partition']}: {row['result']}{where}", as_json)
     return print_errors(errors)
 
 
@@ -335,35 +295,16 @@ def _parse_ids(text: str) -> list[int]:
         raise click.UsageError(f"--replicas {text}: must be ids of brokers, such as 1,2,3") from None
 
 
-def _alter(cluster: WireCluster, target: Mapping[Partition, Sequence[int] | None], timeout: float) -> list[str]:
-    from kbroker.error_codes import error_name
-    from kbroker.schemas import wire
-
-    request = wire.AlterPartitionReassignmentsRequest
-    rows: dict[str, list[Any]] = {}
-    for (topic, index), replicas in target.items():
-        rows.setdefault(topic, []).append(
-            request.ReassignablePartition(partition_index=index, replicas=None if replicas is None else list(replicas))
-        )
-    answer = _controller(cluster).send(
-        request(
-            timeout_ms=int(timeout * 1000),
-            topics=[request.ReassignableTopic(name=topic, partitions=each) for topic, each in rows.items()],
-        )
-    )
-    refuse(answer.error_code, answer.error_message)
+def _alter(admin: ClusterAdmin, targets: Mapping[Place, Sequence[int] | None]) -> list[str]:
     return [
-        f"{topic.name}-{row.partition_index}: {error_name(row.error_code)}: {row.error_message or ''}".rstrip(": ")
-        for topic in answer.responses
-        for row in topic.partitions
-        if row.error_code
+        _refusal(f"{topic}-{index}", row.error_code, row.error_message)
+        for (topic, index), row in admin.do(reassign_replicas(admin, targets))
     ]
 
 
-def _moves(cluster: WireCluster) -> list[Move]:
-    from kbroker.schemas import wire
-
-    answer = _controller(cluster).send(wire.ListPartitionReassignmentsRequest(topics=None))
+def _moves(admin: ClusterAdmin) -> list[Move]:
+    request = wire.ListPartitionReassignmentsRequest(topics=None)
+    answer = admin.do(admin.ask_controller(wire.ListPartitionReassignmentsResponse, request))
     refuse(answer.error_code, answer.error_message)
     return [
         Move(
@@ -377,13 +318,13 @@ def _moves(cluster: WireCluster) -> list[Move]:
     ]
 
 
-def _known_moves(cluster: WireCluster) -> list[Move]:
+def _known_moves(admin: ClusterAdmin) -> list[Move]:
     """The replicas on the move; an empty list where the controller does not say."""
     from kbroker.client.errors import ClientError
 
     try:
-        return _moves(cluster)
-    except (ClientError, click.ClickException):
+        return _moves(admin)
+    except (ClientError, KafkaError, click.ClickException):
         return []
 
 
@@ -422,17 +363,18 @@ def drained(assignment: Assignment, broker: int, others: Sequence[int], racks: M
 @command.command("drain")
 @click.argument("broker", type=int)
 @click.option("--dry-run", is_flag=True, help="Show where the replicas would go, and move nothing.")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def drain(broker: int, bootstrap: str, timeout: float, dry_run: bool, as_json: bool) -> int:
+def drain(cluster: Cluster, broker: int, dry_run: bool, as_json: bool) -> int:
     """Move all replicas from a broker to the others, before it is taken out of the cluster."""
-    with wire_cluster(bootstrap, timeout) as cluster:
-        metadata = _metadata(cluster)
+    with cluster.admin() as admin:
+        metadata = _metadata(admin)
         racks = {each.node_id: each.rack for each in metadata.brokers}
-        moves = {move.partition: move for move in _moves(cluster)}
+        moves = {move.partition: move for move in _moves(admin)}
         assignment = {
-            (topic.name, row.partition_index): _kept(f"{topic.name}-{row.partition_index}", row.replica_nodes, moves)
+            (str(topic.name), row.partition_index): _kept(
+                f"{topic.name}-{row.partition_index}", row.replica_nodes, moves
+            )
             for topic in metadata.topics
             for row in topic.partitions
         }
@@ -444,7 +386,7 @@ def drain(broker: int, bootstrap: str, timeout: float, dry_run: bool, as_json: b
         plan = [(f"{topic}-{index}", assignment[topic, index], ids) for (topic, index), ids in target.items()]
         if not as_json:
             _print_plan(broker, plan, leaving, is_registered=broker in racks)
-        errors = [] if dry_run or not target else _alter(cluster, target, timeout)
+        errors = [] if dry_run or not target else _alter(admin, target)
     moving = 0 if dry_run else len(target) - len(errors)
     if as_json:
         rows = [{"partition": name, "replicas": now, "target": then} for name, now, then in plan]

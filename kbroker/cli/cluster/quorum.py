@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import click
 
 from kbroker.cli.output import print_table
+from kbroker.errors import KafkaError
+from kbroker.schemas import wire
 from kbroker.types import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from kbroker.client.cluster import Cluster as WireCluster
-    from kbroker.schemas import wire
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.types import JsonObject
 
 
-def quorum_of(cluster: WireCluster) -> JsonObject | None:
+def quorum_of(admin: ClusterAdmin) -> JsonObject | None:
     """The quorum; None where the brokers have none, or do not describe it."""
     from kbroker.client.errors import ClientError
-    from kbroker.schemas import wire
 
     request = wire.DescribeQuorumRequest
     asked = request(
@@ -27,8 +27,8 @@ def quorum_of(cluster: WireCluster) -> JsonObject | None:
         ]
     )
     try:
-        answer = cluster.any().send(asked)
-    except ClientError:
+        answer = admin.send(wire.DescribeQuorumResponse, asked)
+    except (ClientError, KafkaError):
         return None
     if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
         return None
@@ -52,14 +52,14 @@ def _row(state: wire.DescribeQuorumResponse.ReplicaState, end: int) -> JsonObjec
     }
 
 
-def fenced_brokers(cluster: WireCluster) -> list[int]:
+def fenced_brokers(admin: ClusterAdmin) -> list[int]:
     """The brokers that are registered and may be given no work; none where the brokers do not tell."""
     from kbroker.client.errors import ClientError
-    from kbroker.schemas import wire
 
     try:
-        answer = cluster.any().send(wire.DescribeClusterRequest(include_fenced_brokers=True))
-    except ClientError:
+        asked = wire.DescribeClusterRequest(include_fenced_brokers=True)
+        answer = admin.send(wire.DescribeClusterResponse, asked)
+    except (ClientError, KafkaError):
         return []
     return sorted(each.broker_id for each in answer.brokers if each.is_fenced)
 

@@ -1,27 +1,19 @@
-"""`kbroker quotas`: list, set and remove the quotas of users, client ids and addresses, of any Kafka (KIP-546).
-
-It asks by Kafka's protocol, because librdkafka's client does not know these requests.
-"""
+"""`kbroker quotas`: list, set and remove the quotas of users, client ids and addresses, of any Kafka (KIP-546)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 import click
 
-from kbroker.cli.connection import bootstrap_option, connected, refuse, timeout_option
-from kbroker.cli.output import json_option, parse_pairs, print_json, print_table
+from kbroker.administration.quotas import TYPES, Entity, alter_quotas, describe_quotas
+from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.output import json_option, parse_pairs, print_json, print_lines, print_table
+from kbroker.errors import KafkaError
 from kbroker.nearest import unknown_hint
 from kbroker.types import JsonObject, Options
 
-if TYPE_CHECKING:
-    from kbroker.client.connection import Connection
-
-EXACT, DEFAULT = 0, 1
-TYPES = ("user", "client-id", "ip")
-
-Entity = dict[str, str | None]
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -36,7 +28,7 @@ def entity_options(function: F) -> F:
 
 def _entity(options: Options) -> Entity:
     """The entity that the options name, a default as None; takes them out of `options`."""
-    entity: Entity = {}
+    entity: dict[str, str | None] = {}
     for kind in TYPES:
         key = kind.replace("-", "_")
         name, default = options.pop(key), options.pop(f"{key}_default")
@@ -72,14 +64,12 @@ def command() -> None:
 @command.command("list")
 @entity_options
 @click.option("--strict", is_flag=True, help="Only entities of no other types than those named.")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def list_quotas(bootstrap: str, timeout: float, as_json: bool, strict: bool, **options: object) -> None:
+def list_quotas(cluster: Cluster, as_json: bool, strict: bool, **options: object) -> None:
     """List quotas; all, or those of the entities that match."""
     entity = _entity(options)
-    with connected(bootstrap, timeout) as connection:
-        found = _describe(connection, entity, strict and bool(entity))
+    found = _describe(cluster, entity, strict=strict and bool(entity))
     if as_json:
         print_json(found)
         return
@@ -91,46 +81,34 @@ def list_quotas(bootstrap: str, timeout: float, as_json: bool, strict: bool, **o
 @click.argument("pairs", nargs=-1, required=True, metavar="QUOTA=VALUE...")
 @entity_options
 @click.option("--validate-only", is_flag=True, help="Check, and change nothing.")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def set_quotas(
-    pairs: tuple[str, ...], bootstrap: str, timeout: float, validate_only: bool, as_json: bool, **options: object
-) -> None:
+def set_quotas(cluster: Cluster, pairs: tuple[str, ...], validate_only: bool, as_json: bool, **options: object) -> None:
     """Set quotas of an entity: a user, a client id, both, or an address."""
     entity = _entity(options)
     values = {key: _number(key, text) for key, text in parse_pairs(pairs, "set").items()}
-    _alter(bootstrap, timeout, entity, dict(values), validate_only)
+    _alter(cluster, entity, dict(values), validate_only=validate_only)
     result = "valid" if validate_only else "set"
-    if as_json:
-        print_json(
-            [{"entity": entity, "quota": key, "value": value, "result": result} for key, value in values.items()]
-        )
-        return
-    for key, value in values.items():
-        click.echo(f"{key}={_shown(value)}: {result} for {_named(entity)}")
+    rows = [{"entity": entity, "quota": key, "value": value, "result": result} for key, value in values.items()]
+    text = f"{result} for {_named(entity)}"
+    print_lines(rows, lambda row: f"{row['quota']}={_shown(row['value'])}: {text}", as_json)
 
 
 @command.command("remove")
 @click.argument("keys", nargs=-1, required=True, metavar="QUOTA...")
 @entity_options
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def remove_quotas(keys: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool, **options: object) -> None:
+def remove_quotas(cluster: Cluster, keys: tuple[str, ...], as_json: bool, **options: object) -> None:
     """Remove quotas of an entity."""
     entity = _entity(options)
-    with connected(bootstrap, timeout) as connection:
-        known = {key for each in _describe(connection, entity, True) for key in each["quotas"]} if entity else set()
+    known = {key for each in _describe(cluster, entity, strict=True) for key in each["quotas"]} if entity else set()
     missing = [key for key in keys if key not in known]
     if missing and entity:
         raise click.ClickException(f"{_named(entity)} has no quota {', '.join(missing)}")
-    _alter(bootstrap, timeout, entity, dict.fromkeys(keys), False)
-    if as_json:
-        print_json([{"entity": entity, "quota": key, "result": "removed"} for key in keys])
-        return
-    for key in keys:
-        click.echo(f"{key}: removed for {_named(entity)}")
+    _alter(cluster, entity, dict.fromkeys(keys), validate_only=False)
+    rows = [{"entity": entity, "quota": key, "result": "removed"} for key in keys]
+    print_lines(rows, lambda row: f"{row['quota']}: removed for {_named(entity)}", as_json)
 
 
 def _shown(value: float) -> str:
@@ -144,42 +122,24 @@ def _number(key: str, text: str) -> float:
         raise click.UsageError(f"{key}={text}: not a number") from None
 
 
-def _describe(connection: Connection, entity: Entity, strict: bool) -> list[JsonObject]:
-    from kbroker.schemas import wire
-
-    request = wire.DescribeClientQuotasRequest
-    components = [
-        request.ComponentData(entity_type=kind, match_type=DEFAULT if name is None else EXACT, match=name)
-        for kind, name in entity.items()
-    ]
-    answer = connection.send(request(components=components, strict=strict))
-    refuse(answer.error_code, answer.error_message)
+def _describe(cluster: Cluster, entity: Entity, *, strict: bool) -> list[JsonObject]:
+    with cluster.admin() as admin:
+        entries = admin.do(describe_quotas(admin, entity, strict=strict))
     found = [
         {
             "entity": {part.entity_type: part.entity_name for part in entry.entity},
             "quotas": {value.key: value.value for value in sorted(entry.values, key=lambda value: value.key)},
         }
-        for entry in answer.entries or ()
+        for entry in entries
     ]
     return sorted(found, key=lambda each: _named(each["entity"]))
 
 
-def _alter(
-    bootstrap: str, timeout: float, entity: Entity, values: dict[str, float | None], validate_only: bool
-) -> None:
-    from kbroker.schemas import wire
-
+def _alter(cluster: Cluster, entity: Entity, values: dict[str, float | None], *, validate_only: bool) -> None:
     if not entity:
         raise click.UsageError("name whose quotas: --user, --client-id, both, or --ip, or one of their defaults")
-    request = wire.AlterClientQuotasRequest
-    entry = request.EntryData(
-        entity=[request.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
-        ops=[
-            request.OpData(key=key, value=0.0 if value is None else value, remove=value is None)
-            for key, value in values.items()
-        ],
-    )
-    with connected(bootstrap, timeout) as connection:
-        answer = connection.send(request(entries=[entry], validate_only=validate_only))
-    for result in answer.entries:
-        refuse(result.error_code, f"{result.error_message or ''}{unknown_hint(values, QUOTAS)}")
+    with cluster.admin() as admin:
+        try:
+            admin.do(alter_quotas(admin, entity, values, validate_only=validate_only))
+        except KafkaError as error:
+            raise KafkaError.of(error.code, f"{error.message}{unknown_hint(values, QUOTAS)}") from None

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from kbroker.administration import groups as administration
+from kbroker.administration.admin import LATEST, Place
+from kbroker.administration.groups import DEAD, GroupDescription, GroupMember
 from kbroker.cli import completion
-from kbroker.cli.connection import (
-    Cluster,
-    admin_api,
-    client_error,
-    cluster_options,
-    describe_error,
-    result_of,
-    results_of,
-)
+from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.groups.group_kinds import where_shown
-from kbroker.cli.groups.group_offsets import (
-    Partition,
-    commit_offsets,
-    committed_offsets,
-    end_offsets,
-    list_offsets,
-    members_in_the_way,
-)
+from kbroker.cli.groups.group_offsets import commit, members_in_the_way, state_text
 from kbroker.cli.groups.zookeeper_groups import (
     SERVERS,
     Servers,
@@ -34,12 +24,18 @@ from kbroker.cli.groups.zookeeper_groups import (
     move_offsets,
     zookeeper_config_option,
 )
-from kbroker.cli.output import json_option, print_errors, print_json, print_table
+from kbroker.cli.output import json_option, print_errors, print_json, print_lines, print_rows, print_table
+from kbroker.cli.refusals import text_of
+from kbroker.client.errors import ClientError
+from kbroker.errors import ErrorCode, KafkaError
 from kbroker.nearest import did_you_mean
 from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from kbroker.client.admin import ClusterAdmin
+
+OF_CONSUMERS = ("consumer", "")
+"""Protocol types of groups that are listed; empty where a group only keeps offsets."""
 
 
 class Reset(NamedTuple):
@@ -50,6 +46,17 @@ class Reset(NamedTuple):
     to_offset: int | None
     to_datetime: datetime | None
     shift_by: int | None
+
+    @property
+    def where_and_value(self) -> tuple[str, int]:
+        """What `reset_targets` takes."""
+        if self.to_offset is not None:
+            return "offset", self.to_offset
+        if self.to_datetime is not None:
+            return "time", int(self.to_datetime.timestamp() * 1000)
+        if self.shift_by is not None:
+            return "shift", self.shift_by
+        return ("earliest" if self.to_earliest else "latest"), 0
 
 
 zookeeper_option = click.option(
@@ -74,22 +81,27 @@ def list_groups(cluster: Cluster, as_json: bool, zookeeper: str | None, zookeepe
     """List groups with their states."""
     if zookeeper is not None:
         return list_old_groups(Servers(zookeeper, zookeeper_config, cluster.timeout), as_json)
-    admin = cluster.admin()
-    result = result_of(admin.list_consumer_groups(request_timeout=cluster.timeout), cluster.timeout)
-    groups = [
+    groups, errors = [], []
+    with cluster.admin() as admin:
+        for node_id in admin.cluster.nodes():
+            try:
+                groups += admin.do(administration.list_groups(admin, node_id))
+            except KafkaError as error:
+                errors.append(f"broker {node_id}: {text_of(error)}")
+            except ClientError as error:
+                errors.append(str(error))
+    rows = [
         {
             "group": group.group_id,
-            "state": group.state.name.lower() if group.state is not None else None,
-            "type": group.type.name.lower() if group.type is not None else None,
-            "simple": group.is_simple_consumer_group,
+            "state": state_text(group.group_state),
+            "type": group.group_type.lower() or "unknown",
+            "simple": not group.protocol_type,
         }
-        for group in sorted(result.valid, key=lambda group: str(group.group_id))
+        for group in sorted(groups, key=lambda each: each.group_id)
+        if group.protocol_type in OF_CONSUMERS
     ]
-    if as_json:
-        print_json(groups)
-    else:
-        print_table(("GROUP", "STATE", "TYPE"), [(g["group"], g["state"], g["type"]) for g in groups])
-    return print_errors(describe_error(error) for error in result.errors)
+    print_rows(rows, ("GROUP", "STATE", "TYPE"), as_json, itemgetter("group", "state", "type"))
+    return print_errors(errors)
 
 
 @command.command("describe")
@@ -104,24 +116,15 @@ def describe_groups(
     """Describe groups: state, committed offsets, lag and members."""
     if zookeeper is not None:
         return describe_old_groups(Servers(zookeeper, zookeeper_config, cluster.timeout), cluster, names, as_json)
-    admin = cluster.admin()
-    try:
-        futures = admin.describe_consumer_groups(list(names), request_timeout=cluster.timeout)
-    except Exception as error:
-        raise client_error(error) from None
-    found, errors = results_of(futures, cluster.timeout)
-    groups = []
-    for name, group in found.items():
-        # Kafka describes an unknown group, and one of another kind, as a dead one; its offsets tell that it never was.
-        is_dead = group.state.name == "DEAD"
-        if is_dead and (elsewhere := where_shown(cluster, name)):
-            errors.append(f"{name}: {elsewhere}")
-            continue
-        committed = committed_offsets(admin, cluster, name)
-        if is_dead and not committed:
-            errors.append(f"{name}: GROUP_ID_NOT_FOUND: there is no such group{cluster.near_group(name)}")
-            continue
-        groups.append(_group(group, committed, end_offsets(admin, cluster, committed)))
+    groups, errors = [], []
+    with cluster.admin() as admin:
+        for name in names:
+            try:
+                groups.append(_described(admin, name))
+            except KafkaError as error:
+                errors.append(f"{name}: {text_of(error)}")
+            except click.ClickException as error:
+                errors.append(f"{name}: {error.message}")
     if as_json:
         print_json(groups)
     else:
@@ -130,11 +133,23 @@ def describe_groups(
     return print_errors(errors)
 
 
-def _group(group: Any, committed: dict[Partition, int], ends: dict[Partition, int]) -> JsonObject:
-    owners: dict[Partition, Any] = {}
-    for member in group.members:
-        if member.assignment is not None:
-            owners.update({(tp.topic, tp.partition): member for tp in member.assignment.topic_partitions})
+def _described(admin: ClusterAdmin, name: str) -> JsonObject:
+    """A group for people.  ClickException for one that is of another kind; KafkaError."""
+    group = admin.do(administration.describe_group(admin, name))
+    if group.state == DEAD and (elsewhere := where_shown(admin, name)):
+        raise click.ClickException(elsewhere)
+    committed = admin.do(administration.committed_offsets(admin, name))
+    # A group that is dead may have left offsets; one without any never was.
+    if group.state == DEAD and not committed:
+        raise KafkaError.of(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no such group{_near(admin, name)}")
+    ends = admin.do(admin.offsets_of(committed, LATEST, skips=True))
+    return _group(name, group, admin.do(admin.coordinator_of(name)), committed, ends)
+
+
+def _group(
+    name: str, group: GroupDescription, coordinator: int, committed: Mapping[Place, int], ends: Mapping[Place, int]
+) -> JsonObject:
+    owners: dict[Place, GroupMember] = {place: member for member in group.members for place in member.places}
     partitions = []
     for partition in sorted({*committed, *owners}):
         offset, end = committed.get(partition), ends.get(partition)
@@ -150,18 +165,18 @@ def _group(group: Any, committed: dict[Partition, int], ends: dict[Partition, in
             }
         )
     return {
-        "group": group.group_id,
-        "state": group.state.name.lower(),
-        "assignor": group.partition_assignor or None,
-        "coordinator": group.coordinator.id if group.coordinator is not None else None,
+        "group": name,
+        "state": state_text(group.state),
+        "assignor": group.assignor or None,
+        "coordinator": coordinator,
         "partitions": partitions,
         "members": [
             {
                 "member": member.member_id,
-                "instance": member.group_instance_id,
+                "instance": member.instance_id,
                 "client": member.client_id,
-                "host": member.host,
-                "partitions": len(member.assignment.topic_partitions) if member.assignment is not None else 0,
+                "host": member.client_host,
+                "partitions": len(member.places),
             }
             for member in group.members
         ],
@@ -228,15 +243,19 @@ def reset_offsets(
         raise click.UsageError("give one of --to-earliest, --to-latest, --to-offset, --to-datetime, --shift-by")
     if bool(topics) == all_topics:
         raise click.UsageError("give --topic, or --all-topics")
-    admin = cluster.admin()
-    committed = committed_offsets(admin, cluster, group)
-    partitions = sorted(committed) if all_topics else _named_partitions(admin, cluster, topics)
-    if not partitions:
-        near = cluster.near_group(group)
-        raise click.ClickException(f"{group}: nothing to reset, the group has committed no offsets{near}")
-    targets = _targets(admin, cluster, partitions, committed, reset)
-    if execute:
-        commit_offsets(admin, cluster, group, targets)
+    with cluster.admin() as admin:
+        committed = admin.do(administration.committed_offsets(admin, group))
+        partitions = sorted(committed) if all_topics else _named_partitions(admin, topics)
+        if not partitions:
+            near = _near(admin, group)
+            raise click.ClickException(f"{group}: nothing to reset, the group has committed no offsets{near}")
+        missing = [each for each in partitions if each not in committed]
+        if shift_by is not None and missing:
+            raise click.ClickException(f"{missing[0][0]}-{missing[0][1]}: nothing committed that --shift-by could move")
+        targets = admin.do(administration.reset_targets(admin, partitions, committed, *reset.where_and_value))
+        if execute:
+            commit(admin, group, targets)
+        members = "" if execute or as_json else members_in_the_way(admin, group)
     rows = [
         {"topic": topic, "partition": partition, "old_offset": committed.get((topic, partition)), "new_offset": offset}
         for (topic, partition), offset in targets.items()
@@ -246,24 +265,19 @@ def reset_offsets(
     else:
         print_table(("TOPIC", "PARTITION", "OLD OFFSET", "NEW OFFSET"), [tuple(row.values()) for row in rows])
         if not execute:
-            members = members_in_the_way(admin, cluster, group)
             click.echo(f"nothing changed: {members or 'add --execute to do it'}")
 
 
-def _named_partitions(admin: AdminClient, cluster: Cluster, topics: tuple[str, ...]) -> list[Partition]:
-    try:
-        known = admin.list_topics(timeout=cluster.timeout).topics
-    except Exception as error:
-        raise client_error(error) from None
-    partitions: list[Partition] = []
+def _named_partitions(admin: ClusterAdmin, topics: tuple[str, ...]) -> list[Place]:
+    known = admin.topics()
+    partitions: list[Place] = []
     for item in topics:
         name, colon, numbers = item.partition(":")
         if name not in known:
             raise click.ClickException(
                 f"{name}: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic{did_you_mean(name, known)}"
             )
-        there = set(known[name].partitions)
-        wanted = there
+        wanted = there = set(known[name].partitions)
         if colon:
             if not all(number.isdigit() for number in numbers.split(",")):
                 raise click.UsageError(f"--topic {item}: must be topic or topic:0,1,…")
@@ -274,51 +288,9 @@ def _named_partitions(admin: AdminClient, cluster: Cluster, topics: tuple[str, .
     return partitions
 
 
-def _targets(
-    admin: AdminClient, cluster: Cluster, partitions: list[Partition], committed: dict[Partition, int], reset: Reset
-) -> dict[Partition, int]:
-    specs = admin_api().OffsetSpec
-    first = list_offsets(admin, cluster, partitions, specs.earliest())
-    last = list_offsets(admin, cluster, partitions, specs.latest())
-    at_time: dict[Partition, int] = {}
-    if reset.to_datetime is not None:
-        timestamp_ms = int(reset.to_datetime.timestamp() * 1000)
-        at_time = list_offsets(admin, cluster, partitions, specs.for_timestamp(timestamp_ms))
-    targets: dict[Partition, int] = {}
-    for partition in partitions:
-        if partition not in first or partition not in last:
-            raise click.ClickException(f"{partition[0]}-{partition[1]}: the broker knows no offsets of it")
-        low, high = first[partition], last[partition]
-        targets[partition] = min(max(_target(reset, partition, low, high, committed, at_time), low), high)
-    return targets
-
-
-def _target(
-    reset: Reset,
-    partition: Partition,
-    low: int,
-    high: int,
-    committed: dict[Partition, int],
-    at_time: dict[Partition, int],
-) -> int:
-    if reset.to_earliest:
-        return low
-    if reset.to_offset is not None:
-        return reset.to_offset
-    if reset.shift_by is not None:
-        if partition not in committed:
-            raise click.ClickException(f"{partition[0]}-{partition[1]}: nothing committed that --shift-by could move")
-        return committed[partition] + reset.shift_by
-    if reset.to_datetime is not None:
-        # No record is that young: continue with what comes next.
-        return high if at_time.get(partition, -1) < 0 else at_time[partition]
-    return high
-
-
-def _with_near(error: str, cluster: Cluster) -> str:
-    """The error of a group, with the name that may have been meant where there is no such group."""
-    name, _, text = error.partition(": ")
-    return error.rstrip(".") + cluster.near_group(name) if text.startswith("GROUP_ID_NOT_FOUND") else error
+def _near(admin: ClusterAdmin, name: str) -> str:
+    """The group that may have been meant where there is none of this name."""
+    return admin.near(name, lambda: [row.group_id for row in admin.groups() if row.protocol_type in OF_CONSUMERS])
 
 
 @command.command("delete")
@@ -327,16 +299,14 @@ def _with_near(error: str, cluster: Cluster) -> str:
 @cluster_options
 def delete_groups(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> int:
     """Delete groups and their offsets.  They must have no members."""
-    admin = cluster.admin()
-    try:
-        futures = admin.delete_consumer_groups(list(names), request_timeout=cluster.timeout)
-    except Exception as error:
-        raise client_error(error) from None
-    gone, errors = results_of(futures, cluster.timeout)
-    errors = [_with_near(error, cluster) for error in errors]
-    if as_json:
-        print_json([{"group": name, "result": "deleted"} for name in gone])
-    else:
-        for name in gone:
-            click.echo(f"{name}: deleted")
+    gone, errors = [], []
+    with cluster.admin() as admin:
+        for name in names:
+            try:
+                admin.do(administration.delete_group(admin, name))
+                gone.append(name)
+            except KafkaError as error:
+                near = _near(admin, name) if error.code is ErrorCode.GROUP_ID_NOT_FOUND else ""
+                errors.append(f"{name}: {text_of(error)}{near}")
+    print_lines([{"group": name, "result": "deleted"} for name in gone], "{group}: {result}".format_map, as_json)
     return print_errors(errors)

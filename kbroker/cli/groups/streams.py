@@ -1,94 +1,53 @@
-"""`kbroker streams`: streams groups of any Kafka (KIP-1071): their topologies, members and tasks.
-
-It asks by Kafka's protocol (ListGroups, StreamsGroupDescribe).
-"""
+"""`kbroker streams`: streams groups of any Kafka (KIP-1071): their topologies, members and tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import click
-
-from kbroker.cli import completion
-from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
-from kbroker.cli.groups.wire_groups import coordinator_of, listed_groups, near_group, print_groups, refuse
-from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.cli.groups.group_kinds import check_described, group_commands
+from kbroker.cli.output import print_table
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
-    from kbroker.client.cluster import Cluster
-    from kbroker.schemas import wire
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.types import JsonObject
 
 
-@click.group("streams")
-def command() -> None:
-    """List and describe streams groups."""
-
-
-@command.command("list")
-@bootstrap_option()
-@timeout_option
-@json_option
-def list_groups(bootstrap: str, timeout: float, as_json: bool) -> None:
-    """List the streams groups of a cluster, and their states."""
-    with wire_cluster(bootstrap, timeout) as cluster:
-        print_groups(listed_groups(cluster, "streams"), as_json)
-
-
-@command.command("describe")
-@click.argument("groups", nargs=-1, required=True, shell_complete=completion.streams_groups)
-@bootstrap_option()
-@timeout_option
-@json_option
-def describe_groups(groups: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
-    """Show the topologies of streams groups, their members, and the tasks that these run and are to run."""
-    with wire_cluster(bootstrap, timeout) as cluster:
-        described = [_described(cluster, group) for group in groups]
-    if as_json:
-        print_json(described)
-        return
-    for each in described:
-        title = (
-            f"{each['group']}: {each['state']}, epoch {each['epoch']}, assignment of epoch {each['assignment_epoch']}, "
-            f"topology {each['topology_epoch']}"
+def _show(group: JsonObject) -> None:
+    title = (
+        f"{group['group']}: {group['state']}, epoch {group['epoch']}, assignment of epoch {group['assignment_epoch']}, "
+        f"topology {group['topology_epoch']}"
+    )
+    subtopologies = [
+        (row["subtopology"], _joined(row["reads"]), _joined(row["writes"]), _joined(row["changelogs"]))
+        for row in group["subtopologies"]
+    ]
+    print_table(("SUBTOPOLOGY", "READS", "WRITES", "CHANGELOGS"), subtopologies, title=title)
+    members = [
+        (
+            row["member"],
+            row["process"],
+            row["client"],
+            row["host"],
+            row["epoch"],
+            _joined(row["active"]),
+            _joined(row["standby"]),
+            "yes" if row["has_target"] else "no",
         )
-        subtopologies = [
-            (row["subtopology"], _joined(row["reads"]), _joined(row["writes"]), _joined(row["changelogs"]))
-            for row in each["subtopologies"]
-        ]
-        print_table(("SUBTOPOLOGY", "READS", "WRITES", "CHANGELOGS"), subtopologies, title=title)
-        members = [
-            (
-                row["member"],
-                row["process"],
-                row["client"],
-                row["host"],
-                row["epoch"],
-                _joined(row["active"]),
-                _joined(row["standby"]),
-                "yes" if row["has_target"] else "no",
-            )
-            for row in each["members"]
-        ]
-        print_table(("MEMBER", "PROCESS", "CLIENT", "HOST", "EPOCH", "ACTIVE", "STANDBY", "AS TARGETED"), members)
+        for row in group["members"]
+    ]
+    print_table(("MEMBER", "PROCESS", "CLIENT", "HOST", "EPOCH", "ACTIVE", "STANDBY", "AS TARGETED"), members)
 
 
 def _joined(words: Iterable[str]) -> str:
     return ", ".join(words)
 
 
-def _described(cluster: Cluster, group_id: str) -> JsonObject:
-    from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import request_message
-
-    connection = coordinator_of(cluster, group_id)
-    (group,) = connection.send(request_message(ApiKey.STREAMS_GROUP_DESCRIBE)(group_ids=[group_id])).groups
-    if group.error_code:
-        near = near_group(cluster, group_id, "streams")
-        refuse(
-            group.error_code, (group.error_message or "").rstrip(".") + near if near else group.error_message, group_id
-        )
+def _describe(admin: ClusterAdmin, group_id: str) -> JsonObject:
+    request = wire.StreamsGroupDescribeRequest(group_ids=[group_id])
+    (group,) = admin.do(admin.ask_coordinator(wire.StreamsGroupDescribeResponse, request, group_id)).groups
+    check_described(admin, group_id, "streams", group.error_code, group.error_message)
     topology = group.topology
     return {
         "group": group_id,
@@ -124,3 +83,11 @@ def _described(cluster: Cluster, group_id: str) -> JsonObject:
 
 def _tasks(rows: Iterable[wire.StreamsGroupDescribeResponse.TaskIds]) -> list[str]:
     return [f"{row.subtopology_id}_{partition}" for row in rows for partition in row.partitions]
+
+
+command = group_commands(
+    "streams",
+    "Show the topologies of streams groups, their members, and the tasks that these run and are to run.",
+    _describe,
+    _show,
+)

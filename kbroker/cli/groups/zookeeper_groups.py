@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
+from kbroker.administration.admin import LATEST, Place
+from kbroker.administration.groups import committed_offsets
 from kbroker.cli.connection import Cluster, cluster_options
-from kbroker.cli.groups.group_offsets import Partition, commit_offsets, committed_offsets, end_offsets
-from kbroker.cli.output import json_option, print_errors, print_json, print_table
+from kbroker.cli.groups.group_offsets import commit
+from kbroker.cli.output import json_option, print_errors, print_json, print_rows, print_table
 from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
@@ -85,18 +88,16 @@ def list_old_groups(servers: Servers, as_json: bool) -> int:
         {"group": each.group_id, "members": len(each.members), "offsets": len(each.offsets), "alive": each.is_alive}
         for each in found
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("GROUP", "MEMBERS", "OFFSETS"), [(row["group"], row["members"], row["offsets"]) for row in rows])
+    print_rows(rows, ("GROUP", "MEMBERS", "OFFSETS"), as_json, itemgetter("group", "members", "offsets"))
     return print_errors(_nonsense(found))
 
 
 def describe_old_groups(servers: Servers, cluster: Cluster, names: tuple[str, ...], as_json: bool) -> int:
     """Offsets, lag, owners and members."""
     found = [servers.group(name) for name in names]
-    admin = cluster.admin()
-    ends = end_offsets(admin, cluster, {each for group in found for each in (*group.offsets, *group.owners)})
+    places = sorted({each for group in found for each in (*group.offsets, *group.owners)})
+    with cluster.admin() as admin:
+        ends = admin.do(admin.offsets_of(places, LATEST, skips=True))
     groups = [_described(group, ends) for group in found]
     if as_json:
         print_json(groups)
@@ -115,7 +116,7 @@ def describe_old_groups(servers: Servers, cluster: Cluster, names: tuple[str, ..
     return print_errors(_nonsense(found))
 
 
-def _described(group: OldGroup, ends: Mapping[Partition, int]) -> JsonObject:
+def _described(group: OldGroup, ends: Mapping[Place, int]) -> JsonObject:
     partitions = []
     for each in sorted({*group.offsets, *group.owners}):
         offset, end = group.offsets.get(each), ends.get(each)
@@ -162,16 +163,16 @@ def move_offsets(
             f"{', '.join(alive)}: consumers of the group run, and would go on to commit to ZooKeeper; stop them first, "
             "or add --force"
         )
-    admin = cluster.admin()
     moves: list[JsonObject] = []
-    for group in groups:
-        committed = committed_offsets(admin, cluster, group.group_id)
-        ends = end_offsets(admin, cluster, group.offsets)
-        rows = [_move(each, group.offsets[each], committed, ends) for each in sorted(group.offsets)]
-        targets = {(row["topic"], row["partition"]): row["new_offset"] for row in rows if row["stays"] is None}
-        if execute and targets:
-            commit_offsets(admin, cluster, group.group_id, targets)
-        moves.append({"group": group.group_id, "executed": execute, "partitions": rows})
+    with cluster.admin() as admin:
+        for group in groups:
+            committed = admin.do(committed_offsets(admin, group.group_id))
+            ends = admin.do(admin.offsets_of(group.offsets, LATEST, skips=True))
+            rows = [_move(each, group.offsets[each], committed, ends) for each in sorted(group.offsets)]
+            targets = {(row["topic"], row["partition"]): row["new_offset"] for row in rows if row["stays"] is None}
+            if execute and targets:
+                commit(admin, group.group_id, targets)
+            moves.append({"group": group.group_id, "executed": execute, "partitions": rows})
     if as_json:
         print_json(moves)
     else:
@@ -188,9 +189,7 @@ def move_offsets(
     return print_errors(_nonsense(groups))
 
 
-def _move(
-    partition: Partition, offset: int, committed: Mapping[Partition, int], ends: Mapping[Partition, int]
-) -> JsonObject:
+def _move(partition: Place, offset: int, committed: Mapping[Place, int], ends: Mapping[Place, int]) -> JsonObject:
     """What becomes of one partition; `stays` is the reason why it does."""
     old = committed.get(partition)
     stays = None

@@ -103,27 +103,21 @@ class Sender:
     def __init__(self, cluster: Cluster, topic: str, partition: int | None, settings: dict[str, str]) -> None:
         from confluent_kafka import Producer
 
-        admin = cluster.admin()
-        try:
-            known = admin.list_topics(timeout=cluster.timeout).topics
-        except Exception as error:
-            raise client_error(error) from None
-
         self._cluster = cluster
         self._topic = topic
         self._partition = -1 if partition is None else partition
         self._timeout = cluster.timeout
         self._delivered = 0
         self._error: KafkaError | None = None
-        self._known = list(known)
-        self._is_new = topic not in known
         limit = str(max(int(cluster.timeout * 1000), 100))
         try:
             self._producer = Producer(
                 {**cluster.client_settings(), **settings, "message.timeout.ms": limit, **cluster.settings}
             )
+            self._known = list(self._producer.list_topics(timeout=cluster.timeout).topics)
         except Exception as error:
             raise client_error(error) from None
+        self._is_new = topic not in self._known
 
     def send(self, record: Outgoing) -> None:
         """Queue a record, and wait while the queue is full.  ClickException for a delivery that failed."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kbroker.cli.connection import admin_api, result_of
+from kbroker.administration.configs import Kind, describe_configs
 
 if TYPE_CHECKING:
     from kbroker.cli.connection import Cluster
@@ -35,13 +35,11 @@ def client_limit(cluster: Cluster, size: int) -> str:
 
 def broker_limit(cluster: Cluster, topic: str) -> str:
     """The words for a batch that the broker refuses; empty where the topic's limit cannot be asked for."""
-    api = admin_api()
-    resource = api.ConfigResource(api.ResourceType.TOPIC, topic)
     try:
-        admin = cluster.admin()  # It must live until the answer is there.
-        future = admin.describe_configs([resource], request_timeout=cluster.timeout)[resource]
-        limit = int(result_of(future, cluster.timeout)[OF_TOPIC].value)
-    except (click.ClickException, KeyError, ValueError):
+        with cluster.admin() as admin:
+            (row,) = admin.do(describe_configs(admin, Kind.TOPIC, [topic], [OF_TOPIC]))[topic]
+        limit = int(row.value or "")
+    except (click.ClickException, ValueError):
         return ""
     return (
         f"the topic's limit is {OF_TOPIC}={limit}, for a batch of records as it is sent: "

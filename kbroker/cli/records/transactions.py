@@ -9,19 +9,25 @@ It asks by Kafka's protocol (ListTransactions, DescribeTransactions, DescribePro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbroker.administration.admin import TRANSACTION
 from kbroker.cli import completion
-from kbroker.cli.connection import bootstrap_option, timeout_option, wire_cluster
-from kbroker.cli.output import json_option, print_json, print_table, time_text
+from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.output import json_option, print_json, print_rows, print_table, time_text
+from kbroker.error_codes import error_name
+from kbroker.errors import ErrorCode, KafkaError
 from kbroker.nearest import unknown_hint
+from kbroker.schemas import wire
+from kbroker.types import JsonObject
 
 if TYPE_CHECKING:
-    from kbroker.client.cluster import Cluster
+    from kbroker.client.admin import ClusterAdmin
 
 NO_TRANSACTION = -1
 
@@ -53,33 +59,24 @@ def command() -> None:
 @command.command("list")
 @click.option("--state", "states", multiple=True, help="Only ids in this state, such as Ongoing; may be repeated.")
 @click.option("--pattern", help="Only ids that this regular expression matches as a whole.")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def list_transactions(
-    states: tuple[str, ...], pattern: str | None, bootstrap: str, timeout: float, as_json: bool
-) -> None:
+def list_transactions(cluster: Cluster, states: tuple[str, ...], pattern: str | None, as_json: bool) -> None:
     """List transactional ids, with the producer behind each and the state of its transaction."""
-    with wire_cluster(bootstrap, timeout) as cluster:
-        rows = sorted(_listed(cluster, states, pattern), key=lambda row: row.transactional_id)
-    if as_json:
-        print_json([asdict(row) for row in rows])
-        return
-    print_table(
-        ("TRANSACTIONAL ID", "COORDINATOR", "PRODUCER ID", "STATE"),
-        [(row.transactional_id, row.coordinator, row.producer_id, row.state) for row in rows],
-    )
+    with cluster.admin() as admin:
+        rows = sorted(_listed(admin, states, pattern), key=lambda row: row.transactional_id)
+    headers = ("TRANSACTIONAL ID", "COORDINATOR", "PRODUCER ID", "STATE")
+    print_rows([asdict(row) for row in rows], headers, as_json)
 
 
 @command.command("describe")
 @click.argument("transactional_ids", nargs=-1, required=True)
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def describe_transactions(transactional_ids: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
+def describe_transactions(cluster: Cluster, transactional_ids: tuple[str, ...], as_json: bool) -> None:
     """Show the transactions of transactional ids: since when they are open, and in which partitions."""
-    with wire_cluster(bootstrap, timeout) as cluster:
-        rows = [_described(cluster, transactional_id) for transactional_id in transactional_ids]
+    with cluster.admin() as admin:
+        rows = [_described(admin, transactional_id) for transactional_id in transactional_ids]
     if as_json:
         print_json(rows)
         return
@@ -89,32 +86,20 @@ def describe_transactions(transactional_ids: tuple[str, ...], bootstrap: str, ti
 
 @command.command("open")
 @click.argument("topics", nargs=-1, shell_complete=completion.topics)
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def list_open(topics: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
+def list_open(cluster: Cluster, topics: tuple[str, ...], as_json: bool) -> None:
     """List transactions that are open in partitions, the oldest of each first.  Of all topics when none is named."""
-    with wire_cluster(bootstrap, timeout) as cluster:
-        found = _open_transactions(cluster, topics or sorted(cluster.list_topics()), None)
-    if as_json:
-        print_json([asdict(each) for each in found])
-        return
+    with cluster.admin() as admin:
+        found = _open_transactions(admin, topics or sorted(admin.topics()), None)
     columns = ("TOPIC", "PARTITION", "START OFFSET", "TRANSACTIONAL ID", "PRODUCER ID", "EPOCH", "LAST WRITTEN")
-    print_table(
-        columns,
-        [
-            (
-                each.topic,
-                each.partition,
-                each.start_offset,
-                each.transactional_id or "(hanging)",
-                each.producer_id,
-                each.producer_epoch,
-                time_text(each.last_written),
-            )
-            for each in found
-        ],
-    )
+    print_rows([asdict(each) for each in found], columns, as_json, _open_cells)
+
+
+def _open_cells(row: JsonObject) -> Iterable[object]:
+    whose, written = row["transactional_id"] or "(hanging)", time_text(row["last_written"])
+    place = itemgetter("topic", "partition", "start_offset")(row)
+    return *place, whose, row["producer_id"], row["producer_epoch"], written
 
 
 @command.command("abort-hanging")
@@ -126,17 +111,10 @@ def list_open(topics: tuple[str, ...], bootstrap: str, timeout: float, as_json: 
     help="Where the transaction begins in PARTITION, as `kbroker transactions open` shows it.",
 )
 @click.option("--all", "every", is_flag=True, help="All that no coordinator knows.")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
 def abort_hanging(
-    topic: str,
-    partition: int | None,
-    start_offset: int | None,
-    every: bool,
-    bootstrap: str,
-    timeout: float,
-    as_json: bool,
+    cluster: Cluster, topic: str, partition: int | None, start_offset: int | None, every: bool, as_json: bool
 ) -> None:
     """Abort a transaction that no coordinator ends: its records stay, and read_committed consumers skip them.
 
@@ -146,8 +124,8 @@ def abort_hanging(
         raise click.UsageError("give --start-offset, or --all")
     if start_offset is not None and partition is None:
         raise click.UsageError("--start-offset needs a PARTITION")
-    with wire_cluster(bootstrap, timeout) as cluster:
-        found = _open_transactions(cluster, [topic], partition)
+    with cluster.admin() as admin:
+        found = _open_transactions(admin, [topic], partition)
         if every:
             chosen = [each for each in found if each.transactional_id is None]
         else:
@@ -162,7 +140,7 @@ def abort_hanging(
                 raise click.ClickException(
                     f"{each} is of transactional id {each.transactional_id}: its coordinator ends it"
                 )
-            _abort(cluster, each)
+            _abort(admin, each)
             if not as_json:
                 click.echo(f"aborted: {each}")
     if as_json:
@@ -181,20 +159,16 @@ class Listed:
     state: str
 
 
-def _listed(cluster: Cluster, states: Sequence[str], pattern: str | None) -> list[Listed]:
+def _listed(admin: ClusterAdmin, states: Sequence[str], pattern: str | None) -> list[Listed]:
     """Transactional ids of all brokers; none where the cluster does not serve transactions."""
-    from kbroker.client.errors import UnsupportedError
-    from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import request_message
-
-    request = request_message(ApiKey.LIST_TRANSACTIONS)(
-        state_filters=list(states), producer_id_filters=[], transactional_id_pattern=pattern
-    )
+    request = wire.ListTransactionsRequest(state_filters=list(states), transactional_id_pattern=pattern)
     found: list[Listed] = []
-    for node_id in cluster.nodes():
+    for node_id in admin.cluster.nodes():
         try:
-            answer = cluster.node(node_id).send(request)
-        except UnsupportedError:
+            answer = admin.send(wire.ListTransactionsResponse, request, node_id)
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
             continue
         _refuse(answer.error_code, f"broker {node_id}")
         if answer.unknown_state_filters:
@@ -206,24 +180,16 @@ def _listed(cluster: Cluster, states: Sequence[str], pattern: str | None) -> lis
     return found
 
 
-def _described(cluster: Cluster, transactional_id: str) -> dict[str, object]:
-    from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import request_message
-
-    find = request_message(ApiKey.FIND_COORDINATOR)(key_type=1, coordinator_keys=[transactional_id])
-    found = cluster.any().send(find)
-    (row,) = found.coordinators
-    _refuse(row.error_code, transactional_id)
-    if row.node_id not in cluster.nodes():
-        raise click.ClickException(f"broker {row.node_id}, which coordinates {transactional_id}, is not known")
-    request = request_message(ApiKey.DESCRIBE_TRANSACTIONS)(transactional_ids=[transactional_id])
-    (state,) = cluster.node(row.node_id).send(request).transaction_states
+def _described(admin: ClusterAdmin, transactional_id: str) -> dict[str, object]:
+    coordinator = admin.do(admin.coordinator_of(transactional_id, TRANSACTION))
+    request = wire.DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    (state,) = admin.send(wire.DescribeTransactionsResponse, request, coordinator).transaction_states
     if state.error_code:
-        hint = unknown_hint([transactional_id], (row.transactional_id for row in _listed(cluster, (), None)))
+        hint = unknown_hint([transactional_id], (row.transactional_id for row in _listed(admin, (), None)))
         _refuse(state.error_code, transactional_id, hint)
     return {
         "transactional_id": transactional_id,
-        "coordinator": row.node_id,
+        "coordinator": coordinator,
         "state": state.transaction_state,
         "producer_id": state.producer_id,
         "producer_epoch": state.producer_epoch,
@@ -239,14 +205,11 @@ def _text(name: str, value: Any) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
-def _open_transactions(cluster: Cluster, topics: Sequence[str], only: int | None) -> list[OpenTransaction]:
-    from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import request_message, wire
-
-    cluster.describe(topics)
+def _open_transactions(admin: ClusterAdmin, topics: Sequence[str], only: int | None) -> list[OpenTransaction]:
+    known = admin.cluster.describe(topics)
     by_leader: dict[int, dict[str, list[int]]] = {}
     for topic in topics:
-        partitions = cluster.topic(topic).partitions
+        partitions = known[topic].partitions
         if only is not None and only not in partitions:
             raise click.ClickException(f"{topic} has no partition {only}: it has {len(partitions)}")
         for index, info in partitions.items():
@@ -259,13 +222,13 @@ def _open_transactions(cluster: Cluster, topics: Sequence[str], only: int | None
     # Complete transactions have ended: if their producer has an open one, its batches came after the marker.
     owners = {
         each.producer_id: each.transactional_id
-        for each in _listed(cluster, (), None)
+        for each in _listed(admin, (), None)
         if each.state in ("Ongoing", "PrepareCommit", "PrepareAbort")
     }
     request = wire.DescribeProducersRequest
     for leader, wanted in by_leader.items():
         rows = [request.TopicRequest(name=name, partition_indexes=indexes) for name, indexes in wanted.items()]
-        answer = cluster.node(leader).send(request_message(ApiKey.DESCRIBE_PRODUCERS)(topics=rows))
+        answer = admin.send(wire.DescribeProducersResponse, request(topics=rows), leader)
         for topic_row in answer.topics:
             for row in topic_row.partitions:
                 _refuse(row.error_code, f"{topic_row.name}-{row.partition_index}")
@@ -286,10 +249,7 @@ def _open_transactions(cluster: Cluster, topics: Sequence[str], only: int | None
     return sorted(found, key=lambda each: (each.topic, each.partition, each.start_offset))
 
 
-def _abort(cluster: Cluster, transaction: OpenTransaction) -> None:
-    from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import request_message, wire
-
+def _abort(admin: ClusterAdmin, transaction: OpenTransaction) -> None:
     request = wire.WriteTxnMarkersRequest
     marker = request.WritableTxnMarker(
         producer_id=transaction.producer_id,
@@ -299,14 +259,12 @@ def _abort(cluster: Cluster, transaction: OpenTransaction) -> None:
         # The epoch of the last marker that the leader has seen: it would refuse a marker with a lower one.
         coordinator_epoch=max(transaction.coordinator_epoch, 0),
     )
-    leader = cluster.leader(transaction.topic, transaction.partition)
-    answer = leader.send(request_message(ApiKey.WRITE_TXN_MARKERS)(markers=[marker]))
+    leader = admin.leader_of(transaction.topic, transaction.partition)
+    answer = admin.send(wire.WriteTxnMarkersResponse, request(markers=[marker]), leader)
     ((row,),) = ([row for topic in result.topics for row in topic.partitions] for result in answer.markers)
     _refuse(row.error_code, str(transaction))
 
 
 def _refuse(code: int, what: str, hint: str = "") -> None:
-    from kbroker.error_codes import error_name
-
     if code:
         raise click.ClickException(f"{what}: {error_name(code)}{hint}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import click
 
-from kbroker.cli.connection import bootstrap_option, connected, refuse, timeout_option
-from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.administration.acls import create_acls, delete_acls, describe_acls
+from kbroker.administration.admin import refuse
+from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.output import json_option, print_rows
 from kbroker.metadata.security_image import Acl
 from kbroker.nearest import unknown_hint
 from kbroker.security.acl.filters import AclFilter
@@ -27,10 +29,6 @@ from kbroker.security.acl.kinds import (
 )
 from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
 from kbroker.types import Options
-
-if TYPE_CHECKING:
-    from kbroker.client.connection import Connection
-    from kbroker.schemas import wire
 
 F = TypeVar("F", bound=Callable[..., object])
 EVERYWHERE = "*"
@@ -57,7 +55,8 @@ class Resource(NamedTuple):
 
 def resource_options(function: F) -> F:
     """Adds `--topic`, `--group` and so on, each of which may be given several times, and `--cluster`."""
-    decorated: Callable[..., object] = click.option("--cluster", is_flag=True, help="The cluster itself.")(function)
+    of_cluster = click.option("--cluster", "of_cluster", is_flag=True, help="The cluster itself.")
+    decorated: Callable[..., object] = of_cluster(function)
     for name in reversed(_KINDS):
         words = name.replace("_", "-")
         shown = "User:NAME" if name == "user_principal" else "NAME"
@@ -109,22 +108,17 @@ def command() -> None:
 @resource_options
 @pattern_option("any", "match", "literal", "prefixed")
 @click.option("--principal", "principals", multiple=True, metavar="User:NAME", help="Rules for these alone.")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def list_acls(
-    bootstrap: str, timeout: float, as_json: bool, pattern: str, principals: tuple[str, ...], **options: object
-) -> None:
+def list_acls(cluster: Cluster, as_json: bool, pattern: str, principals: tuple[str, ...], **options: object) -> None:
     """List ACLs; all, or those of the resources and principals named.
 
     `--resource-pattern-type match` shows every rule that concerns a resource of that name.
     """
     resources = _resources(options, number_of(PATTERNS, pattern)) or [None]
     filters = [_filter(resource, principal=who) for resource, who in product(resources, principals or (None,))]
-    found: set[Acl] = set()
-    with connected(bootstrap, timeout) as connection:
-        for each in filters:
-            found |= _described(connection, each)
+    with cluster.admin() as admin:
+        found = {acl for each in filters for acl in admin.do(describe_acls(admin, each))}
     _print(sorted(found), as_json)
 
 
@@ -132,10 +126,9 @@ def list_acls(
 @resource_options
 @pattern_option("literal", "prefixed")
 @rule_options
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def add_acls(bootstrap: str, timeout: float, as_json: bool, pattern: str, **options: object) -> None:
+def add_acls(cluster: Cluster, as_json: bool, pattern: str, **options: object) -> None:
     """Add ACLs to the resources named, for each principal, host and operation.
 
     \b
@@ -144,26 +137,10 @@ def add_acls(bootstrap: str, timeout: float, as_json: bool, pattern: str, **opti
     acls = list(dict.fromkeys(_rules(options, number_of(PATTERNS, pattern))))
     if not acls:
         raise click.UsageError("name who is allowed or denied: --allow-principal or --deny-principal")
-    from kbroker.schemas import wire
-
-    request = wire.CreateAclsRequest
-    creations = [
-        request.AclCreation(
-            resource_type=acl.resource_type,
-            resource_name=acl.resource_name,
-            resource_pattern_type=acl.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission_type,
-        )
-        for acl in acls
-    ]
-    with connected(bootstrap, timeout) as connection:
-        answer = connection.send(request(creations=creations))
-    for acl, result in zip(acls, answer.results, strict=True):
-        if result.error_code:
-            refuse(result.error_code, f"{_described_resource(acl)}: {result.error_message or ''}")
+    with cluster.admin() as admin:
+        for acl, row in zip(acls, admin.do(create_acls(admin, acls)), strict=True):
+            if row.error_code:
+                refuse(row.error_code, f"{_described_resource(acl)}: {row.error_message or ''}")
     _print(acls, as_json)
 
 
@@ -171,10 +148,9 @@ def add_acls(bootstrap: str, timeout: float, as_json: bool, pattern: str, **opti
 @resource_options
 @pattern_option("literal", "prefixed", "any", "match")
 @rule_options
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def remove_acls(bootstrap: str, timeout: float, as_json: bool, pattern: str, **options: object) -> None:
+def remove_acls(cluster: Cluster, as_json: bool, pattern: str, **options: object) -> None:
     """Remove ACLs: those that `add` with the same words adds or, without a principal, all of the resources named."""
     number = number_of(PATTERNS, pattern)
     rules = list(dict.fromkeys(_rules(options, number)))
@@ -184,35 +160,15 @@ def remove_acls(bootstrap: str, timeout: float, as_json: bool, pattern: str, **o
         filters = [_filter(resource) for resource in _resources(options, number)]
     if not filters:
         raise click.UsageError("name what the rules are about: --topic, --group, --cluster, …")
-    from kbroker.schemas import wire
-
-    request = wire.DeleteAclsRequest
-    wanted = [
-        request.DeleteAclsFilter(
-            resource_type_filter=each.resource_type,
-            resource_name_filter=each.resource_name,
-            pattern_type_filter=each.pattern_type,
-            principal_filter=each.principal,
-            host_filter=each.host,
-            operation=each.operation,
-            permission_type=each.permission_type,
-        )
-        for each in filters
-    ]
-    with connected(bootstrap, timeout) as connection:
-        answer = connection.send(request(filters=wanted))
-    gone: set[Acl] = set()
-    for result in answer.filter_results:
-        refuse(result.error_code, result.error_message)
-        gone |= {_acl(each, each) for each in result.matching_acls}
-    _print(sorted(gone), as_json)
+    with cluster.admin() as admin:
+        _print(sorted(admin.do(delete_acls(admin, filters))), as_json)
 
 
 def _resources(options: Options, pattern: int) -> list[Resource | None]:
     found: list[Resource | None] = []
     for name, kind in _KINDS.items():
         found += [Resource(kind, each, pattern) for each in options[name]]
-    if options["cluster"]:
+    if options["of_cluster"]:
         found.append(Resource(ResourceKind.CLUSTER, CLUSTER_NAME, min(pattern, PatternType.LITERAL)))
     return found
 
@@ -273,39 +229,6 @@ def _filter(resource: Resource | None, principal: str | None = None) -> AclFilte
     return AclFilter(resource.kind, resource.name, resource.pattern, principal)
 
 
-def _described(connection: Connection, wanted: AclFilter) -> set[Acl]:
-    from kbroker.schemas import wire
-
-    answer = connection.send(
-        wire.DescribeAclsRequest(
-            resource_type_filter=wanted.resource_type,
-            resource_name_filter=wanted.resource_name,
-            pattern_type_filter=wanted.pattern_type,
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission_type,
-        )
-    )
-    refuse(answer.error_code, answer.error_message)
-    return {_acl(resource, acl) for resource in answer.resources for acl in resource.acls}
-
-
-def _acl(
-    resource: wire.DescribeAclsResponse.DescribeAclsResource | wire.DeleteAclsResponse.DeleteAclsMatchingAcl,
-    rule: wire.DescribeAclsResponse.AclDescription | wire.DeleteAclsResponse.DeleteAclsMatchingAcl,
-) -> Acl:
-    return Acl(
-        resource.resource_type,
-        resource.resource_name,
-        resource.pattern_type,
-        rule.principal,
-        rule.host,
-        rule.operation,
-        rule.permission_type,
-    )
-
-
 def _described_resource(acl: Acl) -> str:
     return f"{_word(RESOURCES, acl.resource_type)} {acl.resource_name}"
 
@@ -327,8 +250,4 @@ def _print(acls: list[Acl], as_json: bool) -> None:
         }
         for acl in acls
     ]
-    if as_json:
-        print_json(rows)
-        return
-    headers = ("RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION")
-    print_table(headers, [tuple(row.values()) for row in rows])
+    print_rows(rows, ("RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION"), as_json)

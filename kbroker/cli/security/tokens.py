@@ -6,16 +6,14 @@ import base64
 import binascii
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from kbroker.cli.connection import bootstrap_option, connected, refuse, timeout_option
-from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.administration.admin import refuse
+from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.output import json_option, print_json, print_rows, print_table
 from kbroker.cli.security.secret_input import read_secret, secret_option
-
-if TYPE_CHECKING:
-    from kbroker.schemas import wire
+from kbroker.schemas import wire
 
 _HOUR_MS = 3_600_000
 _USER = "User"
@@ -37,21 +35,18 @@ def _time(ms: int) -> str:
 
 @command.command("list")
 @click.option("--owner", "owners", multiple=True, metavar="User:NAME", help="Tokens of this one.")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def list_tokens(owners: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
+def list_tokens(cluster: Cluster, owners: tuple[str, ...], as_json: bool) -> None:
     """List the tokens that you may see, without their HMACs."""
-    from kbroker.schemas import wire
-
     request = wire.DescribeDelegationTokenRequest
     wanted = [
         request.DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
         for kind, name in map(_parts, owners)
     ]
-    with connected(bootstrap, timeout) as connection:
-        answer = connection.send(request(owners=wanted or None))
-    refuse(answer.error_code, None)
+    with cluster.admin() as admin:
+        answer = admin.send(wire.DescribeDelegationTokenResponse, request(owners=wanted or None))
+        refuse(answer.error_code)
     rows = [
         {
             "token_id": each.token_id,
@@ -64,31 +59,20 @@ def list_tokens(owners: tuple[str, ...], bootstrap: str, timeout: float, as_json
         }
         for each in sorted(answer.tokens, key=lambda each: each.issue_timestamp)
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        shown = [tuple(", ".join(v) if isinstance(v, list) else v for v in row.values()) for row in rows]
-        print_table(("token id", "owner", "requester", "renewers", "issued", "expires", "ends"), shown)
+    headers = ("token id", "owner", "requester", "renewers", "issued", "expires", "ends")
+    print_rows(rows, headers, as_json, lambda row: [", ".join(v) if isinstance(v, list) else v for v in row.values()])
 
 
 @command.command("create")
 @click.option("--owner", metavar="User:NAME", help="Of another user, for whom you may ask.  [default: your own]")
 @click.option("--renewer", "renewers", multiple=True, metavar="User:NAME", help="Who may renew it besides its owner.")
 @click.option("--max-life-hours", type=click.FloatRange(min=0, min_open=True), help="[default: the broker's]")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
 def create_token(
-    owner: str | None,
-    renewers: tuple[str, ...],
-    max_life_hours: float | None,
-    bootstrap: str,
-    timeout: float,
-    as_json: bool,
+    cluster: Cluster, owner: str | None, renewers: tuple[str, ...], max_life_hours: float | None, as_json: bool
 ) -> None:
     """Create a token, and show its HMAC: the password that goes with the token's id as user."""
-    from kbroker.schemas import wire
-
     request = wire.CreateDelegationTokenRequest
     kind, name = (None, None) if owner is None else _parts(owner)
     message = request(
@@ -99,9 +83,9 @@ def create_token(
         ],
         max_lifetime_ms=_period_ms(max_life_hours),
     )
-    with connected(bootstrap, timeout) as connection:
-        answer = connection.send(message)
-    refuse(answer.error_code, None)
+    with cluster.admin() as admin:
+        answer = admin.send(wire.CreateDelegationTokenResponse, message)
+        refuse(answer.error_code)
     row = {
         "token_id": answer.token_id,
         "hmac": base64.b64encode(answer.hmac).decode(),
@@ -118,29 +102,23 @@ def create_token(
 @command.command("renew")
 @click.option("--hours", type=click.FloatRange(min=0), help="From now on.  [default: as long as the broker lets]")
 @secret_option("--hmac-file", "the HMAC")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def renew_token(hours: float | None, hmac_file: Path | None, bootstrap: str, timeout: float, as_json: bool) -> None:
+def renew_token(cluster: Cluster, hours: float | None, hmac_file: Path | None, as_json: bool) -> None:
     """Renew a token."""
-    from kbroker.schemas import wire
-
     request = wire.RenewDelegationTokenRequest(hmac=_hmac(hmac_file), renew_period_ms=_period_ms(hours))
-    _change(request, bootstrap, timeout, as_json)
+    _change(cluster, wire.RenewDelegationTokenResponse, request, as_json)
 
 
 @command.command("expire")
 @click.option("--hours", type=click.FloatRange(min=0), help="From now on.  [default: at once]")
 @secret_option("--hmac-file", "the HMAC")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def expire_token(hours: float | None, hmac_file: Path | None, bootstrap: str, timeout: float, as_json: bool) -> None:
+def expire_token(cluster: Cluster, hours: float | None, hmac_file: Path | None, as_json: bool) -> None:
     """Have a token end."""
-    from kbroker.schemas import wire
-
     request = wire.ExpireDelegationTokenRequest(hmac=_hmac(hmac_file), expiry_time_period_ms=_period_ms(hours))
-    _change(request, bootstrap, timeout, as_json)
+    _change(cluster, wire.ExpireDelegationTokenResponse, request, as_json)
 
 
 def _hmac(file: Path | None) -> bytes:
@@ -155,14 +133,14 @@ def _period_ms(hours: float | None) -> int:
 
 
 def _change(
+    cluster: Cluster,
+    kind: type[wire.RenewDelegationTokenResponse | wire.ExpireDelegationTokenResponse],
     request: wire.RenewDelegationTokenRequest | wire.ExpireDelegationTokenRequest,
-    bootstrap: str,
-    timeout: float,
     as_json: bool,
 ) -> None:
-    with connected(bootstrap, timeout) as connection:
-        answer = connection.send(request)
-    refuse(answer.error_code, None)
+    with cluster.admin() as admin:
+        answer = admin.send(kind, request)
+        refuse(answer.error_code)
     expires = _time(answer.expiry_timestamp_ms)
     if as_json:
         print_json({"expires": expires})

@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kbroker.cli.connection import bootstrap_option, connected, refuse, timeout_option
-from kbroker.cli.output import json_option, print_json, print_table
+from kbroker.administration.admin import refuse
+from kbroker.administration.users import describe_users, mechanism_name, remove_passwords, set_password
+from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.output import json_option, print_json, print_rows
 from kbroker.cli.security.secret_input import read_secret, secret_option
-from kbroker.security.scram import (
-    BY_NAME,
-    LEAST_ITERATIONS,
-    MOST_ITERATIONS,
-    ScramMechanism,
-)
+from kbroker.errors import ErrorCode
+from kbroker.security.scram import BY_NAME, LEAST_ITERATIONS, MOST_ITERATIONS
 
 if TYPE_CHECKING:
-    from kbroker.client.connection import Connection
+    from kbroker.client.admin import ClusterAdmin
     from kbroker.schemas import wire
-
-_ABSENT = 91
 
 
 @click.group("users")
@@ -31,23 +27,19 @@ def command() -> None:
 
 @command.command("list")
 @click.argument("users", nargs=-1)
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def list_users(users: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
+def list_users(cluster: Cluster, users: tuple[str, ...], as_json: bool) -> None:
     """List users with their mechanisms and iterations; all, or those named."""
-    with connected(bootstrap, timeout) as connection:
-        found = _described(connection, users)
+    with cluster.admin() as admin:
+        found = _described(admin, users)
     rows = [
-        {"user": row.user, "mechanism": _name(info.mechanism), "iterations": info.iterations}
+        {"user": row.user, "mechanism": mechanism_name(info.mechanism), "iterations": info.iterations}
         for row in found
         for info in row.credential_infos
     ]
     rows.sort(key=lambda row: (str(row["user"]), str(row["mechanism"])))
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("user", "mechanism", "iterations"), [tuple(row.values()) for row in rows])
+    print_rows(rows, ("user", "mechanism", "iterations"), as_json)
 
 
 @command.command("add")
@@ -69,30 +61,26 @@ def list_users(users: tuple[str, ...], bootstrap: str, timeout: float, as_json: 
     help="Of the password's salting.",
 )
 @secret_option("--password-file", "the password")
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
 def add_user(
+    cluster: Cluster,
     user: str,
     mechanisms: tuple[str, ...],
     iterations: int,
     password_file: Path | None,
-    bootstrap: str,
-    timeout: float,
     as_json: bool,
 ) -> None:
     """Add a user, or give it another password.
 
     The password stays here: brokers get it salted, and what they keep of that is no login.
     """
-    from kbroker.schemas import wire
     from kbroker.security.scram_changes import salted_row
 
     password = read_secret(password_file, "Password")
-    with connected(bootstrap, timeout) as connection:
+    with cluster.admin() as admin:
         for name in dict.fromkeys(mechanisms):
-            row = salted_row(user, BY_NAME[name], password, iterations)
-            _altered(connection, wire.AlterUserScramCredentialsRequest(upsertions=[row]))
+            admin.do(set_password(admin, salted_row(user, BY_NAME[name], password, iterations)))
     _report(user, mechanisms, "added", as_json)
 
 
@@ -105,45 +93,26 @@ def add_user(
     multiple=True,
     help="This one alone; all unless said.",
 )
-@bootstrap_option()
-@timeout_option
+@wire_options
 @json_option
-def remove_user(user: str, mechanisms: tuple[str, ...], bootstrap: str, timeout: float, as_json: bool) -> None:
+def remove_user(cluster: Cluster, user: str, mechanisms: tuple[str, ...], as_json: bool) -> None:
     """Remove a user.  It stays where it is logged in, until its session ends (connections.max.reauth.ms)."""
-    from kbroker.schemas import wire
-
-    request = wire.AlterUserScramCredentialsRequest
-    with connected(bootstrap, timeout) as connection:
+    with cluster.admin() as admin:
         if not mechanisms:
-            (row,) = _described(connection, (user,))
-            mechanisms = tuple(_name(info.mechanism) for info in row.credential_infos)
-        for name in dict.fromkeys(mechanisms):
-            deletion = request.ScramCredentialDeletion(name=user, mechanism=BY_NAME[name])
-            _altered(connection, request(deletions=[deletion]))
+            (row,) = _described(admin, (user,))
+            mechanisms = tuple(mechanism_name(info.mechanism) for info in row.credential_infos)
+        admin.do(remove_passwords(admin, user, mechanisms))
     _report(user, mechanisms, "removed", as_json)
 
 
 def _described(
-    connection: Connection, users: tuple[str, ...]
+    admin: ClusterAdmin, users: tuple[str, ...]
 ) -> list[wire.DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult]:
-    from kbroker.schemas import wire
-
-    request = wire.DescribeUserScramCredentialsRequest
-    answer = connection.send(request(users=[request.UserName(name=user) for user in dict.fromkeys(users)]))
-    refuse(answer.error_code, answer.error_message)
-    for row in answer.results:
-        refuse(row.error_code, f"there is no user {row.user}" if row.error_code == _ABSENT else row.error_message)
-    results: list[wire.DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult] = answer.results
-    return results
-
-
-def _altered(connection: Connection, request: wire.AlterUserScramCredentialsRequest) -> None:
-    for row in connection.send(request).results:
-        refuse(row.error_code, row.error_message)
-
-
-def _name(mechanism: int) -> str:
-    return ScramMechanism(mechanism).sasl_name if mechanism in set(ScramMechanism) else str(mechanism)
+    found = admin.do(describe_users(admin, users))
+    for row in found:
+        is_absent = row.error_code == ErrorCode.RESOURCE_NOT_FOUND
+        refuse(row.error_code, f"there is no user {row.user}" if is_absent else row.error_message)
+    return found
 
 
 def _report(user: str, mechanisms: tuple[str, ...], done: str, as_json: bool) -> None:

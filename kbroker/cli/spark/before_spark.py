@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import click
 
-from kbroker.cli.connection import CONNECT_SECONDS, Cluster, wire_cluster
+from kbroker.cli.connection import CONNECT_SECONDS, Cluster
 
 
 def check_java() -> None:
@@ -31,8 +31,8 @@ def check_cluster(bootstrap: str, topics: Iterable[str] = (), settings: Mapping[
     if not names or not plain:
         Cluster(bootstrap, dict(settings or {}), CONNECT_SECONDS).check_reachable()
         return
-    with wire_cluster(bootstrap, CONNECT_SECONDS) as cluster:
-        cluster.describe(names)
+    with Cluster.at(bootstrap, CONNECT_SECONDS).admin() as admin:
+        admin.cluster.describe(names)
 
 
 def check_outputs(*paths: str | None, overwrite: bool) -> None:

@@ -15,7 +15,7 @@ import click
 
 from kbroker.cli import completion
 from kbroker.cli.connection import bootstrap_option
-from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
+from kbroker.cli.output import json_option, parse_pairs, print_json, print_rows, print_table, without_spark
 from kbroker.cli.spark.before_spark import check_cluster, check_java
 from kbroker.cli.spark.trace import noted
 from kbroker.types import Options
@@ -196,10 +196,7 @@ def to_iceberg_command(context: click.Context, /, **_given: object) -> int:
         reports = load_iceberg(spark, request, progress)
     names = ("table", "rows", "commits", "snapshot", "gaps")
     rows = [(one.table, one.rows, one.commits, one.snapshot, len(one.gaps)) for one in reports]
-    if given["as_json"]:
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
-    else:
-        print_table(names, rows)
+    print_rows([dict(zip(names, row, strict=True)) for row in rows], names, given["as_json"])
     for report in reports:
         for gap in report.gaps:
             _tell_gap(*gap)
@@ -256,10 +253,7 @@ def show_lanes(results: list[LaneResult], as_json: bool) -> None:
     """What was written, by partition."""
     rows = [(one.topic, one.partition, one.written, one.found, one.position) for one in results]
     names = ("topic", "partition", "written", "found", "position")
-    if as_json:
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
-    else:
-        print_table(names, rows)
+    print_rows([dict(zip(names, row, strict=True)) for row in rows], names, as_json)
 
 
 def _manifest_at(directory: str, given: Options) -> Manifest:
@@ -297,8 +291,5 @@ def show_command(directory: str, as_json: bool, **given: Any) -> int:
         named = [row for row in files if row.path is not None]
         figures = (sum(row.rows for row in named), len(named), sum(row.bytes for row in named), len(gaps))
         rows.append((topic, partition, start, end, *figures))
-    if as_json:
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
-    else:
-        print_table(names, rows)
+    print_rows([dict(zip(names, row, strict=True)) for row in rows], names, as_json)
     return 0

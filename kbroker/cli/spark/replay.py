@@ -113,7 +113,7 @@ def run_command(paths: tuple[str, ...], output: str, as_json: bool, **given: Any
 
     Latency runs from the time at which a record should have been sent.  Ctrl-C stops and keeps what was measured.
     """
-    settings = merged_settings(parse_pairs(given["client"], "-X"))
+    settings = {**merged_settings(), **parse_pairs(given["client"], "-X")}
 
     def check() -> None:
         check_outputs(output, overwrite=given["overwrite"])

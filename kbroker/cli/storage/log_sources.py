@@ -15,7 +15,6 @@ import click
 
 from kbroker.cli.connection import Cluster
 from kbroker.cli.metrics_listener import MetricsListener, NotThereError
-from kbroker.cli.wire_client import wire_settings
 from kbroker.nearest import did_you_mean
 from kbroker.types import JsonObject
 
@@ -57,26 +56,19 @@ class LogPages:
 
 
 class KafkaProtocol:
-    """Any Kafka, asked with DescribeLogDirs.  Without TLS and SASL."""
+    """Any Kafka, asked with DescribeLogDirs."""
 
     def __init__(self, address: str, timeout: float) -> None:
-        cluster = Cluster(address, {}, timeout)
-        self._host, self._port = cluster.address()
-        self._timeout = timeout
-        cluster.check_reachable()
+        self._cluster = Cluster.at(address, timeout)
+        self._cluster.check_is_one()
 
     def overview(self) -> Value:
         """Sizes by partition and directory, from DescribeLogDirs.  ClickException when it cannot be asked."""
-        from kbroker.client.errors import ClientError
         from kbroker.error_codes import error_name
-        from kbroker.protocol.api import ApiKey
-        from kbroker.schemas import request_message
+        from kbroker.schemas import wire
 
-        try:
-            with wire_settings(self._timeout).connect(self._host, self._port) as connection:
-                answer = connection.send(request_message(ApiKey.DESCRIBE_LOG_DIRS)(topics=None))
-        except ClientError as error:
-            raise click.ClickException(str(error)) from None
+        with self._cluster.admin() as admin:
+            answer = admin.send(wire.DescribeLogDirsResponse, wire.DescribeLogDirsRequest(topics=None))
         if answer.error_code:
             raise click.ClickException(f"DescribeLogDirs: {error_name(answer.error_code)}")
         rows = [

@@ -66,36 +66,21 @@ def _ask(
     address: tuple[str, int], topics: Sequence[PlannedTopic]
 ) -> tuple[dict[str, tuple[int, str]], tuple[str, int] | None]:
     """(error and its text of each topic, the controller's address where another broker is it).  ClickException."""
-    from kbroker.cli.wire_client import wire_settings
-    from kbroker.client.errors import ClientError
-    from kbroker.protocol.api import ApiKey
-    from kbroker.schemas import request_message, wire
+    from kbroker.administration.topics import NewTopic, creation
+    from kbroker.cli.connection import Cluster
+    from kbroker.cli.refusals import failing_in_words
+    from kbroker.schemas import wire
 
-    request = wire.CreateTopicsRequest
-    rows = [
-        request.CreatableTopic(
-            name=each.name,
-            num_partitions=each.partitions,
-            replication_factor=each.replicas,
-            configs=[request.CreatableTopicConfig(name=key, value=value) for key, value in each.settings.items()],
-        )
-        for each in topics
-    ]
-    try:
-        with click.Context(click.Command("first-topics")):
-            settings = wire_settings(10.0)
-        with settings.connect(*address) as connection:
-            answer = connection.send(request_message(ApiKey.CREATE_TOPICS)(topics=rows, timeout_ms=10_000))
-            found = {
-                each.name: (each.error_code, each.error_message or error_name(each.error_code))
-                for each in answer.topics
-            }
-            if all(code != ErrorCode.NOT_CONTROLLER for code, _ in found.values()):
-                return found, None
-            names = request_message(ApiKey.METADATA)(topics=[], allow_auto_topic_creation=False)
-            metadata = connection.send(names)
-    except ClientError as error:
-        raise click.ClickException(str(error)) from None
+    rows = [NewTopic(each.name, each.partitions, each.replicas, each.settings) for each in topics]
+    settings = Cluster(address[0], {}, 10.0).wire_settings()
+    with failing_in_words(), settings.connect(*address) as connection:
+        answer = connection.send(creation(rows, 10_000))
+        found = {
+            each.name: (each.error_code, each.error_message or error_name(each.error_code)) for each in answer.topics
+        }
+        if all(code != ErrorCode.NOT_CONTROLLER for code, _ in found.values()):
+            return found, None
+        metadata = connection.send(wire.MetadataRequest(topics=[], allow_auto_topic_creation=False))
     where = {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
     return found, where.get(metadata.controller_id)
 

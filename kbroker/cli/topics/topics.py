@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from kbroker.administration import topics as administration
+from kbroker.administration.admin import EARLIEST, LATEST, Place, refuse
+from kbroker.administration.configs import Kind, Source, alter_configs, describe_configs
+from kbroker.administration.topics import BY_DEFAULT, NewTopic
 from kbroker.cli import completion
-from kbroker.cli.connection import (
-    UNKNOWN_TOPIC,
-    Cluster,
-    admin_api,
-    client_error,
-    cluster_options,
-    result_of,
-    results_of,
-)
-from kbroker.cli.output import json_option, parse_pairs, print_errors, print_json, print_table
-from kbroker.config import topic_config_rows
-from kbroker.errors import ErrorCode
+from kbroker.cli.connection import Cluster, cluster_options
+from kbroker.cli.output import json_option, parse_pairs, print_errors, print_json, print_lines, print_rows, print_table
+from kbroker.errors import ErrorCode, KafkaError
 from kbroker.nearest import unknown_hint
-from kbroker.types import JsonObject, is_internal
+from kbroker.schemas import wire
+from kbroker.types import ZERO_UUID, JsonObject, is_internal, uuid_to_text
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.admin._metadata import ClusterMetadata
+    from kbroker.client.admin import ClusterAdmin
 
-INVALID_CONFIG = ErrorCode.INVALID_CONFIG.name
-TOPIC_SOURCE = 1
-"""DescribeConfigs' source of a value that the topic itself sets."""
+    _Topic = wire.MetadataResponse.MetadataResponseTopic
 
 
 @click.group("topics")
@@ -43,20 +36,18 @@ def command() -> None:
 @cluster_options
 def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
     """List topics with their partition counts."""
-    admin = cluster.admin()
+    with cluster.admin() as admin:
+        found = _metadata(admin)
     topics = [
         {
-            "name": name,
+            "name": topic.name,
             "partitions": len(topic.partitions),
-            "replication_factor": max((len(p.replicas) for p in topic.partitions.values()), default=0),
+            "replication_factor": max((len(each.replica_nodes) for each in topic.partitions), default=0),
         }
-        for name, topic in sorted(_metadata(admin, cluster).topics.items())
-        if internal or not is_internal(name)
+        for topic in found
+        if internal or not is_internal(str(topic.name))
     ]
-    if as_json:
-        print_json(topics)
-    else:
-        print_table(("TOPIC", "PARTITIONS", "REPLICAS"), [tuple(topic.values()) for topic in topics])
+    print_rows(topics, ("TOPIC", "PARTITIONS", "REPLICAS"), as_json)
 
 
 @command.command("describe")
@@ -66,9 +57,8 @@ def list_topics(cluster: Cluster, internal: bool, as_json: bool) -> None:
 @cluster_options
 def describe_topics(cluster: Cluster, names: tuple[str, ...], all_configs: bool, as_json: bool) -> int:
     """Describe topics: partitions, replicas, offsets and settings.  All topics when none is named."""
-    admin = cluster.admin()
-    wanted = list(names) or sorted(_metadata(admin, cluster).topics)
-    topics, errors = _describe(admin, cluster, wanted, all_configs)
+    with cluster.admin() as admin:
+        topics, errors = _describe(admin, names, all_configs)
     if as_json:
         print_json(topics)
     else:
@@ -90,85 +80,68 @@ def _print_topic(topic: JsonObject) -> None:
     )
 
 
-def _topic_id(topic_id: object) -> str | None:
-    # The client prints plain base64 where Kafka's own form is the URL-safe one.
-    return None if topic_id is None else str(topic_id).replace("+", "-").replace("/", "_")
-
-
 def _ids(nodes: list[int]) -> str:
     return ",".join(map(str, nodes))
 
 
-def _metadata(admin: AdminClient, cluster: Cluster) -> ClusterMetadata:
-    try:
-        return admin.list_topics(timeout=cluster.timeout)
-    except Exception as error:
-        raise client_error(error) from None
+def _metadata(admin: ClusterAdmin, names: Sequence[str] | None = None) -> list[_Topic]:
+    """Topics by name; all unless some are named."""
+    wanted = None if names is None else [wire.MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    answer = admin.send(wire.MetadataResponse, wire.MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+    return sorted(answer.topics, key=lambda each: str(each.name))
 
 
-def _describe(
-    admin: AdminClient, cluster: Cluster, names: list[str], all_configs: bool
-) -> tuple[list[dict[str, object]], list[str]]:
-    from confluent_kafka import TopicCollection
-
-    api = admin_api()
-
-    if not names:
-        return [], []
-    found, errors = results_of(
-        admin.describe_topics(TopicCollection(names), request_timeout=cluster.timeout), cluster.timeout, cluster
-    )
-    resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in found]
-    futures = admin.describe_configs(resources, request_timeout=cluster.timeout) if resources else {}
-    configs = {resource.name: result_of(future, cluster.timeout) for resource, future in futures.items()}
-    offsets = _offsets(admin, cluster, found)
-    topics = []
-    for name, topic in sorted(found.items()):
-        topics.append(
-            {
-                "name": name,
-                "id": _topic_id(topic.topic_id),
-                "internal": topic.is_internal,
-                "configs": {
-                    entry.name: entry.value
-                    for entry in sorted(configs[name].values(), key=lambda entry: str(entry.name))
-                    if all_configs or entry.source == TOPIC_SOURCE
-                },
-                "partitions": [
-                    {
-                        "partition": partition.id,
-                        "leader": partition.leader.id if partition.leader is not None else None,
-                        "replicas": [node.id for node in partition.replicas],
-                        "isr": [node.id for node in partition.isr],
-                        "start_offset": offsets.get((name, partition.id), (None, None))[0],
-                        "end_offset": offsets.get((name, partition.id), (None, None))[1],
-                    }
-                    for partition in sorted(topic.partitions, key=lambda partition: int(partition.id))
-                ],
-            }
-        )
+def _describe(admin: ClusterAdmin, names: Sequence[str], all_configs: bool) -> tuple[list[JsonObject], list[str]]:
+    found, errors = {}, []
+    for topic in _metadata(admin, names or None):
+        try:
+            refuse(topic.error_code)
+            found[str(topic.name)] = topic
+        except KafkaError as error:
+            errors.append(f"{topic.name}: {_in_words(admin, error, topic.name)}")
+    configs = admin.do(describe_configs(admin, Kind.TOPIC, [*found])) if found else {}
+    led = [(name, row.partition_index) for name, each in found.items() for row in each.partitions if row.leader_id >= 0]
+    first, end = (admin.do(admin.offsets_of(led, at)) for at in (EARLIEST, LATEST))
+    topics = [
+        {
+            "name": name,
+            "id": None if topic.topic_id == ZERO_UUID else uuid_to_text(topic.topic_id),
+            "internal": topic.is_internal,
+            "configs": {
+                row.name: row.value for row in configs[name] if all_configs or row.config_source == Source.TOPIC
+            },
+            "partitions": _partitions(topic, first, end),
+        }
+        for name, topic in found.items()
+    ]
     return topics, errors
 
 
-def _offsets(admin: AdminClient, cluster: Cluster, topics: JsonObject) -> dict[tuple[str, int], tuple[int, int]]:
-    """First and end offset of every partition that has a leader."""
-    from confluent_kafka import TopicPartition
-
-    api = admin_api()
-
-    partitions = [
-        (name, partition.id)
-        for name, topic in topics.items()
-        for partition in topic.partitions
-        if partition.leader is not None and partition.leader.id >= 0
+def _partitions(topic: _Topic, first: Mapping[Place, int], end: Mapping[Place, int]) -> list[JsonObject]:
+    return [
+        {
+            "partition": row.partition_index,
+            "leader": row.leader_id if row.leader_id >= 0 else None,
+            "replicas": row.replica_nodes,
+            "isr": row.isr_nodes,
+            "start_offset": first.get((str(topic.name), row.partition_index)),
+            "end_offset": end.get((str(topic.name), row.partition_index)),
+        }
+        for row in sorted(topic.partitions, key=lambda each: each.partition_index)
     ]
-    if not partitions:
-        return {}
-    ends: list[dict[tuple[str, int], int]] = []
-    for spec in (api.OffsetSpec.earliest(), api.OffsetSpec.latest()):
-        futures = admin.list_offsets({TopicPartition(*p): spec for p in partitions}, request_timeout=cluster.timeout)
-        ends.append({(tp.topic, tp.partition): result_of(f, cluster.timeout).offset for tp, f in futures.items()})
-    return {partition: (ends[0][partition], ends[1][partition]) for partition in partitions}
+
+
+def _in_words(admin: ClusterAdmin, error: KafkaError, topic: str | None, settings: Iterable[str] = ()) -> str:
+    """A refusal, with the name of a topic or of a setting that may have been meant."""
+    from kbroker.cli.refusals import text_of
+    from kbroker.config import topic_config_rows
+
+    near, text = "", text_of(error)
+    if topic is not None and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        near = admin.near(topic, admin.topics)
+    elif error.code is ErrorCode.INVALID_CONFIG:
+        near = unknown_hint(settings, (row.name for row in topic_config_rows()))
+    return text.rstrip(".") + near if near else text
 
 
 @command.command("create")
@@ -191,21 +164,12 @@ def create_topics(
     as_json: bool,
 ) -> int:
     """Create topics."""
-    api = admin_api()
-
     settings = parse_pairs(configs, "--config")
-    topics = [api.NewTopic(name, partitions or -1, replication_factor or -1, config=settings) for name in names]
-    admin = cluster.admin()
-    try:
-        futures = admin.create_topics(topics, request_timeout=cluster.timeout, validate_only=validate_only)
-    except Exception as error:
-        raise client_error(error) from None
-    created, errors = results_of(futures, cluster.timeout)
-    errors = [error + _near_setting(error, settings) for error in errors]
-    if if_not_exists:
-        errors = [error for error in errors if "TOPIC_ALREADY_EXISTS" not in error]
-    _report(list(created), "valid" if validate_only else "created", as_json)
-    return print_errors(errors)
+    topics = [NewTopic(name, partitions or BY_DEFAULT, replication_factor or BY_DEFAULT, settings) for name in names]
+    with cluster.admin() as admin:
+        rows = admin.do(administration.create_topics(admin, topics, validate_only=validate_only))
+        quiet = {ErrorCode.TOPIC_ALREADY_EXISTS} if if_not_exists else ()
+        return _report(admin, rows, "valid" if validate_only else "created", as_json, quiet, settings)
 
 
 @command.command("alter")
@@ -227,44 +191,15 @@ def alter_topic(
     settings = parse_pairs(configs, "--config")
     if partitions is None and not settings and not deleted:
         raise click.UsageError("nothing to alter: give --partitions, --config or --delete-config")
-    admin = cluster.admin()
-    try:
-        if partitions is not None:
-            _add_partitions(admin, cluster, name, partitions)
-        if settings or deleted:
-            _alter_configs(admin, cluster, name, settings, deleted)
-    except click.ClickException as error:
-        near = cluster.near_topic(name) if error.message.startswith(UNKNOWN_TOPIC) else ""
-        near = near or _near_setting(error.message, [*settings, *deleted])
-        raise click.ClickException(error.message.rstrip(".") + near if near else error.message) from None
-    except click.Abort:
-        raise
-    except Exception as error:
-        raise client_error(error) from None
-    _report([name], "altered", as_json)
-
-
-def _near_setting(error: str, names: Iterable[str]) -> str:
-    return unknown_hint(names, (row.name for row in topic_config_rows())) if INVALID_CONFIG in error else ""
-
-
-def _add_partitions(admin: AdminClient, cluster: Cluster, name: str, count: int) -> None:
-    api = admin_api()
-
-    futures = admin.create_partitions([api.NewPartitions(name, count)], request_timeout=cluster.timeout)
-    result_of(futures[name], cluster.timeout)
-
-
-def _alter_configs(
-    admin: AdminClient, cluster: Cluster, name: str, settings: dict[str, str], deleted: tuple[str, ...]
-) -> None:
-    api = admin_api()
-
-    entries = [api.ConfigEntry(k, v, incremental_operation=api.AlterConfigOpType.SET) for k, v in settings.items()]
-    entries += [api.ConfigEntry(key, None, incremental_operation=api.AlterConfigOpType.DELETE) for key in deleted]
-    resource = api.ConfigResource(api.ResourceType.TOPIC, name, incremental_configs=entries)
-    futures = admin.incremental_alter_configs([resource], request_timeout=cluster.timeout)
-    result_of(futures[resource], cluster.timeout)
+    with cluster.admin() as admin:
+        try:
+            if partitions is not None:
+                admin.do(administration.add_partitions(admin, name, partitions))
+            if settings or deleted:
+                admin.do(alter_configs(admin, Kind.TOPIC, name, settings, deleted))
+        except KafkaError as error:
+            raise click.ClickException(_in_words(admin, error, name, [*settings, *deleted])) from None
+    _print_results([name], "altered", as_json)
 
 
 @command.command("delete")
@@ -274,21 +209,34 @@ def _alter_configs(
 @cluster_options
 def delete_topics(cluster: Cluster, names: tuple[str, ...], if_exists: bool, as_json: bool) -> int:
     """Delete topics and their data."""
-    admin = cluster.admin()
-    try:
-        futures = admin.delete_topics(list(names), request_timeout=cluster.timeout)
-    except Exception as error:
-        raise client_error(error) from None
-    gone, errors = results_of(futures, cluster.timeout, None if if_exists else cluster)
-    if if_exists:
-        errors = [error for error in errors if UNKNOWN_TOPIC not in error]
-    _report(list(gone), "deleted", as_json)
+    with cluster.admin() as admin:
+        rows = admin.do(administration.delete_topics(admin, names))
+        quiet = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION} if if_exists else ()
+        return _report(admin, rows, "deleted", as_json, quiet)
+
+
+def _report(
+    admin: ClusterAdmin,
+    rows: Iterable[wire.CreateTopicsResponse.CreatableTopicResult | wire.DeleteTopicsResponse.DeletableTopicResult],
+    what: str,
+    as_json: bool,
+    quiet: Collection[int],
+    settings: Iterable[str] = (),
+) -> int:
+    """Prints what was done to which topics, and the errors of the others but the quiet ones."""
+    names, errors = [], []
+    for row in rows:
+        try:
+            # Brokers speak of a server that does not host a partition.
+            is_absent = row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refuse(row.error_code, None if is_absent else row.error_message)
+            names.append(str(row.name))
+        except KafkaError as error:
+            if error.code not in quiet:
+                errors.append(f"{row.name}: {_in_words(admin, error, row.name, settings)}")
+    _print_results(names, what, as_json)
     return print_errors(errors)
 
 
-def _report(names: list[str], what: str, as_json: bool) -> None:
-    if as_json:
-        print_json([{"name": name, "result": what} for name in names])
-    else:
-        for name in names:
-            click.echo(f"{name}: {what}")
+def _print_results(names: Sequence[str], what: str, as_json: bool) -> None:
+    print_lines([{"name": name, "result": what} for name in names], "{name}: {result}".format_map, as_json)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker.administration.acls import create_acls, delete_acls
+from kbroker.administration.admin import refuse
 from kbroker.console.manage.plan import Action, Done, Plan
 from kbroker.console.parameters import BadParameterError, NotThereError
-from kbroker.console.viewer_client import refuse
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.security_image import Acl
-from kbroker.schemas import wire
+from kbroker.security.acl.filters import AclFilter
 from kbroker.security.acl.kinds import ANY, OPERATIONS, PATTERNS, PERMISSIONS, RESOURCES, PatternType, Permission
 from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
 
@@ -99,19 +100,8 @@ async def plan_addition(context: Context, fields: Fields) -> Plan:
 async def add(context: Context, fields: Fields, plan: Plan) -> Done:
     """See `plan_addition`."""
     acl = _acl(fields)
-    request = wire.CreateAclsRequest
-    creation = request.AclCreation(
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        resource_pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
-    )
-    answer = await context.client.ask_controller(wire.CreateAclsResponse, request(creations=[creation]))
-    for row in answer.results:
-        refuse(row.error_code, row.error_message)
+    (row,) = await create_acls(context.client, [acl])
+    refuse(row.error_code, row.error_message)
     await context.settle(lambda image: acl in image.security.acls.values())
     return Done([_sentence(acl)])
 
@@ -134,21 +124,7 @@ async def plan_removal(context: Context, fields: Fields) -> Plan:
 async def remove(context: Context, fields: Fields, plan: Plan) -> Done:
     """See `plan_removal`."""
     acl = _acl(fields)
-    request = wire.DeleteAclsRequest
-    chosen = request.DeleteAclsFilter(
-        resource_type_filter=acl.resource_type,
-        resource_name_filter=acl.resource_name,
-        pattern_type_filter=acl.pattern_type,
-        principal_filter=acl.principal,
-        host_filter=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
-    )
-    answer = await context.client.ask_controller(wire.DeleteAclsResponse, request(filters=[chosen]))
-    (result,) = answer.filter_results
-    refuse(result.error_code, result.error_message)
-    for row in result.matching_acls:
-        refuse(row.error_code, row.error_message)
+    await delete_acls(context.client, [AclFilter(*acl)])
     await context.settle(lambda image: acl not in image.security.acls.values())
     return Done(["The ACL is removed."])
 

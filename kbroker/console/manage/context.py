@@ -6,18 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbroker.console.parameters import NotShownError, NotThereError
-from kbroker.console.viewer_client import EARLIEST, LATEST
+from kbroker.administration.admin import EARLIEST, LATEST
+from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError
 from kbroker.errors import KafkaError
 from kbroker.security.authorizer import Operation, ResourceKind
 
 if TYPE_CHECKING:
+    from kbroker.console.manage.fields import Fields
     from kbroker.console.parts import ConsoleParts
     from kbroker.console.viewer_client import ViewerClient
     from kbroker.metadata.image import ClusterImage, TopicImage
 
-TIMEOUT_MS = 30_000
 SETTLE_SECONDS = 5.0
+MOST_ID = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,13 @@ class Context:
         if image is None or not self.parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, name):
             raise NotThereError(f"there is no topic {name}")
         return image
+
+    def partitions(self, topic: TopicImage, fields: Fields) -> list[int]:
+        """The one that the fields name, or all of a topic.  BadParameterError."""
+        chosen = fields.number("partition", -1, 0, MOST_ID)
+        if chosen >= len(topic.partitions):
+            raise BadParameterError(f"there is no partition {chosen} of {topic.name}")
+        return [chosen] if chosen >= 0 else list(range(len(topic.partitions)))
 
     def require(self, operation: Operation, kind: ResourceKind, name: str) -> None:
         """NotShownError where the viewer may not do that: so that a plan says it, and not only what follows."""

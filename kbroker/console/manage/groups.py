@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
+from kbroker.administration import groups as administration
+from kbroker.administration.admin import refuse
 from kbroker.console.group_lines import SHARE, standing_of
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table, plan_without_topic
 from kbroker.console.parameters import BadParameterError, NotThereError
-from kbroker.console.viewer_client import EARLIEST, LATEST, patiently, refuse
 from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.schemas import wire
@@ -18,73 +18,19 @@ from kbroker.security.authorizer import Operation, ResourceKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from kbroker.administration.admin import Place
     from kbroker.console.manage.context import Context
     from kbroker.console.manage.fields import Fields
-
-Place = tuple[str, int]
-WHERE = ("earliest", "latest", "offset", "time", "shift")
-NO_MEMBER = ""
-NO_GENERATION = -1
-
-
-async def _members_of(context: Context, group_id: str, node_id: int) -> int:
-    """How many members a group has; none where it is not there."""
-    modern = wire.ConsumerGroupDescribeRequest(group_ids=[group_id])
-    try:
-        (row,) = (await context.client.ask(wire.ConsumerGroupDescribeResponse, modern, node_id)).groups
-        refuse(row.error_code, row.error_message)
-        return len(row.members)
-    except KafkaError as error:
-        # The latter where the cluster has no groups of that kind.
-        if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-            raise
-    classic = wire.DescribeGroupsRequest(groups=[group_id])
-    (known,) = (await context.client.ask(wire.DescribeGroupsResponse, classic, node_id)).groups
-    if known.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-        refuse(known.error_code)
-    return len(known.members)
-
-
-async def _committed(context: Context, group_id: str, node_id: int) -> dict[Place, int]:
-    """The group's offsets; none for a group that is not there."""
-    return await patiently(partial(_fetched, context, group_id, node_id))
-
-
-async def _fetched(context: Context, group_id: str, node_id: int) -> dict[Place, int]:
-    request = wire.OffsetFetchRequest
-    answer = await context.client.ask(
-        wire.OffsetFetchResponse,
-        request(groups=[request.OffsetFetchRequestGroup(group_id=group_id, topics=None)]),
-        node_id,
-    )
-    (group,) = answer.groups
-    refuse(group.error_code)
-    found = {}
-    for topic in group.topics:
-        name = topic.name or _name_of(context, topic.topic_id)
-        for row in topic.partitions:
-            if not row.error_code and row.committed_offset >= 0 and name is not None:
-                found[name, row.partition_index] = row.committed_offset
-    return found
-
-
-def _name_of(context: Context, topic_id: bytes) -> str | None:
-    topic = context.parts.services.metadata_cache.topic_by_id(topic_id)
-    return None if topic is None else topic.name
 
 
 async def plan_reset(context: Context, fields: Fields) -> Plan:
     """Old and new offsets of each partition."""
     group_id = fields.text("id")
     context.require(Operation.READ, ResourceKind.GROUP, group_id)
-    node_id = await context.client.coordinator_of(group_id)
-    committed = await _committed(context, group_id, node_id)
-    members = await _members_of(context, group_id, node_id)
+    committed = await administration.committed_offsets(context.client, group_id)
+    members = len((await administration.describe_group(context.client, group_id)).members)
     refuse_members(group_id, members)
-    targets = given_targets(fields) or await targets_of(
-        context, fields, places_of(context, fields, committed), committed
-    )
-    return plan_of_targets(group_id, committed, targets)
+    return plan_of_targets(group_id, committed, await targets_of(context, fields, committed))
 
 
 def plan_of_targets(group_id: str, old: Mapping[Place, int], targets: Mapping[Place, int]) -> Plan:
@@ -131,79 +77,35 @@ def refuse_members(group_id: str, count: int) -> None:
 def places_of(context: Context, fields: Fields, committed: Mapping[Place, int]) -> list[Place]:
     """The partitions that are meant: of a topic, or all that the group has offsets of."""
     name = fields.text("topic", "")
-    if not name:
-        if not committed:
-            raise BadParameterError("the group has committed nothing: name a topic")
-        return [place for place in committed if context.parts.services.metadata_cache.topic(place[0]) is not None]
-    topic = context.topic(name)
-    chosen = fields.number("partition", -1, 0, 1 << 31)
-    if chosen >= len(topic.partitions):
-        raise BadParameterError(f"there is no partition {chosen} of {name}")
-    return [(name, index) for index in ([chosen] if chosen >= 0 else range(len(topic.partitions)))]
+    if name:
+        return [(name, index) for index in context.partitions(context.topic(name), fields)]
+    if not committed:
+        raise BadParameterError("the group has committed nothing: name a topic")
+    return [place for place in committed if context.parts.services.metadata_cache.topic(place[0]) is not None]
 
 
-async def targets_of(
-    context: Context, fields: Fields, places: Iterable[Place], committed: Mapping[Place, int]
-) -> dict[Place, int]:
-    """Within what each partition has, as Kafka's own tool does."""
-    where = fields.choice("where", WHERE)
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in places:
-        by_topic.setdefault(topic, []).append(index)
-    found: dict[Place, int] = {}
-    for topic, indexes in by_topic.items():
-        first = await context.client.offsets(topic, indexes, EARLIEST)
-        last = await context.client.offsets(topic, indexes, LATEST)
-        at_time: Mapping[int, int] = {}
-        if where == "time":
-            at_time = await context.client.offsets(topic, indexes, fields.number("value"))
-        for index in indexes:
-            if where == "shift":
-                old = committed.get((topic, index))
-                if old is None:
-                    continue  # There is nothing that could be moved.
-                wanted = old + fields.number("value", None, -(1 << 62), 1 << 62)
-            elif where == "time":
-                wanted = last[index] if at_time[index] < 0 else at_time[index]
-            elif where == "offset":
-                wanted = fields.number("value")
-            else:
-                wanted = first[index] if where == "earliest" else last[index]
-            found[topic, index] = min(max(wanted, first[index]), last[index])
-    return found
+async def targets_of(context: Context, fields: Fields, committed: Mapping[Place, int]) -> dict[Place, int]:
+    """Where the group goes on: as a plan has found it, or as the fields say."""
+    given = given_targets(fields)
+    if given:
+        return given
+    where, value = fields.choice("where", administration.WHERE), 0
+    if where == "shift":
+        value = fields.number("value", None, -(1 << 62), 1 << 62)
+    elif where in ("offset", "time"):
+        value = fields.number("value")
+    places = places_of(context, fields, committed)
+    return await administration.reset_targets(context.client, places, committed, where, value)
 
 
 async def reset(context: Context, fields: Fields, plan: Plan) -> Done:
     """A commit without a member, which a group takes while it has no members."""
     group_id = fields.text("id")
-    by_topic: dict[str, list[tuple[int, int]]] = {}
-    for each in fields.rows("offsets"):
-        by_topic.setdefault(each.text("topic"), []).append((each.number("partition"), each.number("offset")))
-    request = wire.OffsetCommitRequest
-    topics = [
-        request.OffsetCommitRequestTopic(
-            name=name,
-            topic_id=context.topic(name).topic_id,
-            partitions=[
-                request.OffsetCommitRequestPartition(
-                    partition_index=index, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
-                )
-                for index, offset in parts
-            ],
-        )
-        for name, parts in by_topic.items()
-    ]
-    answer = await context.client.ask(
-        wire.OffsetCommitResponse,
-        request(group_id=group_id, generation_id_or_member_epoch=NO_GENERATION, member_id=NO_MEMBER, topics=topics),
-        await context.client.coordinator_of(group_id),
-    )
-    failures = _failures(
-        (topic.name or _name_of(context, topic.topic_id), row.partition_index, row.error_code)
-        for topic in answer.topics
-        for row in topic.partitions
-    )
-    done = sum(map(len, by_topic.values())) - len(failures)
+    targets = given_targets(fields)
+    for name, _ in targets:
+        context.topic(name)
+    failures = _failures(await administration.commit_offsets(context.client, group_id, targets))
+    done = len(targets) - len(failures)
     return Done([f"{plural(done, 'offset is', 'offsets are')} committed."] if done else [], None, failures)
 
 
@@ -225,10 +127,10 @@ async def plan_deletion(context: Context, fields: Fields) -> Plan:
         standing = standing_of(group)
         members = standing.member_count
         if standing.group_type != SHARE:
-            committed = await _committed(context, group_id, node_id)
+            committed = await administration.committed_offsets(context.client, group_id)
     else:
-        members = await _members_of(context, group_id, node_id)
-        committed = await _committed(context, group_id, node_id)
+        members = len((await administration.describe_group(context.client, group_id)).members)
+        committed = await administration.committed_offsets(context.client, group_id)
     refuse_members(group_id, members)
     return Plan(
         f"Delete the group {group_id}",
@@ -247,12 +149,7 @@ async def plan_deletion(context: Context, fields: Fields) -> Plan:
 async def delete(context: Context, fields: Fields, plan: Plan) -> Done:
     """See `plan_deletion`."""
     group_id = fields.text("id")
-    node_id = await context.client.coordinator_of(group_id)
-    answer = await context.client.ask(
-        wire.DeleteGroupsResponse, wire.DeleteGroupsRequest(groups_names=[group_id]), node_id
-    )
-    (row,) = answer.results
-    refuse(row.error_code)
+    await administration.delete_group(context.client, group_id)
     return Done([f"The group {group_id} is deleted."])
 
 
@@ -260,7 +157,7 @@ async def plan_forgetting(context: Context, fields: Fields) -> Plan:
     """The offsets of one topic."""
     group_id, name = fields.text("id"), fields.text("topic")
     context.require(Operation.DELETE, ResourceKind.GROUP, group_id)
-    committed = await _committed(context, group_id, await context.client.coordinator_of(group_id))
+    committed = await administration.committed_offsets(context.client, group_id)
     rows = sorted((index, offset) for (topic, index), offset in committed.items() if topic == name)
     if not rows:
         raise NotThereError(f"the group {group_id} has no offsets of {name}")
@@ -275,15 +172,14 @@ async def plan_forgetting(context: Context, fields: Fields) -> Plan:
 async def forget(context: Context, fields: Fields, plan: Plan) -> Done:
     """See `plan_forgetting`."""
     group_id, name = fields.text("id"), fields.text("topic")
-    node_id = await context.client.coordinator_of(group_id)
     request = wire.OffsetDeleteRequest
-    committed = await _committed(context, group_id, node_id)
+    committed = await administration.committed_offsets(context.client, group_id)
     indexes = sorted(index for topic, index in committed if topic == name)
     partitions = [request.OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
-    answer = await context.client.ask(
+    answer = await context.client.ask_coordinator(
         wire.OffsetDeleteResponse,
         request(group_id=group_id, topics=[request.OffsetDeleteRequestTopic(name=name, partitions=partitions)]),
-        node_id,
+        group_id,
     )
     refuse(answer.error_code)
     failures = _failures(

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kbroker.console.manage.context import TIMEOUT_MS, plural
+from kbroker.administration.admin import refuse
+from kbroker.console.manage.context import plural
 from kbroker.console.manage.key_partition import partition_of
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import patiently, refuse
 from kbroker.errors import KafkaError
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.compression import Codec
@@ -133,7 +133,7 @@ async def write(context: Context, fields: Fields, plan: Plan) -> Done:
     rows, failures = [], []
     for index, count, records in await asyncio.get_running_loop().run_in_executor(None, _batches, fields, topic):
         try:
-            first = await patiently(partial(_write_batch, context, topic, index, records))
+            first = await context.client.patiently(partial(_write_batch, context, topic, index, records))
         except KafkaError as error:
             failures.append(f"Partition {index}: {error.code.name}: {error}")
         else:
@@ -166,7 +166,7 @@ async def _write_batch(context: Context, topic: TopicImage, index: int, records:
         request(
             transactional_id=None,
             acks=ALL_IN_SYNC,
-            timeout_ms=TIMEOUT_MS,
+            timeout_ms=context.client.timeout_ms,
             topic_data=[request.TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=[data])],
         ),
         context.client.leader_of(topic.name, index),

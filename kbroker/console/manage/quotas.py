@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker.administration.quotas import TYPES, alter_quotas
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import refuse
 from kbroker.quotas.rules import CLIENT_KEYS, IP_KEYS
-from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from kbroker.console.manage.fields import Fields
     from kbroker.metadata.image import QuotaEntity
 
-TYPES = ("user", "client-id", "ip")
 KEYS = (*sorted(CLIENT_KEYS), *sorted(IP_KEYS))
 
 
@@ -47,25 +45,10 @@ def _values(fields: Fields) -> dict[str, float | None]:
     return found
 
 
-async def _alter(context: Context, fields: Fields, *, validate_only: bool) -> None:
-    request = wire.AlterClientQuotasRequest
-    entry = request.EntryData(
-        entity=[request.EntityData(entity_type=kind, entity_name=name) for kind, name in _entity(fields)],
-        ops=[
-            request.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in _values(fields).items()
-        ],
-    )
-    answer = await context.client.ask_controller(
-        wire.AlterClientQuotasResponse, request(entries=[entry], validate_only=validate_only)
-    )
-    for row in answer.entries:
-        refuse(row.error_code, row.error_message)
-
-
 async def plan_change(context: Context, fields: Fields) -> Plan:
     """By the controller itself."""
-    await _alter(context, fields, validate_only=True)
     entity, values = _entity(fields), _values(fields)
+    await alter_quotas(context.client, dict(entity), values, validate_only=True)
     known: Mapping[str, float] = context.parts.services.metadata_cache.image.quotas.get(entity, {})
     rows = [
         (key, "none" if key not in known else f"{known[key]:g}", "none" if value is None else f"{value:g}")
@@ -87,8 +70,8 @@ async def plan_change(context: Context, fields: Fields) -> Plan:
 
 async def change(context: Context, fields: Fields, plan: Plan) -> Done:
     """See `plan_change`."""
-    await _alter(context, fields, validate_only=False)
     entity, values = _entity(fields), _values(fields)
+    await alter_quotas(context.client, dict(entity), values)
     await context.settle(lambda image: all(image.quotas.get(entity, {}).get(key) == values[key] for key in values))
     return Done([f"The quotas of {named(_entity(fields))} are changed."])
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbroker.console.manage.context import TIMEOUT_MS, plural
+from kbroker.administration import replicas as administration
+from kbroker.console.manage.context import MOST_ID, plural
 from kbroker.console.manage.fields import whole_number
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import refuse
 from kbroker.error_codes import error_name
-from kbroker.errors import ErrorCode
-from kbroker.schemas import wire
 from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
 from kbroker.types import uuid_to_text
 
@@ -21,16 +19,6 @@ if TYPE_CHECKING:
     from kbroker.console.manage.context import Context
     from kbroker.console.manage.fields import Fields
     from kbroker.metadata.image import TopicImage
-
-PREFERRED = 0
-MOST_ID = (1 << 31) - 1
-
-
-def _chosen(fields: Fields, topic: TopicImage) -> list[int]:
-    chosen = fields.number("partition", -1, 0, MOST_ID)
-    if chosen >= len(topic.partitions):
-        raise BadParameterError(f"there is no partition {chosen} of {topic.name}")
-    return [chosen] if chosen >= 0 else list(range(len(topic.partitions)))
 
 
 def _ids(name: str, value: object) -> list[int]:
@@ -49,7 +37,7 @@ def _assignments(context: Context, fields: Fields, topic: TopicImage) -> dict[in
     else:
         brokers = _ids("brokers", fields.values.get("brokers"))
         found = {}
-        for index in _chosen(fields, topic):
+        for index in context.partitions(topic, fields):
             now = topic.partitions[index].replicas
             factor = fields.number("replicas", len(now), 1, len(brokers)) if len(now) <= len(brokers) else None
             if factor is None:
@@ -98,23 +86,13 @@ async def plan_reassignment(context: Context, fields: Fields) -> Plan:
     )
 
 
+def _failure(partition: int, code: int, message: str | None) -> str:
+    return f"Partition {partition}: {message or error_name(code)}"
+
+
 async def _reassign(context: Context, topic: str, targets: Mapping[int, Sequence[int] | None]) -> Done:
-    request = wire.AlterPartitionReassignmentsRequest
-    partitions = [
-        request.ReassignablePartition(partition_index=index, replicas=None if ids is None else list(ids))
-        for index, ids in targets.items()
-    ]
-    answer = await context.client.ask_controller(
-        wire.AlterPartitionReassignmentsResponse,
-        request(timeout_ms=TIMEOUT_MS, topics=[request.ReassignableTopic(name=topic, partitions=partitions)]),
-    )
-    refuse(answer.error_code, answer.error_message)
-    failures = [
-        f"Partition {row.partition_index}: {row.error_message or error_name(row.error_code)}"
-        for each in answer.responses
-        for row in each.partitions
-        if row.error_code
-    ]
+    refused = await administration.reassign(context.client, {(topic, index): ids for index, ids in targets.items()})
+    failures = [_failure(index, row.error_code, row.error_message) for (_, index), row in refused]
     begun = len(targets) - len(failures)
     said = "begun" if any(ids is not None for ids in targets.values()) else "called off"
     return Done([f"{plural(begun, 'move is', 'moves are')} {said}."] if begun else [], None, failures)
@@ -164,7 +142,7 @@ async def plan_election(context: Context, fields: Fields) -> Plan:
     context.require(Operation.ALTER, ResourceKind.CLUSTER, CLUSTER_NAME)
     rows = [
         (each.partition, each.leader, each.replicas[0], each.replicas[0] in each.isr)
-        for each in (topic.partitions[index] for index in _chosen(fields, topic))
+        for each in (topic.partitions[index] for index in context.partitions(topic, fields))
         if each.leader != each.replicas[0]
     ]
     ready = [row for row in rows if row[3]]
@@ -187,24 +165,14 @@ async def elect(context: Context, fields: Fields, plan: Plan) -> Done:
     topic = context.topic(fields.text("name"))
     wanted = [
         each.partition
-        for each in (topic.partitions[index] for index in _chosen(fields, topic))
+        for each in (topic.partitions[index] for index in context.partitions(topic, fields))
         if each.leader != each.replicas[0] and each.replicas[0] in each.isr
     ]
-    request = wire.ElectLeadersRequest
-    answer = await context.client.ask_controller(
-        wire.ElectLeadersResponse,
-        request(
-            election_type=PREFERRED,
-            topic_partitions=[request.TopicPartitions(topic=topic.name, partitions=wanted)],
-            timeout_ms=TIMEOUT_MS,
-        ),
-    )
-    refuse(answer.error_code)
+    elected = await administration.elect_leaders(context.client, [(topic.name, index) for index in wanted])
     failures = [
-        f"Partition {row.partition_id}: {row.error_message or error_name(row.error_code)}"
-        for each in answer.replica_election_results
-        for row in each.partition_result
-        if row.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+        _failure(index, row.error_code, row.error_message)
+        for (_, index), row in elected
+        if row.error_code not in administration.DONE_OR_NOT_NEEDED
     ]
     done = len(wanted) - len(failures)
     return Done([f"{plural(done, 'leader is', 'leaders are')} elected."] if done else [], None, failures)

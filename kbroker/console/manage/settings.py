@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from kbroker.administration.configs import ALL_BROKERS, Kind, Source, alter_configs, describe_configs
 from kbroker.config.judgement import find_row
 from kbroker.console.manage.context import listed, plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import refuse
-from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,22 +16,9 @@ if TYPE_CHECKING:
     from kbroker.console.manage.context import Context
     from kbroker.console.manage.fields import Fields
 
-ALL_BROKERS = ""
 _HIDDEN = "(hidden)"
-
-
-class Kind(IntEnum):
-    """As Kafka numbers the resources of settings (`ConfigResource.Type`)."""
-
-    TOPIC = 2
-    BROKER = 4
-    GROUP = 32
-
-
-SET, DELETE = 0, 1
-_DYNAMIC_SOURCES = {Kind.TOPIC: 1, Kind.BROKER: 2, Kind.GROUP: 8}
-"""Where a setting comes from that was set on the resource itself (`ConfigSource`)."""
-_DEFAULT_BROKER_SOURCE = 3
+_OWN_SOURCES = {Kind.TOPIC: Source.TOPIC, Kind.BROKER: Source.BROKER, Kind.GROUP: Source.GROUP}
+"""Where a setting comes from that was set on the resource itself."""
 
 
 def _resource(kind: Kind, fields: Fields, context: Context) -> tuple[str, int | None]:
@@ -51,31 +36,18 @@ def _resource(kind: Kind, fields: Fields, context: Context) -> tuple[str, int | 
 
 async def _alter(context: Context, kind: Kind, fields: Fields, *, validate_only: bool) -> None:
     name, node_id = _resource(kind, fields, context)
-    request = wire.IncrementalAlterConfigsRequest
-    changes = [
-        request.AlterableConfig(name=key, config_operation=SET, value=value)
-        for key, value in fields.settings("set").items()
-    ] + [request.AlterableConfig(name=key, config_operation=DELETE, value=None) for key in fields.texts("unset")]
-    if not changes:
+    given, unset = fields.settings("set"), fields.texts("unset")
+    if not given and not unset:
         raise BadParameterError("no setting is named")
-    resource = request.AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
-    answer = await context.client.ask(
-        wire.IncrementalAlterConfigsResponse, request(resources=[resource], validate_only=validate_only), node_id
-    )
-    for row in answer.responses:
-        refuse(row.error_code, row.error_message)
+    await alter_configs(context.client, kind, name, given, unset, node_id=node_id, validate_only=validate_only)
 
 
 async def _values(context: Context, kind: Kind, fields: Fields) -> dict[str, tuple[str | None, bool]]:
     """What is set on the resource itself, and what holds otherwise: values, and whether they are its own."""
     name, node_id = _resource(kind, fields, context)
-    request = wire.DescribeConfigsRequest
-    resource = request.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
-    answer = await context.client.ask(wire.DescribeConfigsResponse, request(resources=[resource]), node_id)
-    (result,) = answer.results
-    refuse(result.error_code, result.error_message)
-    own = _DEFAULT_BROKER_SOURCE if kind is Kind.BROKER and name == ALL_BROKERS else _DYNAMIC_SOURCES[kind]
-    return {row.name: (_HIDDEN if row.is_sensitive else row.value, row.config_source == own) for row in result.configs}
+    found = await describe_configs(context.client, kind, [name], node_id=node_id)
+    own = Source.ALL_BROKERS if kind is Kind.BROKER and name == ALL_BROKERS else _OWN_SOURCES[kind]
+    return {row.name: (_HIDDEN if row.is_sensitive else row.value, row.config_source == own) for row in found[name]}
 
 
 def _planner(kind: Kind) -> Callable[[Context, Fields], Awaitable[Plan]]:

@@ -5,41 +5,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker.administration.admin import by_topic, refuse
+from kbroker.administration.groups import share_group_offsets
 from kbroker.console.manage.context import plural
-from kbroker.console.manage.groups import given_targets, places_of, plan_of_targets, refuse_members, targets_of
+from kbroker.console.manage.groups import given_targets, plan_of_targets, refuse_members, targets_of
 from kbroker.console.manage.plan import Action, Done, Plan, plan_without_topic
 from kbroker.console.parameters import NotThereError
-from kbroker.console.viewer_client import refuse
 from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
 
 if TYPE_CHECKING:
+    from kbroker.administration.admin import Place
     from kbroker.console.manage.context import Context
     from kbroker.console.manage.fields import Fields
-    from kbroker.console.manage.groups import Place
 
 NOT_BEGUN = -1
 
 
-async def _starts(context: Context, group_id: str, node_id: int) -> dict[Place, int]:
+async def _starts(context: Context, group_id: str) -> dict[Place, int]:
     """Where the group's partitions begin; those that it has begun to read alone.  NotThereError."""
     described = wire.ShareGroupDescribeRequest(group_ids=[group_id])
-    (known,) = (await context.client.ask(wire.ShareGroupDescribeResponse, described, node_id)).groups
+    (known,) = (await context.client.ask_coordinator(wire.ShareGroupDescribeResponse, described, group_id)).groups
     if known.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
         raise NotThereError(f"there is no share group {group_id}")
     refuse(known.error_code, known.error_message)
     refuse_members(group_id, len(known.members))
-    request = wire.DescribeShareGroupOffsetsRequest
-    asked = request(groups=[request.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)])
-    (row,) = (await context.client.ask(wire.DescribeShareGroupOffsetsResponse, asked, node_id)).groups
-    refuse(row.error_code, row.error_message)
     return {
-        (topic.topic_name, each.partition_index): each.start_offset
-        for topic in row.topics
-        for each in topic.partitions
-        if not each.error_code and each.start_offset > NOT_BEGUN
+        place: row.start_offset
+        for place, row in await share_group_offsets(context.client, group_id)
+        if not row.error_code and row.start_offset > NOT_BEGUN
     }
 
 
@@ -47,9 +43,8 @@ async def plan_reset(context: Context, fields: Fields) -> Plan:
     """Old and new starts of each partition."""
     group_id = fields.text("id")
     context.require(Operation.READ, ResourceKind.GROUP, group_id)
-    starts = await _starts(context, group_id, await context.client.coordinator_of(group_id))
-    targets = given_targets(fields) or await targets_of(context, fields, places_of(context, fields, starts), starts)
-    return plan_of_targets(group_id, starts, targets)
+    starts = await _starts(context, group_id)
+    return plan_of_targets(group_id, starts, await targets_of(context, fields, starts))
 
 
 async def reset(context: Context, fields: Fields, plan: Plan) -> Done:
@@ -60,16 +55,14 @@ async def reset(context: Context, fields: Fields, plan: Plan) -> Done:
         request.AlterShareGroupOffsetsRequestTopic(
             topic_name=name,
             partitions=[
-                request.AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=offset)
-                for (topic, index), offset in targets.items()
-                if topic == name
+                request.AlterShareGroupOffsetsRequestPartition(partition_index=index, start_offset=targets[name, index])
+                for index in indexes
             ],
         )
-        for name in sorted({topic for topic, _ in targets})
+        for name, indexes in by_topic(targets).items()
     ]
-    node_id = await context.client.coordinator_of(group_id)
-    answer = await context.client.ask(
-        wire.AlterShareGroupOffsetsResponse, request(group_id=group_id, topics=topics), node_id
+    answer = await context.client.ask_coordinator(
+        wire.AlterShareGroupOffsetsResponse, request(group_id=group_id, topics=topics), group_id
     )
     refuse(answer.error_code, answer.error_message)
     failures = [
@@ -86,7 +79,7 @@ async def plan_forgetting(context: Context, fields: Fields) -> Plan:
     """The state of one topic."""
     group_id, name = fields.text("id"), fields.text("topic")
     context.require(Operation.DELETE, ResourceKind.GROUP, group_id)
-    starts = await _starts(context, group_id, await context.client.coordinator_of(group_id))
+    starts = await _starts(context, group_id)
     rows = sorted((index, offset) for (topic, index), offset in starts.items() if topic == name)
     if not rows:
         raise NotThereError(f"the group {group_id} has no state of {name}")
@@ -100,10 +93,8 @@ async def forget(context: Context, fields: Fields, plan: Plan) -> Done:
     group_id, name = fields.text("id"), fields.text("topic")
     request = wire.DeleteShareGroupOffsetsRequest
     topic = request.DeleteShareGroupOffsetsRequestTopic(topic_name=name)
-    answer = await context.client.ask(
-        wire.DeleteShareGroupOffsetsResponse,
-        request(group_id=group_id, topics=[topic]),
-        await context.client.coordinator_of(group_id),
+    answer = await context.client.ask_coordinator(
+        wire.DeleteShareGroupOffsetsResponse, request(group_id=group_id, topics=[topic]), group_id
     )
     refuse(answer.error_code, answer.error_message)
     for row in answer.responses:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker.administration import topics as administration
+from kbroker.administration.admin import EARLIEST, LATEST, refuse
+from kbroker.administration.topics import BY_DEFAULT
 from kbroker.console.group_lag import reads
-from kbroker.console.manage.context import TIMEOUT_MS, listed, plural
+from kbroker.console.manage.context import listed, plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import EARLIEST, LATEST, refuse
 from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.schemas import wire
@@ -24,26 +26,18 @@ if TYPE_CHECKING:
 MOST_PARTITIONS = 1 << 20
 MOST_NAMED = 20
 WHERE = ("offset", "time", "all")
-BY_DEFAULT = -1
 
 
 async def _asked_creation(
     context: Context, fields: Fields, *, validate_only: bool
 ) -> wire.CreateTopicsResponse.CreatableTopicResult:
-    request = wire.CreateTopicsRequest
-    topic = request.CreatableTopic(
-        name=fields.text("name"),
-        num_partitions=fields.number("partitions", BY_DEFAULT, 1, MOST_PARTITIONS),
-        replication_factor=fields.number("replicas", BY_DEFAULT, 1, 1000),
-        assignments=[],
-        configs=[
-            request.CreatableTopicConfig(name=name, value=value) for name, value in fields.settings("settings").items()
-        ],
+    topic = administration.NewTopic(
+        fields.text("name"),
+        fields.number("partitions", BY_DEFAULT, 1, MOST_PARTITIONS),
+        fields.number("replicas", BY_DEFAULT, 1, 1000),
+        fields.settings("settings"),
     )
-    answer = await context.client.ask_controller(
-        wire.CreateTopicsResponse, request(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=validate_only)
-    )
-    (row,) = answer.topics
+    (row,) = await administration.create_topics(context.client, [topic], validate_only=validate_only)
     refuse(row.error_code, row.error_message)
     return row
 
@@ -128,34 +122,17 @@ async def plan_deletion(context: Context, fields: Fields) -> Plan:
 async def delete(context: Context, fields: Fields, plan: Plan) -> Done:
     """By name: the plan has just seen that it is the same topic."""
     name = fields.text("name")
-    request = wire.DeleteTopicsRequest
-    answer = await context.client.ask_controller(
-        wire.DeleteTopicsResponse,
-        request(topics=[request.DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS),
-    )
-    (row,) = answer.responses
+    (row,) = await administration.delete_topics(context.client, [name])
     refuse(row.error_code, row.error_message)
     await context.settle(lambda image: name not in image.topics)
     return Done([f"The topic {name} is deleted."])
-
-
-async def _asked_partitions(context: Context, fields: Fields, *, validate_only: bool) -> None:
-    request = wire.CreatePartitionsRequest
-    topic = request.CreatePartitionsTopic(
-        name=fields.text("name"), count=fields.number("count", None, 1, MOST_PARTITIONS), assignments=None
-    )
-    answer = await context.client.ask_controller(
-        wire.CreatePartitionsResponse, request(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=validate_only)
-    )
-    (row,) = answer.results
-    refuse(row.error_code, row.error_message)
 
 
 async def plan_partitions(context: Context, fields: Fields) -> Plan:
     """By the controller itself."""
     topic = context.topic(fields.text("name"))
     count = fields.number("count", None, 1, MOST_PARTITIONS)
-    await _asked_partitions(context, fields, validate_only=True)
+    await administration.add_partitions(context.client, topic.name, count, validate_only=True)
     before = len(topic.partitions)
     return Plan(
         f"Add partitions to {topic.name}",
@@ -175,8 +152,8 @@ async def plan_partitions(context: Context, fields: Fields) -> Plan:
 
 async def add_partitions(context: Context, fields: Fields, plan: Plan) -> Done:
     """See `plan_partitions`."""
-    await _asked_partitions(context, fields, validate_only=False)
-    name, count = fields.text("name"), fields.number("count")
+    name, count = fields.text("name"), fields.number("count", None, 1, MOST_PARTITIONS)
+    await administration.add_partitions(context.client, name, count)
     await context.settle(lambda image: name in image.topics and len(image.topics[name].partitions) >= count)
     return Done([f"The topic {name} has {plural(count, 'partition')}."])
 
@@ -192,7 +169,7 @@ async def plan_truncation(context: Context, fields: Fields) -> Plan:
             f"cleanup.policy of {topic.name} is {policy}: records are deleted only where delete is part of it",
         )
     targets = fields.offsets("offsets")
-    indexes = sorted(targets) if targets is not None else _chosen(fields, len(topic.partitions))
+    indexes = sorted(targets) if targets is not None else context.partitions(topic, fields)
     first = await context.client.offsets(topic.name, indexes, EARLIEST)
     last = await context.client.offsets(topic.name, indexes, LATEST)
     if targets is None:
@@ -223,13 +200,6 @@ async def plan_truncation(context: Context, fields: Fields) -> Plan:
     )
 
 
-def _chosen(fields: Fields, count: int) -> Sequence[int]:
-    chosen = fields.number("partition", -1, 0, 1 << 31)
-    if chosen >= count:
-        raise BadParameterError(f"there is no partition {chosen}")
-    return range(count) if chosen < 0 else [chosen]
-
-
 async def _targets(
     context: Context, fields: Fields, topic: str, indexes: Sequence[int], last: Mapping[int, int]
 ) -> dict[int, int]:
@@ -254,7 +224,9 @@ async def truncate(context: Context, fields: Fields, plan: Plan) -> Done:
         asked = [request.DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in parts]
         answer = await context.client.ask(
             wire.DeleteRecordsResponse,
-            request(topics=[request.DeleteRecordsTopic(name=name, partitions=asked)], timeout_ms=TIMEOUT_MS),
+            request(
+                topics=[request.DeleteRecordsTopic(name=name, partitions=asked)], timeout_ms=context.client.timeout_ms
+            ),
             leader,
         )
         for row in answer.topics[0].partitions:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kbroker.administration.admin import TRANSACTION, refuse
 from kbroker.console.download import time_of
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import TRANSACTION, patiently, refuse
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
 
@@ -23,8 +23,8 @@ NO_PRODUCER = -1
 
 async def _described(context: Context, name: str) -> wire.DescribeTransactionsResponse.TransactionState:
     request = wire.DescribeTransactionsRequest(transactional_ids=[name])
-    node_id = await context.client.coordinator_of(name, TRANSACTION)
-    (state,) = (await context.client.ask(wire.DescribeTransactionsResponse, request, node_id)).transaction_states
+    answer = await context.client.ask_coordinator(wire.DescribeTransactionsResponse, request, name, TRANSACTION)
+    (state,) = answer.transaction_states
     refuse(state.error_code)
     return state
 
@@ -59,15 +59,15 @@ async def _fence(context: Context, name: str, timeout_ms: int) -> None:
         producer_id=NO_PRODUCER,
         producer_epoch=NO_PRODUCER,
     )
-    node_id = await context.client.coordinator_of(name, TRANSACTION)
-    refuse((await context.client.ask(wire.InitProducerIdResponse, request, node_id)).error_code)
+    answer = await context.client.ask_coordinator(wire.InitProducerIdResponse, request, name, TRANSACTION)
+    refuse(answer.error_code)
 
 
 async def abort(context: Context, fields: Fields, plan: Plan) -> Done:
     """As a new producer of that id does, before it begins."""
     name = fields.text("id")
     state = await _described(context, name)
-    await patiently(partial(_fence, context, name, state.transaction_timeout_ms))
+    await context.client.patiently(partial(_fence, context, name, state.transaction_timeout_ms))
     return Done([f"The transaction of {name} is aborted."])
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from kbroker.administration import users as administration
 from kbroker.console.manage.plan import Action, Done, Plan
 from kbroker.console.parameters import BadParameterError, NotThereError
-from kbroker.console.viewer_client import refuse
 from kbroker.metadata.security_image import ScramKey
-from kbroker.schemas import wire
 from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
 from kbroker.security.scram import BY_NAME, LEAST_ITERATIONS, MOST_ITERATIONS, ScramMechanism
 from kbroker.security.scram_changes import salted_row
@@ -61,15 +60,9 @@ async def set_password(context: Context, fields: Fields, plan: Plan) -> Done:
     iterations = fields.number("iterations", LEAST_ITERATIONS, LEAST_ITERATIONS, MOST_ITERATIONS)
     loop = asyncio.get_running_loop()
     row = await loop.run_in_executor(None, salted_row, user, mechanism, fields.secret, iterations)
-    await _alter(context, wire.AlterUserScramCredentialsRequest(deletions=[], upsertions=[row]))
+    await administration.set_password(context.client, row)
     await context.settle(lambda image: ScramKey(user, mechanism) in image.security.scram)
     return Done([f"The user {user} logs in with {name}."])
-
-
-async def _alter(context: Context, request: wire.AlterUserScramCredentialsRequest) -> None:
-    answer = await context.client.ask_controller(wire.AlterUserScramCredentialsResponse, request)
-    for row in answer.results:
-        refuse(row.error_code, row.error_message)
 
 
 async def plan_removal(context: Context, fields: Fields) -> Plan:
@@ -80,7 +73,7 @@ async def plan_removal(context: Context, fields: Fields) -> Plan:
     gone = [each for each in known if chosen in ("", each)]
     if not gone:
         raise NotThereError(f"there is no user {user}" + (f" with {chosen}" if chosen and known else ""))
-    own = fields.text("name") == _own_name(context)
+    own = user == context.client.principal.name
     return Plan(
         f"Remove the user {user}",
         [
@@ -95,17 +88,11 @@ async def plan_removal(context: Context, fields: Fields) -> Plan:
     )
 
 
-def _own_name(context: Context) -> str:
-    return context.client.principal.name
-
-
 async def remove(context: Context, fields: Fields, plan: Plan) -> Done:
     """See `plan_removal`."""
     user, chosen = fields.text("name"), fields.text("mechanism", "")
-    request = wire.AlterUserScramCredentialsRequest
-    for name in [each for each in _mechanisms_of(context, user) if chosen in ("", each)]:
-        deletion = request.ScramCredentialDeletion(name=user, mechanism=BY_NAME[name])
-        await _alter(context, request(deletions=[deletion], upsertions=[]))
+    gone = [each for each in _mechanisms_of(context, user) if chosen in ("", each)]
+    await administration.remove_passwords(context.client, user, gone)
     await context.settle(
         lambda image: (
             not any(

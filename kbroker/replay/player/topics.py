@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
+from kbroker.administration.topics import NewTopic
+from kbroker.client.admin import ClusterAdmin
 from kbroker.client.cluster import ClientSettings, Cluster
 from kbroker.client.errors import ClientError
 from kbroker.client.list_offsets import LATEST, list_offsets
@@ -18,7 +16,6 @@ from kbroker.security.client.client_security import ClientSecurityError
 from kbroker.security.client.librdkafka_settings import librdkafka_security
 
 CREATE_SECONDS = 30.0
-PREFIXES = ("security.", "ssl.", "sasl.", "enable.ssl.")
 Offsets = dict[str, dict[str, int]]
 
 
@@ -43,7 +40,8 @@ def ready_topics(bootstrap: str, delivery: Delivery, plan: Plan, create_partitio
                 )
             if missing:
                 assert create_partitions is not None
-                _create(bootstrap, delivery, {name: max(create_partitions, plan.topics[name] + 1) for name in missing})
+                new = [NewTopic(name, max(create_partitions, plan.topics[name] + 1)) for name in missing]
+                ClusterAdmin(cluster).make_topics(new)
                 cluster.forget()
             found = _described(cluster, sorted(plan.topics))
             for name, highest in plan.topics.items():
@@ -78,11 +76,6 @@ def check_client(bootstrap: str, delivery: Delivery) -> None:
         ) from None
 
 
-def _security(delivery: Delivery) -> dict[str, str]:
-    """The settings of security among librdkafka's."""
-    return {name: value for name, value in delivery.client.items() if name.startswith(PREFIXES)}
-
-
 def _described(cluster: Cluster, names: list[str]) -> dict[str, list[int]]:
     """The partitions of each topic, once each has a leader."""
     patience = cluster.patience("waiting for the topics", CREATE_SECONDS)
@@ -96,15 +89,3 @@ def _described(cluster: Cluster, names: list[str]) -> dict[str, list[int]]:
         if not waiting:
             return {name: sorted(found[name].partitions) for name in names}
         patience.again(ClientError(f"topic {waiting[0]} has no leader yet"))
-
-
-def _create(bootstrap: str, delivery: Delivery, wanted: dict[str, int]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **_security(delivery)})
-    made: dict[str, Future[object]] = admin.create_topics(
-        [NewTopic(name, partitions) for name, partitions in wanted.items()], operation_timeout=CREATE_SECONDS
-    )
-    for name, future in made.items():
-        try:
-            future.result(CREATE_SECONDS)
-        except KafkaException as error:
-            raise ReplayError(f"topic {name} cannot be created: {error.args[0].str()}") from None

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -128,10 +130,10 @@ def test_offsets_move_forward_only_and_not_under_running_consumers(
         return asyncio.run(call(ConsumerGroupZnodes(session)))
 
     monkeypatch.setattr(zookeeper_groups.Servers, "ask", ask)
-    monkeypatch.setattr(zookeeper_groups.Cluster, "admin", lambda _self: None)
+    admin = Mock(do=lambda found: found, offsets_of=lambda places, _at, **_: dict.fromkeys(places, 50))
+    monkeypatch.setattr(zookeeper_groups.Cluster, "admin", lambda _self: nullcontext(admin))
     monkeypatch.setattr(zookeeper_groups, "committed_offsets", lambda *_: committed)
-    monkeypatch.setattr(zookeeper_groups, "end_offsets", lambda _a, _c, each: dict.fromkeys(each, 50))
-    monkeypatch.setattr(zookeeper_groups, "commit_offsets", lambda _a, _c, _group, targets: stored.update(targets))
+    monkeypatch.setattr(zookeeper_groups, "commit", lambda _admin, _group, targets: stored.update(targets))
 
     def move(*options: str) -> tuple[int, str, str]:
         status = run(["groups", "move-offsets", "--zookeeper", "zk:2181", "g", "--json", *options])
