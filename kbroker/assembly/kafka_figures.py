@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import ClusterMembership
     from kbroker.handlers.services import Services
     from kbroker.metadata.image import ClusterImage
-    from kbroker.metrics.maintenance import Labelled
+    from kbroker.metrics.families import Labelled
     from kbroker.metrics.recent import Counters
     from kbroker.storage.manager.log_manager import LogManager
 

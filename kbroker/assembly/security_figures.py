@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbroker.clock import Clock
-    from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.families import Values
     from kbroker.security.listeners import ListenersSecurity
     from kbroker.security.sasl.listeners import Sasl
 

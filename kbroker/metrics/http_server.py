@@ -27,7 +27,7 @@ import socket
 from collections import deque
 from collections.abc import Collection
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 from kbroker.metrics.http_guard import refusal
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     import ssl
 
     from kbroker.metrics.kafka_snapshot import KafkaSnapshot
+    from kbroker.metrics.snapshot import Snapshot
 
 log = logging.getLogger("kbroker.metrics")
 
@@ -238,7 +239,7 @@ def _render_kafka(snapshot: KafkaSnapshot, accept: str, naming: str, rates: Rece
     return render_named(snapshot, accept, naming, rates) if naming else render(snapshot, accept)
 
 
-def _render(snapshot: Any, accept: str) -> tuple[bytes, str]:
+def _render(snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
     from kbroker.metrics.exposition import render
 
     return render(snapshot, accept)

@@ -1,8 +1,8 @@
-"""Metrics of listeners that encrypt, of clients that log in, and of what they may not.  Rows as in `maintenance`."""
+"""Metrics of listeners that encrypt, of clients that log in, and of what they may not.  Rows as in `families`."""
 
 from __future__ import annotations
 
-from kbroker.metrics.maintenance import table
+from kbroker.metrics.families import table
 
 _ROWS = """
 kbroker_tls_handshakes|counter|listener|Handshakes that clients have come through.
