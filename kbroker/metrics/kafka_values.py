@@ -10,7 +10,7 @@ from kbroker.metrics.exposition import Rows
 from kbroker.metrics.families import Labelled, by_label, by_labels, number
 from kbroker.metrics.kafka_requests import request_parts
 from kbroker.metrics.kafka_rows import Found, Labels, Row, Summary
-from kbroker.metrics.kafka_snapshot import TIMES, KafkaSnapshot
+from kbroker.metrics.kafka_snapshot import FLUSHES, LOOP_TIME, TIMES, KafkaSnapshot
 from kbroker.metrics.kafka_sources import Traffic
 from kbroker.metrics.kafka_table import SOURCED
 from kbroker.metrics.percentiles import quantiles
@@ -22,8 +22,6 @@ PROCESSOR = "0"
 REPLICA = ("Replica",)
 #: Of the values of a broker that is ready, which knows its replicas.
 IS_READY = "kbroker_replicas"
-LOOP_TIME = ("loop", "processor")
-FLUSHES = ("flushes", "all")
 GROUP_STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead")
 _TRAFFIC = (
     ("messagesin", "messages_in"),
