@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def security_figures(
     security: ListenersSecurity, sasl: Sasl, clock: Clock, acls: int, denials: Mapping[tuple[str, str], int]
 ) -> Values:
-    """The values of `metrics.security.FAMILIES`.  `denials`: how often clients were refused, by resource and
+    """The values of their families in `metrics.exposition`.  `denials`: how often clients were refused, by resource and
     operation."""
     now_ms = clock.now_ms()
     logins: dict[tuple[str, ...], float] = {

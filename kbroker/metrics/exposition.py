@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.base.counters import BUCKET_BOUNDS_NS
-from kbroker.metrics import cluster, maintenance, security
+from kbroker.metrics import cluster, maintenance
 from kbroker.metrics.families import ZERO, Family, Labels, Values, by_labels, number, table
 
 if TYPE_CHECKING:
@@ -49,6 +49,24 @@ kbroker_connections_accepted|counter|listener|Connections accepted.
 kbroker_connections_refused|counter|reason|Connections refused.
 kbroker_connections_paced|counter|verdict|Connections that came too soon.
 kbroker_connections_closed|counter|reason|Connections closed.
+"""
+
+_SECURITY = """
+kbroker_tls_handshakes|counter|listener|Handshakes that clients have come through.
+kbroker_tls_handshakes_failed|counter|listener,kind|
+    Handshakes that came to nothing: failed, refused, plaintext (the client does not speak TLS), ended, slow, oversized.
+kbroker_tls_kernel_connections|counter||Connections whose records the kernel has encrypted.
+kbroker_tls_certificate_left_seconds|gauge|listener|
+    Time until the first certificate that the listener shows runs out; negative behind its end.
+kbroker_tls_store_changes|counter|listener,outcome|
+    Changed key and trust stores that a listener has taken, and those that it could not use (failed).
+kbroker_authentications|counter|listener,mechanism,outcome|
+    Logins by SASL: succeeded, failed, and those of open connections: again, failed_again.
+kbroker_acls|gauge||ACLs of the cluster.
+kbroker_authorization_denied|counter|resource,operation|
+    What clients asked for and were refused by the authorizer, by what they would have done to what (topic, group, …).
+kbroker_authentications_expired|counter|listener|
+    Connections that were closed as their clients did not log in again in time.
 """
 
 _QUOTAS = """
@@ -141,7 +159,7 @@ SECTIONS = (
     ("The broker", table(_BROKER)),
     ("Requests", table(_REQUESTS)),
     ("Connections", table(_CONNECTIONS)),
-    ("Encryption and logins", security.FAMILIES),
+    ("Encryption and logins", table(_SECURITY)),
     ("Quotas", table(_QUOTAS)),
     ("Topics and partitions", table(_LOGS)),
     ("Replication and the controller", cluster.FAMILIES),

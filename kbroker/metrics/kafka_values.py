@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from kbroker.error_codes import error_name
 from kbroker.metrics.exposition import Rows
-from kbroker.metrics.families import Labelled, by_label, by_labels, number
+from kbroker.metrics.families import Labelled, Labels, by_label, by_labels, number
 from kbroker.metrics.kafka_requests import request_parts
-from kbroker.metrics.kafka_rows import Found, Labels, Row, Summary
+from kbroker.metrics.kafka_rows import Found, Row, Summary
 from kbroker.metrics.kafka_snapshot import FLUSHES, LOOP_TIME, TIMES, KafkaSnapshot
 from kbroker.metrics.kafka_sources import Traffic
 from kbroker.metrics.kafka_table import SOURCED
