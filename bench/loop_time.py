@@ -119,7 +119,7 @@ def measure(manager: LogManager, rounds: int) -> dict[str, Any]:
     for name, most in (("scrape, sums", 0), ("scrape, all series", 1 << 30)):
         sources = Sources("", 0, "", RequestStats(), str, logs=manager.logs.values, max_partitions=most)
         gather = partial(maintenance_figures, manager, SYSTEM_CLOCK, most)
-        results[name] = best(rounds, partial(take, dataclasses.replace(sources, maintenance=gather)))
+        results[name] = best(rounds, partial(take, dataclasses.replace(sources, gathered=gather)))
     results["log list"] = best(rounds, partial(LogPages(manager, SYSTEM_CLOCK), []))
     for at, log in enumerate(manager.logs.values()):
         if at % 20 == 0:

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.controller import Administration
     from kbroker.config import BrokerConfig, LogConfig
     from kbroker.metadata.image import ClusterImage, TopicImage
-    from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.families import Values
     from kbroker.security.authorizer import Authorizer
     from kbroker.security.client.client_security import ClientSecurity
 

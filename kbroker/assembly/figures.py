@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kbroker import __version__
 from kbroker.assembly.ends_elsewhere import ends_elsewhere
 from kbroker.assembly.kafka_figures import counters, kafka_figures
 from kbroker.assembly.replication_figures import replica_figures
 from kbroker.coordinator.transactions.stable_offset import stable_offset_holders
-from kbroker.metrics.maintenance import Values
 from kbroker.metrics.recent import Recent
-from kbroker.metrics.sources import (
-    NO_TRANSACTIONS,
-    CommitTotals,
-    ConversionTotals,
-    DirectorySpace,
-    GroupSummary,
-    OfflineTotals,
-    QuotaRow,
-    SchemaTotals,
-    Sources,
-    StableOffsetHolder,
-    StorageTotals,
-    TransactionTotals,
-)
+from kbroker.metrics.sources import SCHEMA_ANSWERS, SCHEMA_OUTCOMES, Sources, StableOffsetHolder
 from kbroker.protocol.api import ApiKey
 from kbroker.storage.reports.maintenance_figures import maintenance_figures, recovery_figures
 
@@ -38,12 +24,14 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.gate.enforcement import QuotaEnforcement
     from kbroker.handlers.services import Services
+    from kbroker.metrics.families import Labelled, Values
     from kbroker.metrics.kafka_sources import KafkaFigures
     from kbroker.metrics.loop_delay import LoopDelaySampler
     from kbroker.metrics.readiness import Readiness
-    from kbroker.metrics.sources import ClientSample
     from kbroker.storage.manager.log_manager import LogManager
     from kbroker.types import TopicPartition
+
+Found = TypeVar("Found")
 
 
 class BrokerFigures:
@@ -81,6 +69,7 @@ class BrokerFigures:
         self.recent = Recent(
             lambda: counters(requests, self._listeners, self._membership, self._logs), self._clock.monotonic
         )
+        of = self._of_services
         return Sources(
             version=__version__,
             node_id=node_id,
@@ -88,69 +77,64 @@ class BrokerFigures:
             requests=requests,
             api_name=_api_name,
             loop_delay=loop_delay,
-            connections=self._listeners.totals,
             logs=self._logs.logs.values,
-            directories=self._directory_spaces,
-            commits=self._commit_totals,
-            conversions=lambda: self.services.conversions.totals() if self._ready else ConversionTotals(),
-            schemas=self._schema_totals,
-            storage=self._storage_totals,
-            offline=self._offline_totals,
-            rebalances=self._rebalances,
-            expired_offsets=lambda: self.services.group_coordinator.expired_offset_count if self._ready else 0,
-            maintenance=self._maintenance,
-            cluster=self._cluster,
-            security=self._security,
-            slices=self._logs.slices,
-            max_partitions=self._config.get("kbroker.metrics.max.partitions"),
-            groups=self._group_summaries,
-            quotas=self._quota_rows,
-            transactions=self._transaction_totals,
-            stable_offset_holders=self._stable_offset_holders,
-            client_samples=self._client_samples,
+            groups=of(lambda services: services.group_coordinator.summaries(), ()),
             ends_elsewhere=self._ends_elsewhere,
+            quotas=of(lambda _: self.quotas.rows(), ()),
+            stable_offset_holders=of(self._stable_offset_holders, ()),
+            client_samples=of(lambda services: services.telemetry.samples(), ()),
+            connections=self._listeners.figures,
+            directories=self._directories,
+            transactions=of(lambda services: services.transaction_coordinator.figures(), {}),
+            counted=self._counted,
+            gathered=self._gathered,
             kafka=self._kafka,
             recent=self.recent,
-            fetches_waiting=lambda: len(self.services.replica_manager.purgatory) if self._ready else 0,
+            max_partitions=self._config.get("kbroker.metrics.max.partitions"),
+            slices=self._logs.slices,
         )
 
     @property
     def _ready(self) -> bool:
         return self._readiness.ready
 
-    def _rebalances(self) -> int:
-        if not self._ready:
-            return 0
-        services = self.services
-        return (
-            services.group_coordinator.rebalance_count
-            + services.consumer_groups.rebalance_count
-            + services.streams_groups.rebalance_count
-        )
+    def _of_services(self, read: Callable[[Services], Found], absent: Found) -> Callable[[], Found]:
+        """Reads of the services once they are there."""
+        return lambda: read(self.services) if self._ready else absent
 
-    def _quota_rows(self) -> Iterable[QuotaRow]:
-        return self.quotas.rows() if self._ready else ()
+    def _stable_offset_holders(self, services: Services) -> Iterable[StableOffsetHolder]:
+        logs = list(self._logs.logs.values())
+        return stable_offset_holders(logs, services.transaction_coordinator, self._clock.now_ms())
 
-    def _client_samples(self) -> Iterable[ClientSample]:
-        return self.services.telemetry.samples() if self._ready else ()
+    def _directories(self) -> Values:
+        guards, failed = self._logs.space_guards, self._logs.failures.offline
+        free: Labelled = {(guard.path,): guard.free_bytes for guard in guards}
+        return {
+            "kbroker_log_dir_free_bytes": free,
+            "kbroker_log_dir_refusing": {(guard.path,): guard.is_refusing for guard in guards},
+            "kbroker_log_dir_refused": {(guard.path,): guard.refused_count for guard in guards},
+            "kbroker_log_dir_offline": {**dict.fromkeys(free, 0), **{(path,): 1 for path in failed}},
+            "kbroker_log_dirs_offline": len(failed),
+        }
 
-    def _transaction_totals(self) -> TransactionTotals:
-        return self.services.transaction_coordinator.totals() if self._ready else NO_TRANSACTIONS
+    def _counted(self) -> Values:
+        files, producers, commits = self._logs.open_files, self._logs.environment.producers, self._logs.commits
+        return {
+            "kbroker_commit_fsyncs": commits.fsync_count,
+            "kbroker_commit_fsync_seconds": commits.fsync_seconds,
+            "kbroker_commit_waits": commits.settled_count,
+            "kbroker_open_segments": len(files),
+            "kbroker_open_segments_limit": files.budget,
+            "kbroker_open_index_maps": len(files.maps),
+            "kbroker_idempotent_producers": producers.count,
+            "kbroker_open_segment_evictions": files.evictions,
+            "kbroker_idempotent_producer_evictions": producers.evictions,
+            **_schemas(self.services if self._ready else None),
+            **(_service_counts(self.services) if self._ready else {}),
+        }
 
-    def _stable_offset_holders(self) -> Iterable[StableOffsetHolder]:
-        logs = list(self._logs.logs.values()) if self._ready else ()
-        if not logs:
-            return ()
-        return stable_offset_holders(logs, self.services.transaction_coordinator, self._clock.now_ms())
-
-    def _group_summaries(self) -> Iterable[GroupSummary]:
-        return self.services.group_coordinator.summaries() if self._ready else ()
-
-    def _directory_spaces(self) -> Iterable[DirectorySpace]:
-        return [
-            DirectorySpace(guard.path, guard.free_bytes, guard.is_refusing, guard.refused_count)
-            for guard in self._logs.space_guards
-        ]
+    async def _gathered(self, pace: Pace) -> Values:
+        return {**await self._maintenance(pace), **await self._cluster(pace), **self._security()}
 
     async def _maintenance(self, pace: Pace) -> Values:
         if not self.logs_loaded:
@@ -175,28 +159,34 @@ class BrokerFigures:
         most = self._config.get("kbroker.metrics.max.partitions")
         return await kafka_figures(self._readiness.state, self._logs, self._listeners, services, most, pace)
 
-    def _commit_totals(self) -> CommitTotals:
-        commits = self._logs.commits
-        return CommitTotals(commits.fsync_count, commits.fsync_seconds, commits.settled_count)
 
-    def _schema_totals(self) -> SchemaTotals:
-        if not self._ready:
-            return SchemaTotals()
-        services = self.services
-        ids = services.schema_ids
-        if ids is None:
-            return SchemaTotals(dict(services.schema_batches))
-        return SchemaTotals(dict(services.schema_batches), dict(ids.answers), ids.count)
+def _service_counts(services: Services) -> Values:
+    groups = services.group_coordinator
+    return {
+        **services.conversions.figures(),
+        "kbroker_fetches_waiting": len(services.replica_manager.purgatory),
+        "kbroker_partitions_offline": services.replica_manager.offline_count,
+        "kbroker_group_rebalances": groups.rebalance_count
+        + services.consumer_groups.rebalance_count
+        + services.streams_groups.rebalance_count,
+        "kbroker_group_expired_offsets": groups.expired_offset_count,
+    }
 
-    def _storage_totals(self) -> StorageTotals:
-        files, producers = self._logs.open_files, self._logs.environment.producers
-        return StorageTotals(
-            len(files), files.budget, len(files.maps), files.evictions, producers.count, producers.evictions
-        )
 
-    def _offline_totals(self) -> OfflineTotals:
-        count = self.services.replica_manager.offline_count if self._ready else 0
-        return OfflineTotals(tuple(self._logs.failures.offline), count)
+def _schemas(services: Services | None) -> Values:
+    """Batches by how they were judged, ids by what the registry said, and those that are believed to be there."""
+    ids = None if services is None else services.schema_ids
+    batches = {} if services is None else services.schema_batches
+    answers = {} if ids is None else ids.answers
+    return {
+        "kbroker_schema_validation_batches": _each(SCHEMA_OUTCOMES, batches),
+        "kbroker_schema_lookups": _each(SCHEMA_ANSWERS, answers),
+        "kbroker_schema_known_ids": 0 if ids is None else ids.count,
+    }
+
+
+def _each(names: Iterable[str], counts: Mapping[str, int]) -> Labelled:
+    return {(name,): counts.get(name, 0) for name in names}
 
 
 def _api_name(api_key: int) -> str:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from kbroker.handlers.client_software import client_software
 from kbroker.metadata.image import NO_LEADER
-from kbroker.metrics.kafka_snapshot import request_counters
+from kbroker.metrics.kafka_snapshot import FLUSHES, LOOP_TIME, request_counters
 from kbroker.metrics.kafka_sources import KafkaFigures, ShownPartition, Traffic
-from kbroker.metrics.kafka_values import FLUSHES, LOOP_TIME
 from kbroker.metrics.readiness import ReadyState
 from kbroker.protocol.api import ApiKey
 from kbroker.storage.log.kept_traffic import NOTHING, Counted, added
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import ClusterMembership
     from kbroker.handlers.services import Services
     from kbroker.metadata.image import ClusterImage
-    from kbroker.metrics.maintenance import Labelled
+    from kbroker.metrics.families import Labelled
     from kbroker.metrics.recent import Counters
     from kbroker.storage.manager.log_manager import LogManager
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker.log_output import log_suppressed
-from kbroker.metrics.sources import ConnectionTotals
 from kbroker.network.cold_reads import COLD_READ_THREADS
 from kbroker.network.limits import ConnectionLimits, beside_the_loop, connection_limits
 from kbroker.network.listener import Listener
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from kbroker._fast.net.route import Endpoint, Route
     from kbroker.config import BrokerConfig
     from kbroker.metadata.cache import Subscriber
+    from kbroker.metrics.families import Labelled, Labels, Values
     from kbroker.network.admission import Admission
     from kbroker.network.listener_security import ListenerSecurity
 
@@ -227,25 +227,23 @@ class Listeners:
         """Connections accepted since the start."""
         return sum(listener.accepted_count for listener in self.all)
 
-    def totals(self) -> ConnectionTotals:
-        """What the metrics say of connections."""
-        refused: dict[str, int] = {}
-        closed: dict[str, int] = {}
-        paced: dict[str, int] = {}
-        for listener in self.all:
-            for verdict, count in listener.paced.items():
-                paced[verdict] = paced.get(verdict, 0) + count
-            for reason, count in listener.refused.items():
-                refused[reason] = refused.get(reason, 0) + count
-            for reason, count in listener.closed.items():
-                closed[reason] = closed.get(reason, 0) + count
-        return ConnectionTotals(
-            current={listener.name: len(listener.endpoint.connections) for listener in self.all},
-            accepted={listener.name: listener.accepted_count for listener in self.all},
-            refused=refused,
-            closed=closed,
-            paced=paced,
-        )
+    def figures(self) -> Values:
+        """What the metrics say of connections: now, and totals since start."""
+        return {
+            "kbroker_connections": {(listener.name,): len(listener.endpoint.connections) for listener in self.all},
+            "kbroker_connections_accepted": {(listener.name,): listener.accepted_count for listener in self.all},
+            "kbroker_connections_refused": _summed(listener.refused for listener in self.all),
+            "kbroker_connections_closed": _summed(listener.closed for listener in self.all),
+            "kbroker_connections_paced": _summed(listener.paced for listener in self.all),
+        }
+
+
+def _summed(counters: Iterable[Mapping[str, int]]) -> Labelled:
+    sums: dict[Labels, int] = {}
+    for counter in counters:
+        for name, count in counter.items():
+            sums[name,] = sums.get((name,), 0) + count
+    return sums
 
 
 def _socket_options(config: BrokerConfig) -> SocketOptions:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kbroker.assembly.membership.replication_parts import ReplicationParts
     from kbroker.cluster.controller_stats import ControllerStats
     from kbroker.metadata.image import ClusterImage, PartitionImage
-    from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.families import Values
     from kbroker.replication.replica_manager import ReplicaManager
 
 STATES = ("none", "taking_over", "active")

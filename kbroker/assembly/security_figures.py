@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbroker.clock import Clock
-    from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.families import Values
     from kbroker.security.listeners import ListenersSecurity
     from kbroker.security.sasl.listeners import Sasl
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def security_figures(
     security: ListenersSecurity, sasl: Sasl, clock: Clock, acls: int, denials: Mapping[tuple[str, str], int]
 ) -> Values:
-    """The values of `metrics.security.FAMILIES`.  `denials`: how often clients were refused, by resource and
+    """The values of their families in `metrics.exposition`.  `denials`: how often clients were refused, by resource and
     operation."""
     now_ms = clock.now_ms()
     logins: dict[tuple[str, ...], float] = {

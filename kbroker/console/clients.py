@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.console.connection_lines import ConnectionLine
 from kbroker.console.parameters import PageOf, keys_of, page_of, view_of
+from kbroker.metrics.families import by_label
 from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class Clients:
 
     now_ms: int
     software: Sequence[Software]
-    refused: Mapping[str, int]
-    closed: Mapping[str, int]
+    refused: Mapping[str, float]
+    closed: Mapping[str, float]
     page: PageOf[ConnectionLine]
 
 
@@ -59,13 +60,14 @@ async def clients(parts: ConsoleParts, parameters: Parameters) -> Value:
     lines = await parts.connections.get()
     totals = parts.sources.connections()
     now_ms = int(time.time() * 1000)
-    return partial(_value, now_ms, dict(totals.refused), dict(totals.closed), lines, view)
+    refused, closed = (by_label(totals, f"kbroker_connections_{name}") for name in ("refused", "closed"))
+    return partial(_value, now_ms, refused, closed, lines, view)
 
 
 def _value(
     now_ms: int,
-    refused: Mapping[str, int],
-    closed: Mapping[str, int],
+    refused: Mapping[str, float],
+    closed: Mapping[str, float],
     lines: Sequence[ConnectionLine],
     view: View,
 ) -> Clients:

@@ -14,6 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbroker.metrics.families import by_label, number
 from kbroker.metrics.sources import STARTED_AT
 from kbroker.protocol.api import ApiKey
 from kbroker.security.authorizer import Operation
@@ -34,7 +35,7 @@ class Directory:
     path: str
     partition_count: int
     size_bytes: int
-    free_bytes: int | None
+    free_bytes: float | None
     is_refusing: bool
     is_offline: bool
 
@@ -80,9 +81,9 @@ class Totals:
     produced_bytes: int
     fetched_bytes: int
     records: int
-    accepted: int
-    refused: int
-    rebalances: int
+    accepted: float
+    refused: float
+    rebalances: float
     cpu_seconds: float
     loop_delay_count: int
     loop_delay_seconds: float
@@ -102,8 +103,8 @@ class Overview:
     totals: Totals
     loop_delay_max_seconds: float
     memory_bytes: int
-    connections: Mapping[str, int]
-    fetches_waiting: int
+    connections: Mapping[str, float]
+    fetches_waiting: float
     topic_count: int
     partition_count: int
     segment_count: int
@@ -114,7 +115,7 @@ class Overview:
     group_states: Mapping[str, int]
     lag: int
     furthest_groups: Sequence[GroupLag]
-    transaction_states: Mapping[str, int]
+    transaction_states: Mapping[str, float]
     messages_are_shown: bool
 
 
@@ -143,9 +144,9 @@ def _moment(parts: ConsoleParts, logs: LogRows) -> Overview:
     sources = parts.sources
     is_ready, health = parts.readiness.look()
     requests = [(sources.api_name(row[0]), row) for row in sources.requests.snapshot()]
-    connections = sources.connections()
+    connections, counted = sources.connections(), sources.counted()
     delay = sources.loop_delay
-    delay_sum, delay_buckets = delay.histogram.snapshot() if delay is not None else (0, ())
+    delay_sum, delay_buckets = delay.histogram.snapshot()
     return Overview(
         now_ms=int(time.time() * 1000),
         version=sources.version,
@@ -162,17 +163,17 @@ def _moment(parts: ConsoleParts, logs: LogRows) -> Overview:
             produced_bytes=sum(row[3] for _, row in requests if row[0] == ApiKey.PRODUCE),
             fetched_bytes=sum(row[4] for _, row in requests if row[0] == ApiKey.FETCH),
             records=sum(logs.ends.values()),
-            accepted=sum(connections.accepted.values()),
-            refused=sum(connections.refused.values()),
-            rebalances=sources.rebalances(),
+            accepted=sum(by_label(connections, "kbroker_connections_accepted").values()),
+            refused=sum(by_label(connections, "kbroker_connections_refused").values()),
+            rebalances=number(counted, "kbroker_group_rebalances"),
             cpu_seconds=time.process_time(),
             loop_delay_count=sum(delay_buckets),
             loop_delay_seconds=delay_sum / 1e9,
         ),
-        loop_delay_max_seconds=delay.max_ns / 1e9 if delay is not None else 0.0,
+        loop_delay_max_seconds=delay.max_ns / 1e9,
         memory_bytes=_memory_bytes(),
-        connections=dict(connections.current),
-        fetches_waiting=sources.fetches_waiting(),
+        connections=by_label(connections, "kbroker_connections"),
+        fetches_waiting=number(counted, "kbroker_fetches_waiting"),
         topic_count=len(logs.topics),
         partition_count=len(logs.partitions),
         segment_count=sum(row.segment_count for row in logs.topics),
@@ -183,7 +184,7 @@ def _moment(parts: ConsoleParts, logs: LogRows) -> Overview:
         group_states={},
         lag=0,
         furthest_groups=(),
-        transaction_states=dict(sources.transactions().states),
+        transaction_states=by_label(sources.transactions(), "kbroker_transactional_ids"),
         messages_are_shown=not parts.why_no_messages,
     )
 
@@ -191,11 +192,13 @@ def _moment(parts: ConsoleParts, logs: LogRows) -> Overview:
 def _directories(parts: ConsoleParts, logs: LogRows) -> list[Directory]:
     used = {row.path: row for row in logs.directories}
     rows = []
-    for space in parts.sources.directories():
-        row = used.get(space.path)
+    values = parts.sources.directories()
+    is_refusing = by_label(values, "kbroker_log_dir_refusing")
+    for path, free_bytes in by_label(values, "kbroker_log_dir_free_bytes").items():
+        row = used.get(path)
         count, size = (0, 0) if row is None else (row.partition_count, row.size_bytes)
-        rows.append(Directory(space.path, count, size, space.free_bytes, space.is_refusing, is_offline=False))
-    offline = parts.sources.offline().directories
+        rows.append(Directory(path, count, size, free_bytes, bool(is_refusing[path]), is_offline=False))
+    offline = (path for path, value in by_label(values, "kbroker_log_dir_offline").items() if value)
     return rows + [Directory(path, 0, 0, None, is_refusing=False, is_offline=True) for path in offline]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.console.parameters import PageOf, keys_of, page_of, view_of
 from kbroker.coordinator.transactions.transaction_records import by_topic
+from kbroker.metrics.families import by_label, number
 from kbroker.security.authorizer import Operation, ResourceKind
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Transactions:
     """A page of ids, and the holders, the first of them."""
 
     now_ms: int
-    states: Mapping[str, int]
-    timed_out: int
+    states: Mapping[str, float]
+    timed_out: float
     holders: Sequence[Holder]
     page: PageOf[TransactionLine]
 
@@ -92,13 +93,14 @@ async def transactions(parts: ConsoleParts, parameters: Parameters) -> Value:
         if parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, holder.topic):
             holders.append(holder)
     totals = parts.sources.transactions()
-    return partial(_value, services.clock.now_ms(), dict(totals.states), totals.timed_out, holders, known, view)
+    states, timed_out = by_label(totals, "kbroker_transactional_ids"), number(totals, "kbroker_transactions_timed_out")
+    return partial(_value, services.clock.now_ms(), states, timed_out, holders, known, view)
 
 
 def _value(
     now_ms: int,
-    states: Mapping[str, int],
-    timed_out: int,
+    states: Mapping[str, float],
+    timed_out: float,
     holders: Sequence[Holder],
     known: Sequence[TransactionMetadata],
     view: View,

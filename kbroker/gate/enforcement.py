@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from kbroker.gate.gatekeeper import BrokerGatekeeper, meters_of
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.image import ClusterImage, MetadataDelta
+from kbroker.metrics.sources import QuotaRow
 from kbroker.network.admission import Admission
 from kbroker.quotas.connection_rates import ConnectionRates, creation_rates
 from kbroker.quotas.host_names import HostNames
-from kbroker.quotas.meters import MeterRow, QuotaKind
+from kbroker.quotas.meters import QuotaKind
 from kbroker.security.authorizer import Authorizer
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class QuotaEnforcement:
         """Count a connection that was accepted."""
         return self.connection_rates.admit(listener, address)
 
-    def rows(self) -> list[MeterRow]:
+    def rows(self) -> list[QuotaRow]:
         """Every meter, for metrics."""
         return list(self.meters.rows(self.gatekeeper.now_ms()))
 

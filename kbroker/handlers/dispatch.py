@@ -7,37 +7,15 @@ back (KIP-511).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kbroker._fast.net.route import Route
 from kbroker.handlers import api_versions
-from kbroker.handlers.cluster import (
-    client_quotas,
-    cluster,
-    elections,
-    features,
-    forwarded,
-    inter_broker,
-    log_dirs,
-    raft_voters,
-    reassignments,
-    telemetry,
-    to_controller,
-)
-from kbroker.handlers.groups import consumer_groups, groups, offsets, streams_groups
-from kbroker.handlers.records import delete_records, fetch, log_offsets, produce, producers
-from kbroker.handlers.security import acls, authentication, delegation_tokens, scram_credentials
-from kbroker.handlers.share import share_acknowledge, share_fetch, share_groups, share_offsets, share_state
+from kbroker.handlers.cluster import forwarded
 from kbroker.handlers.throttle_time import throttle_at
-from kbroker.handlers.topics import alter_configs, config_resources, configs, metadata, topics
-from kbroker.handlers.transactions import (
-    transaction_markers,
-    transaction_reports,
-    transactional_offsets,
-    transactions,
-)
 from kbroker.network.unreached import FOR_ADDRESSES, FOR_WORK
 from kbroker.protocol.api import ApiKey, request_header_version, response_header_version
 from kbroker.protocol.schema import fields_of
@@ -49,47 +27,21 @@ if TYPE_CHECKING:
     from kbroker.handlers.table import Handler
     from kbroker.protocol.messages import Message
 
-FAMILIES = (
-    acls,
-    alter_configs,
-    api_versions,
-    authentication,
-    client_quotas,
-    cluster,
-    config_resources,
-    configs,
-    delegation_tokens,
-    consumer_groups,
-    delete_records,
-    elections,
-    features,
-    fetch,
-    groups,
-    log_dirs,
-    log_offsets,
-    metadata,
-    offsets,
-    produce,
-    producers,
-    reassignments,
-    scram_credentials,
-    telemetry,
-    share_acknowledge,
-    share_fetch,
-    share_groups,
-    share_offsets,
-    share_state,
-    streams_groups,
-    topics,
-    transaction_markers,
-    transaction_reports,
-    transactional_offsets,
-    transactions,
-)
+FAMILIES = """
+api_versions
+cluster: client_quotas cluster elections features log_dirs reassignments telemetry
+groups: consumer_groups groups offsets streams_groups
+records: delete_records fetch log_offsets produce producers
+security: acls authentication delegation_tokens scram_credentials
+share: share_acknowledge share_fetch share_groups share_offsets share_state
+topics: alter_configs config_resources configs metadata topics
+transactions: transaction_markers transaction_reports transactional_offsets transactions
+"""
+"""The modules with handlers, by the room that they are in; each is imported when a kind of broker has its rows."""
 # Of a broker that is no member of a ZooKeeper cluster.
-OTHER_FAMILIES = (raft_voters,)
+OTHER_FAMILIES = "cluster: raft_voters"
 # Of one that is.
-MEMBER_FAMILIES = (inter_broker, to_controller)
+MEMBER_FAMILIES = "cluster: inter_broker to_controller"
 FLEXIBLE_REQUEST_HEADER = 2
 FLEXIBLE_RESPONSE_HEADER = 1
 NO_VERSION = 0x7FFF
@@ -97,12 +49,21 @@ NO_VERSION = 0x7FFF
 
 def broker_rows() -> tuple[Handler, ...]:
     """Of a broker that has its cluster's metadata, or follows the one that has."""
-    return tuple(handler for family in (*FAMILIES, *OTHER_FAMILIES) for handler in family.HANDLERS)
+    return (*_rows(FAMILIES), *_rows(OTHER_FAMILIES))
 
 
 def member_rows() -> tuple[Handler, ...]:
     """Of a broker of a ZooKeeper cluster, which serves its controller and other brokers as well."""
-    return tuple(handler for family in (*FAMILIES, *MEMBER_FAMILIES) for handler in family.HANDLERS)
+    return (*_rows(FAMILIES), *_rows(MEMBER_FAMILIES))
+
+
+def _rows(families: str) -> Iterator[Handler]:
+    for line in families.strip().split("\n"):
+        room, _, names = line.rpartition(": ")
+        for name in names.split():
+            path = f"{room}.{name}" if room else name
+            handlers: tuple[Handler, ...] = import_module(f"kbroker.handlers.{path}").HANDLERS
+            yield from handlers
 
 
 def forwarding_rows() -> tuple[Handler, ...]:

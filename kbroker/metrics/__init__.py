@@ -11,11 +11,10 @@ from __future__ import annotations
 from kbroker.metrics.http_server import MetricsServer
 from kbroker.metrics.loop_delay import LoopDelaySampler
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
-from kbroker.metrics.sources import ConnectionTotals, GroupSummary, LogView, Sources
+from kbroker.metrics.sources import GroupSummary, LogView, Sources
 from kbroker.metrics.start import start_metrics_server
 
 __all__ = [
-    "ConnectionTotals",
     "GroupSummary",
     "LogView",
     "LoopDelaySampler",

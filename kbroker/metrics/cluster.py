@@ -1,12 +1,12 @@
 """Metrics of a cluster's member: roles, in-sync replicas, replication, the controller.
 
-Rows as in `maintenance`; in brackets what Kafka calls it.  A broker that is a cluster of its own shows them, too: rules
+Rows as in `families`; in brackets what Kafka calls it.  A broker that is a cluster of its own shows them, too: rules
 of alerts have no gap where a cluster begins.
 """
 
 from __future__ import annotations
 
-from kbroker.metrics.maintenance import table
+from kbroker.metrics.families import table
 
 _ROWS = """
 kbroker_controller_active|gauge||1 on the broker that is the controller, 0 on the others (ActiveControllerCount).

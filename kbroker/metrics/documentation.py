@@ -5,13 +5,8 @@ With the word `kafka` it is docs/metrics-kafka.md, from the table of the names t
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kbroker.metrics.snapshot import Snapshot
 
 INTRODUCTION = """# Metrics
 
@@ -86,28 +81,17 @@ NAMINGS_HERE
 """
 
 
-def empty_snapshot() -> Snapshot:
-    """What a scrape of a broker without anything would find."""
-    from kbroker._fast.base.counters import RequestStats
-    from kbroker.metrics.loop_delay import LoopDelaySampler
-    from kbroker.metrics.snapshot import take
-    from kbroker.metrics.sources import Sources
-
-    return asyncio.run(take(Sources("", 0, "", RequestStats(), str, LoopDelaySampler())))
-
-
 def rows() -> Iterator[tuple[str, str, str, str, str]]:
     """Section, name as scraped, type, labels and meaning of every family."""
-    from kbroker.metrics.exposition import SECTIONS
+    from kbroker.metrics.exposition import SECTIONS, process_families
 
-    snapshot = empty_snapshot()
-    for title, section in SECTIONS:
-        for family in section(snapshot):
-            labels = getattr(family, "_labelnames", ())
-            name = family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
-            if family.type == "info":
-                labels = tuple(family.samples[0].labels)
-            yield title, name, family.type, ", ".join(labels), family.documentation
+    suffixes = {"counter": "_total", "info": "_info"}
+    for title, families in SECTIONS:
+        for family in families:
+            name = family.name + suffixes.get(family.kind, "")
+            yield title, name, family.kind, ", ".join(family.labels), family.text
+    for process in process_families():
+        yield "The process", process.name + suffixes.get(process.type, ""), process.type, "", process.documentation
 
 
 def markdown() -> str:

@@ -26,8 +26,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Collection
-from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 from kbroker.metrics.http_guard import refusal
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     import ssl
 
     from kbroker.metrics.kafka_snapshot import KafkaSnapshot
+    from kbroker.metrics.snapshot import Snapshot
 
 log = logging.getLogger("kbroker.metrics")
 
@@ -86,7 +86,6 @@ class MetricsServer:
         self,
         sources: Sources | None,
         readiness: Readiness,
-        executor: Executor | None = None,
         pages: Pages | None = None,
         sites: Sites | None = None,
         hosts: Collection[str] = (),
@@ -110,7 +109,6 @@ class MetricsServer:
         self.pages = pages or {}
         self.sites = sites or {}
         self.readiness = readiness
-        self.executor = executor
         self.connections: set[_Connection] = set()
         self._server: asyncio.Server | None = None
 
@@ -163,10 +161,10 @@ class MetricsServer:
                 self._rates = RecentRates(self.sources.recent.started_at)
             found = await take_kafka(self.sources)
             naming = names.removeprefix(KAFKA).removeprefix("-")
-            return await loop.run_in_executor(self.executor, _render_kafka, found, accept, naming, self._rates)
+            return await loop.run_in_executor(None, _render_kafka, found, accept, naming, self._rates)
         from kbroker.metrics.snapshot import take
 
-        return await loop.run_in_executor(self.executor, _render, await take(self.sources), accept)
+        return await loop.run_in_executor(None, _render, await take(self.sources), accept)
 
     async def shared_scrape(self, names: Names, accept: str) -> tuple[bytes, str]:
         """`scrape`, one at a time: requests that arrive while one is under way share the next.
@@ -225,7 +223,7 @@ class MetricsServer:
         if not self.readiness.ready:
             return 503, json.dumps({"error": f"the broker is {self.readiness.text}"}).encode()
         status, value = await page(parts)
-        return status, await asyncio.get_running_loop().run_in_executor(self.executor, _to_json, value)
+        return status, await asyncio.get_running_loop().run_in_executor(None, _to_json, value)
 
 
 def _to_json(value: object) -> bytes:
@@ -238,7 +236,7 @@ def _render_kafka(snapshot: KafkaSnapshot, accept: str, naming: str, rates: Rece
     return render_named(snapshot, accept, naming, rates) if naming else render(snapshot, accept)
 
 
-def _render(snapshot: Any, accept: str) -> tuple[bytes, str]:
+def _render(snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
     from kbroker.metrics.exposition import render
 
     return render(snapshot, accept)
@@ -381,7 +379,7 @@ class _Connection(asyncio.Protocol):
         body, headers = answer.body, dict(answer.headers)
         if request.gzip and len(body) >= _COMPRESS_FROM_BYTES:
             if answer.gzipped is None:
-                body = await self._loop.run_in_executor(self._server.executor, gzip.compress, body, 1)
+                body = await self._loop.run_in_executor(None, gzip.compress, body, 1)
             else:
                 body = answer.gzipped
             headers["Content-Encoding"] = "gzip"

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kbroker.metrics.kafka_rows import Found, Labels, Summary
+from kbroker.metrics.families import Family, Labels
+from kbroker.metrics.kafka_rows import Found, Summary
 from kbroker.metrics.kafka_table import SECTIONS
-from kbroker.metrics.maintenance import Family
 from kbroker.metrics.percentiles import QUANTILES
 from kbroker.metrics.recent_rates import RecentRates
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kbroker.metrics.exposition import encoded, process_families
-from kbroker.metrics.kafka_rows import Found, Labels, Summary, Value
+from kbroker.metrics.families import Family, Labels
+from kbroker.metrics.kafka_rows import Found, Summary, Value
 from kbroker.metrics.kafka_table import EXPORTER, SECTIONS
 from kbroker.metrics.kafka_values import kafka_values
-from kbroker.metrics.maintenance import Family
 from kbroker.metrics.percentiles import QUANTILES
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kbroker.metrics.kafka_rows import Labels, Row, Summary
+from kbroker.metrics.families import Labels
+from kbroker.metrics.kafka_rows import Row, Summary
 from kbroker.metrics.kafka_snapshot import (
     HELD,
     QUEUED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-Labels = tuple[str, ...]
+from kbroker.metrics.families import Labels
 
 
 class Summary(NamedTuple):

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 #: Keys of readings, before the API's name.
 TIMES, SIZES, WORKED, WHOLE = "times", "sizes", "worked", "whole"
+#: Keys of readings.
+LOOP_TIME = ("loop", "processor")
+FLUSHES = ("flushes", "all")
 QUEUED, WAITED, THROTTLED, HELD, SENT = PARTS
 #: Produce and Fetch: Kafka shows requests that never came as well, dashboards of these alone.
 ALWAYS = (0, 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kbroker.metrics.maintenance import Values
+from kbroker.metrics.families import Values
 
 
 class Traffic(NamedTuple):

@@ -1,13 +1,16 @@
 """The metrics under the names of Kafka's exporters: JMX exporter as Strimzi and Confluent configure it, kafka_exporter.
 
-Rows as in `maintenance`.  The kind `both` is a counter as Strimzi names it (`_total`), and the same number as
+Rows as in `families`.  The kind `both` is a counter as Strimzi names it (`_total`), and the same number as
 Confluent's stack does (`persec`, of no type); a `summary` has quantiles of about the last five minutes, and count and
 sum since the start.  A series without the label `topic` is the sum over all topics.
+
+Where one of kbroker's own families has the figure, the source is that one's name, with what to multiply it by; behind
+`or 0` it has none where a broker is its own cluster, and then stands for 0.  `kafka_values` works out the others.
 """
 
 from __future__ import annotations
 
-from kbroker.metrics.maintenance import table
+from kbroker.metrics.families import table
 
 _TRAFFIC = """
 kafka_server_brokertopicmetrics_messagesin|both|topic|Messages appended by leaders (MessagesInPerSec).
@@ -23,10 +26,12 @@ kafka_server_brokertopicmetrics_failedfetchrequests|both|topic|
     Those among them that failed, but for what Kafka expects (FailedFetchRequestsPerSec).
 kafka_server_brokertopicmetrics_bytesrejected|both|topic|
     Bytes of records refused for a batch above max.message.bytes (BytesRejectedPerSec).
-kafka_server_brokertopicmetrics_replicationbytesin|both||Bytes copied from leaders.
-kafka_server_brokertopicmetrics_replicationbytesout|both||Bytes sent to followers.
-kafka_server_brokertopicmetrics_reassignmentbytesin|both||Those of replicas that a reassignment adds here.
-kafka_server_brokertopicmetrics_reassignmentbytesout|both||Those sent to replicas that a reassignment adds.
+kafka_server_brokertopicmetrics_replicationbytesin|both||Bytes copied from leaders.|kbroker_replication_bytes_in or 0
+kafka_server_brokertopicmetrics_replicationbytesout|both||Bytes sent to followers.|kbroker_replication_bytes_out or 0
+kafka_server_brokertopicmetrics_reassignmentbytesin|both||
+    Those of replicas that a reassignment adds here.|kbroker_reassignment_bytes_in or 0
+kafka_server_brokertopicmetrics_reassignmentbytesout|both||
+    Those sent to replicas that a reassignment adds.|kbroker_reassignment_bytes_out or 0
 kafka_server_brokertopicmetrics_producemessageconversions|both||Records converted for the log, all topics.
 kafka_server_brokertopicmetrics_fetchmessageconversions|both||Records converted for consumers, all topics.
 """
@@ -35,16 +40,24 @@ _BROKER = """
 kafka_server_kafkaserver_brokerstate|gauge||1 starting, 3 running, 7 shutting down.
 kafka_server_kafkaserver_linux_disk_read_bytes|gauge||Bytes that this process has had read from disks.
 kafka_server_kafkaserver_linux_disk_write_bytes|gauge||Bytes that this process has had written to disks.
-kafka_server_replicamanager_leadercount|gauge||Partitions led here.
-kafka_server_replicamanager_partitioncount|gauge||Partitions led or followed here.
-kafka_server_replicamanager_offlinereplicacount|gauge||Replicas without a log because of a disk.
-kafka_server_replicamanager_underreplicatedpartitions|gauge||Partitions led here that lack in-sync replicas.
-kafka_server_replicamanager_underminisrpartitioncount|gauge||Those with fewer than min.insync.replicas.
-kafka_server_replicamanager_atminisrpartitioncount|gauge||Those with exactly min.insync.replicas.
-kafka_server_replicamanager_reassigningpartitions|gauge||Those whose replicas are on the move.
-kafka_server_replicamanager_isrshrinks|both||In-sync replicas that leaders here have asked to drop.
-kafka_server_replicamanager_isrexpands|both||Replicas that leaders here have asked to take into the ISR.
-kafka_server_replicamanager_failedisrupdates|both||Changes of an ISR that the controller did not grant.
+kafka_server_replicamanager_leadercount|gauge||Partitions led here.|kbroker_replica_leaders
+kafka_server_replicamanager_partitioncount|gauge||Partitions led or followed here.|kbroker_replicas
+kafka_server_replicamanager_offlinereplicacount|gauge||
+    Replicas without a log because of a disk.|kbroker_replicas_offline
+kafka_server_replicamanager_underreplicatedpartitions|gauge||
+    Partitions led here that lack in-sync replicas.|kbroker_under_replicated_partitions
+kafka_server_replicamanager_underminisrpartitioncount|gauge||
+    Those with fewer than min.insync.replicas.|kbroker_under_min_isr_partitions
+kafka_server_replicamanager_atminisrpartitioncount|gauge||
+    Those with exactly min.insync.replicas.|kbroker_at_min_isr_partitions
+kafka_server_replicamanager_reassigningpartitions|gauge||
+    Those whose replicas are on the move.|kbroker_reassigning_partitions
+kafka_server_replicamanager_isrshrinks|both||
+    In-sync replicas that leaders here have asked to drop.|kbroker_isr_shrinks or 0
+kafka_server_replicamanager_isrexpands|both||
+    Replicas that leaders here have asked to take into the ISR.|kbroker_isr_expands or 0
+kafka_server_replicamanager_failedisrupdates|both||
+    Changes of an ISR that the controller did not grant.|kbroker_isr_updates_failed or 0
 kafka_server_replicafetchermanager_maxlag|gauge|clientid|The most records that a follower here lacks.
 kafka_server_replicafetchermanager_minfetchrate|gauge|clientid|
     Requests a second of the slowest connection to a leader, over a minute; 0 without one.
@@ -56,34 +69,45 @@ kafka_server_delayedoperationpurgatory_purgatorysize|gauge|delayedoperation|
     Partitions that waiting requests watch: Fetch and ShareFetch for records, Produce for the ISR, DeleteRecords for
      followers; 0 for what does not wait here: AlterAcls, RemoteFetch, RemoteListOffsets.
 kafka_server_delayedoperationpurgatory_numdelayedoperations|gauge|delayedoperation|Those requests.
-kafka_controller_kafkacontroller_activecontrollercount|gauge||1 on the broker that is the controller.
-kafka_controller_kafkacontroller_offlinepartitionscount|gauge||Partitions without a leader; 0 on others.
+kafka_controller_kafkacontroller_activecontrollercount|gauge||
+    1 on the broker that is the controller.|kbroker_controller_active
+kafka_controller_kafkacontroller_offlinepartitionscount|gauge||
+    Partitions without a leader; 0 on others.|kbroker_controller_offline_partitions
 kafka_controller_kafkacontroller_preferredreplicaimbalancecount|gauge||
     Partitions that another than the preferred replica leads; 0 on others.
+    |kbroker_controller_preferred_replica_imbalance
 kafka_controller_kafkacontroller_globaltopiccount|gauge||Topics of the cluster; 0 on others.
 kafka_controller_kafkacontroller_globalpartitioncount|gauge||Partitions of the cluster; 0 on others.
 kafka_controller_kafkacontroller_activebrokercount|gauge||
     Brokers that are there and not fenced; 0 on others than the controller.
 kafka_controller_kafkacontroller_fencedbrokercount|gauge||Brokers that are fenced; 0 on others than the controller.
-kafka_controller_controllerstats_uncleanleaderelections|both||Elections that may have lost records.
-kafka_log_logmanager_offlinelogdirectorycount|gauge||Log directories that have failed.
+kafka_controller_controllerstats_uncleanleaderelections|both||
+    Elections that may have lost records.|kbroker_controller_unclean_leader_elections or 0
+kafka_log_logmanager_offlinelogdirectorycount|gauge||Log directories that have failed.|kbroker_log_dirs_offline
 kafka_log_logmanager_logdirectoryoffline|gauge|logdirectory|1 for a log directory that has failed, else 0.
-kafka_log_logmanager_remaininglogstorecover|gauge|dir|Partitions that this start has still to recover.
-kafka_log_logmanager_remainingsegmentstorecover|gauge|threadnum|Segments that a thread has still to recover.
-kafka_log_logcleaner_deadthreadcount|gauge||Threads of the cleaner that an error has ended.
-kafka_log_logcleaner_cleaner_recopy_percent|gauge||Bytes written for 100 bytes read by the last compactions.
-kafka_log_logcleaner_max_buffer_utilization_percent|gauge||How full the offset map was at most.
-kafka_log_logcleaner_max_clean_time_secs|gauge||The longest of the last compactions.
-kafka_log_logcleanermanager_max_dirty_percent|gauge||The largest dirty share of a compacted partition.
+kafka_log_logmanager_remaininglogstorecover|gauge|dir|
+    Partitions that this start has still to recover.|kbroker_recovery_logs_left
+kafka_log_logmanager_remainingsegmentstorecover|gauge|threadnum|
+    Segments that a thread has still to recover.|kbroker_recovery_thread_segments_left
+kafka_log_logcleaner_deadthreadcount|gauge||Threads of the cleaner that an error has ended.|kbroker_cleaner_dead_threads
+kafka_log_logcleaner_cleaner_recopy_percent|gauge||
+    Bytes written for 100 bytes read by the last compactions.|kbroker_cleaner_recopy_ratio * 100
+kafka_log_logcleaner_max_buffer_utilization_percent|gauge||
+    How full the offset map was at most.|kbroker_cleaner_max_buffer_use_ratio * 100
+kafka_log_logcleaner_max_clean_time_secs|gauge||The longest of the last compactions.|kbroker_cleaner_max_clean_seconds
+kafka_log_logcleanermanager_max_dirty_percent|gauge||
+    The largest dirty share of a compacted partition.|kbroker_cleaner_max_dirty_ratio * 100
 kafka_log_logcleanermanager_time_since_last_run_ms|gauge||Since the last compaction; not before the first one.
-kafka_log_logcleanermanager_uncleanable_partitions_count|gauge|logdirectory|Partitions whose last compaction failed.
-kafka_log_logcleanermanager_uncleanable_bytes|gauge|logdirectory|Bytes that wait for compaction in them.
+kafka_log_logcleanermanager_uncleanable_partitions_count|gauge|logdirectory|
+    Partitions whose last compaction failed.|kbroker_cleaner_uncleanable_partitions
+kafka_log_logcleanermanager_uncleanable_bytes|gauge|logdirectory|
+    Bytes that wait for compaction in them.|kbroker_cleaner_uncleanable_bytes
 kafka_log_logflushstats_logflushrateandtimems|summary||
     Milliseconds of fsyncs of logs, group commits included.
-kafka_log_log_size|gauge|topic,partition|Bytes of a log.
-kafka_log_log_numlogsegments|gauge|topic,partition|Its segments.
-kafka_log_log_logstartoffset|gauge|topic,partition|Its first offset.
-kafka_log_log_logendoffset|gauge|topic,partition|The offset of its next record.
+kafka_log_log_size|gauge|topic,partition|Bytes of a log.|partitions.size_bytes
+kafka_log_log_numlogsegments|gauge|topic,partition|Its segments.|partitions.segment_count
+kafka_log_log_logstartoffset|gauge|topic,partition|Its first offset.|partitions.log_start_offset
+kafka_log_log_logendoffset|gauge|topic,partition|The offset of its next record.|partitions.log_end_offset
 kafka_cluster_partition_replicascount|gauge|topic,partition|Replicas of a partition led here.
 kafka_cluster_partition_insyncreplicascount|gauge|topic,partition|Those in sync.
 kafka_cluster_partition_underreplicated|gauge|topic,partition|1 while it lacks in-sync replicas.
@@ -150,18 +174,21 @@ kafka_server_request_throttle_time|gauge|user,client_id|As above.
 
 _KRAFT = """
 kafka_server_raftmetrics_current_state|gauge|current_state|1 for observer, which a broker is.
-kafka_server_raftmetrics_current_leader|gauge||The active controller; -1 where none is known.
-kafka_server_raftmetrics_current_epoch|gauge||Its epoch.
+kafka_server_raftmetrics_current_leader|gauge||The active controller; -1 where none is known.|kbroker_metadata_leader
+kafka_server_raftmetrics_current_epoch|gauge||Its epoch.|kbroker_metadata_leader_epoch
 kafka_server_raftmetrics_current_vote|gauge||-1: an observer has no vote.
-kafka_server_raftmetrics_high_watermark|gauge||Up to where the metadata log is committed.
-kafka_server_raftmetrics_log_end_offset|gauge||How far the copy of the metadata log goes.
+kafka_server_raftmetrics_high_watermark|gauge||
+    Up to where the metadata log is committed.|kbroker_metadata_high_watermark
+kafka_server_raftmetrics_log_end_offset|gauge||
+    How far the copy of the metadata log goes.|kbroker_metadata_log_end_offset
 kafka_server_raftmetrics_append_records_rate|gauge||0: the leader alone appends.
 kafka_server_raftmetrics_fetch_records_rate|gauge||Records fetched a second, over half a minute.
-kafka_server_raftchannelmetrics_incoming_byte|counter||Bytes from the controllers.
-kafka_server_raftchannelmetrics_outgoing_byte|counter||Bytes to the controllers.
-kafka_server_raftchannelmetrics_request|counter||Requests to the controllers.
-kafka_server_raftchannelmetrics_response|counter||Their answers.
-kafka_server_brokermetadatametrics_last_applied_record_offset|gauge||The last metadata record that this broker acts by.
+kafka_server_raftchannelmetrics_incoming_byte|counter||Bytes from the controllers.|kbroker_metadata_answer_bytes
+kafka_server_raftchannelmetrics_outgoing_byte|counter||Bytes to the controllers.|kbroker_metadata_request_bytes
+kafka_server_raftchannelmetrics_request|counter||Requests to the controllers.|kbroker_metadata_requests
+kafka_server_raftchannelmetrics_response|counter||Their answers.|kbroker_metadata_answers
+kafka_server_brokermetadatametrics_last_applied_record_offset|gauge||
+    The last metadata record that this broker acts by.|kbroker_metadata_applied_offset
 kafka_server_brokermetadatametrics_last_applied_record_lag_ms|gauge||Its age in milliseconds.
 """
 
@@ -177,13 +204,14 @@ kafka_topic_partition_leader|gauge|topic,partition|The leader's id.
 kafka_topic_partition_leader_is_preferred|gauge|topic,partition|1 while the first replica leads.
 kafka_topic_partition_replicas|gauge|topic,partition|Replicas.
 kafka_topic_partition_under_replicated_partition|gauge|topic,partition|1 while it lacks in-sync replicas.
-kafka_consumergroup_current_offset|gauge|consumergroup,topic,partition|Offset that a group has committed.
+kafka_consumergroup_current_offset|gauge|consumergroup,topic,partition|Offset that a group has committed.|lags.committed
 kafka_consumergroup_current_offset_sum|gauge|consumergroup,topic|Sum over the partitions of a topic.
-kafka_consumergroup_lag|gauge|consumergroup,topic,partition|Records between that and the current offset.
+kafka_consumergroup_lag|gauge|consumergroup,topic,partition|Records between that and the current offset.|lags.lag
 kafka_consumergroup_lag_sum|gauge|consumergroup,topic|Sum over the partitions of a topic.
-kafka_consumergroup_uncommitted_offsets|gauge|consumergroup,topic,partition|The lag, as older exporters name it.
+kafka_consumergroup_uncommitted_offsets|gauge|consumergroup,topic,partition|
+    The lag, as older exporters name it.|lags.lag
 kafka_consumergroup_uncommitted_offsets_sum|gauge|consumergroup,topic|Sum over the partitions of a topic.
-kafka_consumergroup_members|gauge|consumergroup|Members of a group.
+kafka_consumergroup_members|gauge|consumergroup|Members of a group.|groups.member_count
 """
 
 SECTIONS = tuple(
@@ -199,48 +227,4 @@ SECTIONS = tuple(
 )
 
 EXPORTER = SECTIONS[-1][1]
-
-#: From the families of `metrics.cluster`: shown where those are.
-SAME = {
-    "kafka_server_brokertopicmetrics_replicationbytesin": "kbroker_replication_bytes_in",
-    "kafka_server_brokertopicmetrics_replicationbytesout": "kbroker_replication_bytes_out",
-    "kafka_server_brokertopicmetrics_reassignmentbytesin": "kbroker_reassignment_bytes_in",
-    "kafka_server_brokertopicmetrics_reassignmentbytesout": "kbroker_reassignment_bytes_out",
-    "kafka_server_replicamanager_leadercount": "kbroker_replica_leaders",
-    "kafka_server_replicamanager_partitioncount": "kbroker_replicas",
-    "kafka_server_replicamanager_offlinereplicacount": "kbroker_replicas_offline",
-    "kafka_server_replicamanager_underreplicatedpartitions": "kbroker_under_replicated_partitions",
-    "kafka_server_replicamanager_underminisrpartitioncount": "kbroker_under_min_isr_partitions",
-    "kafka_server_replicamanager_atminisrpartitioncount": "kbroker_at_min_isr_partitions",
-    "kafka_server_replicamanager_reassigningpartitions": "kbroker_reassigning_partitions",
-    "kafka_server_replicamanager_isrshrinks": "kbroker_isr_shrinks",
-    "kafka_server_replicamanager_isrexpands": "kbroker_isr_expands",
-    "kafka_server_replicamanager_failedisrupdates": "kbroker_isr_updates_failed",
-    "kafka_controller_kafkacontroller_activecontrollercount": "kbroker_controller_active",
-    "kafka_controller_kafkacontroller_offlinepartitionscount": "kbroker_controller_offline_partitions",
-    "kafka_controller_kafkacontroller_preferredreplicaimbalancecount": "kbroker_controller_preferred_replica_imbalance",
-    "kafka_controller_controllerstats_uncleanleaderelections": "kbroker_controller_unclean_leader_elections",
-    "kafka_server_raftmetrics_current_leader": "kbroker_metadata_leader",
-    "kafka_server_raftmetrics_current_epoch": "kbroker_metadata_leader_epoch",
-    "kafka_server_raftmetrics_high_watermark": "kbroker_metadata_high_watermark",
-    "kafka_server_raftmetrics_log_end_offset": "kbroker_metadata_log_end_offset",
-    "kafka_server_raftchannelmetrics_incoming_byte": "kbroker_metadata_answer_bytes",
-    "kafka_server_raftchannelmetrics_outgoing_byte": "kbroker_metadata_request_bytes",
-    "kafka_server_raftchannelmetrics_request": "kbroker_metadata_requests",
-    "kafka_server_raftchannelmetrics_response": "kbroker_metadata_answers",
-    "kafka_server_brokermetadatametrics_last_applied_record_offset": "kbroker_metadata_applied_offset",
-}
-
-#: What a broker that is its own cluster has none of, for good: it has no followers, and none that could lose records.
-NONE_ALONE = frozenset(
-    {
-        "kafka_server_brokertopicmetrics_replicationbytesin",
-        "kafka_server_brokertopicmetrics_replicationbytesout",
-        "kafka_server_brokertopicmetrics_reassignmentbytesin",
-        "kafka_server_brokertopicmetrics_reassignmentbytesout",
-        "kafka_server_replicamanager_isrshrinks",
-        "kafka_server_replicamanager_isrexpands",
-        "kafka_server_replicamanager_failedisrupdates",
-        "kafka_controller_controllerstats_uncleanleaderelections",
-    }
-)
+SOURCED = tuple(family for _, rows in SECTIONS for family in rows if family.source)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from kbroker.error_codes import error_name
+from kbroker.metrics.exposition import Rows
+from kbroker.metrics.families import Labelled, Labels, by_label, by_labels, number
 from kbroker.metrics.kafka_requests import request_parts
-from kbroker.metrics.kafka_rows import Found, Labels, Row, Summary
-from kbroker.metrics.kafka_snapshot import (
-    TIMES,
-    KafkaSnapshot,
-)
+from kbroker.metrics.kafka_rows import Found, Row, Summary
+from kbroker.metrics.kafka_snapshot import FLUSHES, LOOP_TIME, TIMES, KafkaSnapshot
 from kbroker.metrics.kafka_sources import Traffic
-from kbroker.metrics.kafka_table import NONE_ALONE, SAME
-from kbroker.metrics.kafka_upkeep import upkeep
+from kbroker.metrics.kafka_table import SOURCED
 from kbroker.metrics.percentiles import quantiles
 from kbroker.metrics.recent import growth, rate
 from kbroker.metrics.sources import QuotaRow
@@ -22,8 +20,8 @@ from kbroker.metrics.sources import QuotaRow
 #: Of this broker, which has one event loop, in the place of Kafka's network threads.
 PROCESSOR = "0"
 REPLICA = ("Replica",)
-LOOP_TIME = ("loop", "processor")
-FLUSHES = ("flushes", "all")
+#: Of the values of a broker that is ready, which knows its replicas.
+IS_READY = "kbroker_replicas"
 GROUP_STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Dead")
 _TRAFFIC = (
     ("messagesin", "messages_in"),
@@ -40,14 +38,13 @@ _QUOTAS = {"produce": ("produce", "byte_rate"), "fetch": ("fetch", "byte_rate"),
 def kafka_values(snapshot: KafkaSnapshot) -> Found:
     """By family and labels; of a family without a source nothing."""
     found: Found = {}
-    for name, given in snapshot.figures.values.items():
-        found[name] = dict(given.items()) if isinstance(given, Mapping) else {(): given}
-    for name, labels, figure in upkeep(snapshot.base.maintenance, time.time()):
-        found.setdefault(name, {})[labels] = figure
+    for name in snapshot.figures.values:
+        found[name] = dict(by_labels(snapshot.figures.values, name))
     for part in (
+        _sourced,
         _traffic,
         _broker,
-        _logs,
+        _cleaner,
         _flushes,
         _partitions,
         _requests,
@@ -61,6 +58,19 @@ def kafka_values(snapshot: KafkaSnapshot) -> Found:
     return found
 
 
+def _sourced(snapshot: KafkaSnapshot) -> Iterator[Row]:
+    values, rows = snapshot.base.values, Rows(snapshot.base)
+    for family in SOURCED:
+        if not family.source.startswith("kbroker_"):
+            yield from ((family.name, labels, value) for labels, value in rows.column(family))
+            continue
+        own, *more = family.source.split()
+        factor = float(more[1]) if more[:1] == ["*"] else 1.0
+        absent: Labelled = {(): 0.0} if more[:1] == ["or"] and IS_READY in values else {}
+        for labels, value in (by_labels(values, own) or absent).items():
+            yield family.name, labels, value * factor
+
+
 def _traffic(snapshot: KafkaSnapshot) -> Iterator[Row]:
     def rows(labels: Labels, counted: Traffic) -> Iterator[Row]:
         for name, field in _TRAFFIC:
@@ -71,64 +81,43 @@ def _traffic(snapshot: KafkaSnapshot) -> Iterator[Row]:
     yield from rows((), snapshot.figures.total)
     for topic, counted in snapshot.figures.traffic.items():
         yield from rows((topic,), counted)
-    made = snapshot.base.conversions
-    yield "kafka_server_brokertopicmetrics_producemessageconversions", (), made.produce_count
-    yield "kafka_server_brokertopicmetrics_fetchmessageconversions", (), made.fetch_count
+    for kind in ("produce", "fetch"):
+        converted = number(snapshot.base.values, f"kbroker_{kind}_message_conversions")
+        yield f"kafka_server_brokertopicmetrics_{kind}messageconversions", (), converted
 
 
 def _broker(snapshot: KafkaSnapshot) -> Iterator[Row]:
-    known = snapshot.base.cluster
-    is_alone = "kbroker_isr_shrinks" not in known
-    for name, own in SAME.items():
-        value = known.get(own, 0.0 if is_alone and known and name in NONE_ALONE else None)
-        if isinstance(value, (int, float)):
-            yield name, (), value
-    if known:
+    known = snapshot.base.values
+    if IS_READY in known:
         fetchers = "kafka_server_replicafetchermanager_"
-        for name, own in (
-            ("maxlag", "kbroker_replica_fetcher_max_lag"),
-            ("failedpartitionscount", "kbroker_replica_fetcher_failed_partitions"),
-        ):
-            value = known.get(own, 0.0)
-            if isinstance(value, (int, float)):
-                yield fetchers + name, REPLICA, value
+        yield fetchers + "maxlag", REPLICA, number(known, "kbroker_replica_fetcher_max_lag")
+        failed = number(known, "kbroker_replica_fetcher_failed_partitions")
+        yield fetchers + "failedpartitionscount", REPLICA, failed
         now, old = snapshot.now, snapshot.minute
         rates = [rate(key, old, now) for key in now.counters if key[0] == "fetcher"]
         yield fetchers + "minfetchrate", REPLICA, min(rates, default=0.0)
-    active = known.get("kbroker_controller_active")
-    if isinstance(active, (int, float)):
+        active = number(known, "kbroker_controller_active")
         yield "kafka_controller_kafkacontroller_activebrokercount", (), active * snapshot.figures.broker_count
         yield "kafka_controller_kafkacontroller_fencedbrokercount", (), active * snapshot.figures.fenced_count
         yield "kafka_controller_kafkacontroller_globaltopiccount", (), active * snapshot.figures.topic_count
         yield "kafka_controller_kafkacontroller_globalpartitioncount", (), active * snapshot.figures.partition_count
-    offline = snapshot.base.offline.directories
-    yield "kafka_log_logmanager_offlinelogdirectorycount", (), len(offline)
-    uncleanable = snapshot.base.maintenance.get("kbroker_cleaner_uncleanable_partitions", {})
-    online = [path for (path,) in uncleanable] if isinstance(uncleanable, Mapping) else []
-    for path in {*online, *offline}:
+    offline = [path for path, value in by_label(known, "kbroker_log_dir_offline").items() if value]
+    for path in dict.fromkeys((*by_label(known, "kbroker_cleaner_uncleanable_partitions"), *offline)):
         yield "kafka_log_logmanager_logdirectoryoffline", (path,), float(path in offline)
     yield from _kraft(snapshot)
 
 
 def _kraft(snapshot: KafkaSnapshot) -> Iterator[Row]:
-    lag = snapshot.base.cluster.get("kbroker_metadata_applied_lag_seconds")
-    if not isinstance(lag, (int, float)):
+    known = snapshot.base.values
+    if "kbroker_metadata_applied_lag_seconds" not in known:
         return
+    lag = number(known, "kbroker_metadata_applied_lag_seconds")
     raft = "kafka_server_raftmetrics_"
     yield "kafka_server_brokermetadatametrics_last_applied_record_lag_ms", (), lag * 1000
     yield raft + "current_state", ("observer",), 1.0
     yield raft + "current_vote", (), -1.0
     yield raft + "append_records_rate", (), 0.0
     yield raft + "fetch_records_rate", (), rate(("metadata", "end"), snapshot.half_minute, snapshot.now)
-
-
-def _logs(snapshot: KafkaSnapshot) -> Iterator[Row]:
-    for row in snapshot.base.partitions:
-        labels = (row.topic, str(row.partition))
-        yield "kafka_log_log_size", labels, row.size_bytes
-        yield "kafka_log_log_numlogsegments", labels, row.segment_count
-        yield "kafka_log_log_logstartoffset", labels, row.log_start_offset
-        yield "kafka_log_log_logendoffset", labels, row.log_end_offset
 
 
 def _partitions(snapshot: KafkaSnapshot) -> Iterator[Row]:
@@ -158,6 +147,14 @@ def _partitions(snapshot: KafkaSnapshot) -> Iterator[Row]:
             yield led + "laststableoffsetlag", labels, log.high_watermark - log.last_stable_offset
     for topic, count in snapshot.figures.topics.items():
         yield "kafka_topic_partitions", (topic,), count
+
+
+def _cleaner(snapshot: KafkaSnapshot) -> Iterator[Row]:
+    # `max-compaction-delay-secs` has no source here: the cleaner does not keep how late the last look found each log.
+    last = number(snapshot.base.values, "kbroker_cleaner_last_clean_timestamp_seconds")
+    if last:
+        # Kafka counts from the start where nothing was cleaned yet; there is no such figure here.
+        yield "kafka_log_logcleanermanager_time_since_last_run_ms", (), max(0.0, time.time() - last) * 1000
 
 
 def _flushes(snapshot: KafkaSnapshot) -> Iterator[Row]:
@@ -194,14 +191,16 @@ def _idle(snapshot: KafkaSnapshot) -> float | None:
         return None
     is_known = LOOP_TIME in snapshot.minute.counters
     # Before the first reading: since the process started.
-    elapsed = snapshot.now.at - snapshot.minute.at if is_known else snapshot.base.uptime_seconds
+    elapsed = (
+        snapshot.now.at - snapshot.minute.at if is_known else number(snapshot.base.values, "kbroker_uptime_seconds")
+    )
     return max(0.0, 1.0 - used[0] / max(elapsed, 0.001))
 
 
 def _connections(snapshot: KafkaSnapshot) -> Iterator[Row]:
     confluent = "kafka_server_socketservermetrics_connection_"
     now, old = snapshot.now, snapshot.half_minute
-    for listener, count in snapshot.base.connections.current.items():
+    for listener, count in by_label(snapshot.base.values, "kbroker_connections").items():
         labels = (listener, PROCESSOR)
         yield "kafka_server_socket_server_metrics_connection_count", labels, count
         yield confluent + "count", labels, count
@@ -216,10 +215,10 @@ def _coordinators(snapshot: KafkaSnapshot) -> Iterator[Row]:
     yield one, (), len(states)
     for state in GROUP_STATES:
         yield one + state.lower(), (), states.count(state)
-    totals = snapshot.base.transactions
+    values = snapshot.base.values
     two = "kafka_server_transaction_coordinator_metrics_"
-    yield two + "transactional_id_count", (), sum(totals.states.values())
-    yield two + "transaction_timeout_count", (), totals.timed_out
+    yield two + "transactional_id_count", (), sum(by_label(values, "kbroker_transactional_ids").values())
+    yield two + "transaction_timeout_count", (), number(values, "kbroker_transactions_timed_out")
     for row in snapshot.base.quotas:
         yield from _quota(row)
 
@@ -237,10 +236,6 @@ def _groups(snapshot: KafkaSnapshot) -> Iterator[Row]:
     one = "kafka_consumergroup_"
     sums: dict[Labels, list[int]] = {}
     for row in snapshot.base.lags:
-        labels = (row.group_id, row.topic, str(row.partition))
-        yield one + "current_offset", labels, row.committed
-        yield one + "lag", labels, row.lag
-        yield one + "uncommitted_offsets", labels, row.lag
         total = sums.setdefault((row.group_id, row.topic), [0, 0])
         total[0] += row.committed
         total[1] += row.lag
@@ -248,6 +243,4 @@ def _groups(snapshot: KafkaSnapshot) -> Iterator[Row]:
         yield one + "current_offset_sum", key, committed
         yield one + "lag_sum", key, lag
         yield one + "uncommitted_offsets_sum", key, lag
-    for group in snapshot.base.groups:
-        yield one + "members", (group.group_id,), group.member_count
     yield "kafka_exporter_build_info", (snapshot.base.version,), 1.0

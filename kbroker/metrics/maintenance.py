@@ -1,29 +1,8 @@
-"""Metrics of the upkeep of logs: recovery, compaction, retention and flushes.
-
-One row per family, `name|type|labels|meaning`; an indented line continues the row above it.  Values come as a mapping
-from a family's name to its value, or to values by label values.  A family that is missing in it has no samples.
-"""
+"""Metrics of the upkeep of logs: recovery, compaction, retention and flushes.  Rows as in `families`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
-Labelled = Mapping[tuple[str, ...], float]
-Values = Mapping[str, float | Labelled]
-
-
-class Family(NamedTuple):
-    """A metric: counters get `_total` when they are written."""
-
-    name: str
-    kind: str
-    labels: tuple[str, ...]
-    text: str
-
+from kbroker.metrics.families import table
 
 _ROWS = """
 kbroker_recovery_logs_left|gauge|directory|Partitions that this start has still to recover; only after an unclean stop.
@@ -82,29 +61,4 @@ kbroker_log_flush_seconds|counter||Time of these.
 kbroker_log_flush_max_seconds|gauge||The longest of these.
 """
 
-
-def table(rows: str) -> tuple[Family, ...]:
-    """The families of a table."""
-    return tuple(
-        Family(name, kind, tuple(labels.split(",")) if labels else (), text)
-        for name, kind, labels, text in (line.split("|") for line in rows.strip().replace("\n    ", "").split("\n"))
-    )
-
-
 FAMILIES = table(_ROWS)
-
-
-def families(values: Values, rows: tuple[Family, ...] = FAMILIES) -> Iterator[Metric]:
-    """All families, in a fixed order."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    for family in rows:
-        kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-        metric = kind(family.name, family.text, labels=family.labels)
-        value = values.get(family.name, {})
-        if isinstance(value, Mapping):
-            for key, part in value.items():
-                metric.add_metric(key, part)
-        else:
-            metric.add_metric((), value)
-        yield metric

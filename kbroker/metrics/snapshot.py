@@ -9,29 +9,14 @@ Values only: nothing in a snapshot refers to a live object, so a thread may rend
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 from kbroker._fast.base.slices import Pace
-from kbroker.metrics.maintenance import Values
-from kbroker.metrics.sources import (
-    STARTED_AT,
-    ClientSample,
-    CommitTotals,
-    ConnectionTotals,
-    ConversionTotals,
-    DirectorySpace,
-    LogView,
-    OfflineTotals,
-    QuotaRow,
-    SchemaTotals,
-    Sources,
-    StableOffsetHolder,
-    StorageTotals,
-    TransactionTotals,
-)
+from kbroker.metrics.families import Values
+from kbroker.metrics.sources import STARTED_AT, ClientSample, LogView, QuotaRow, Sources, StableOffsetHolder
 from kbroker.types import TopicPartition
 
 
@@ -45,6 +30,11 @@ class RequestRow(NamedTuple):
     bytes_out: int
     sum_ns: int
     buckets: tuple[int, ...]
+
+    @property
+    def times(self) -> tuple[tuple[int, ...], int]:
+        """The buckets and the sum of a histogram."""
+        return self.buckets, self.sum_ns
 
 
 class PartitionRow(NamedTuple):
@@ -96,108 +86,6 @@ class LagRow(NamedTuple):
     lag: int
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The state of the broker at one moment."""
-
-    version: str
-    node_id: int
-    cluster_id: str
-    uptime_seconds: float
-    requests: tuple[RequestRow, ...]
-    connections: ConnectionTotals
-    fetches_waiting: int
-    partition_count: int
-    topic_count: int
-    size_bytes: int
-    segment_count: int
-    partitions: tuple[PartitionRow, ...]
-    used: tuple[DirectoryRow, ...]
-    topics: tuple[TopicRow, ...]
-    groups: tuple[GroupRow, ...]
-    lags: tuple[LagRow, ...]
-    loop_delay_sum_ns: int
-    loop_delay_max_ns: int
-    loop_delay_buckets: tuple[int, ...]
-    directories: tuple[DirectorySpace, ...]
-    commits: CommitTotals
-    conversions: ConversionTotals
-    schemas: SchemaTotals
-    rebalance_count: int
-    expired_offset_count: int
-    maintenance: Values
-    cluster: Values
-    security: Values
-    storage: StorageTotals
-    offline: OfflineTotals
-    quotas: tuple[QuotaRow, ...]
-    transactions: TransactionTotals
-    stable_offset_holders: tuple[StableOffsetHolder, ...]
-    client_samples: tuple[ClientSample, ...]
-
-
-async def take(sources: Sources) -> Snapshot:
-    """Read all sources.  Run it on the event loop."""
-    pace = sources.slices.pace()
-    logs = list(sources.logs())
-    rows = await log_rows(logs, len(logs) <= sources.max_partitions, pace)
-    topics = rows.topics
-    groups, lags = await group_rows(sources, rows.ends, pace)
-    maintenance = await sources.maintenance(pace)
-    cluster = await sources.cluster(pace)
-    samples = await _client_samples(sources, pace)
-    delay = sources.loop_delay
-    delay_sum, delay_buckets = delay.histogram.snapshot() if delay is not None else (0, ())
-    totals = sources.connections()
-    return Snapshot(
-        version=sources.version,
-        node_id=sources.node_id,
-        cluster_id=sources.cluster_id,
-        uptime_seconds=time.time() - STARTED_AT,
-        requests=tuple(RequestRow(sources.api_name(row[0]), *row[1:]) for row in sources.requests.snapshot()),
-        connections=ConnectionTotals(
-            dict(totals.current),
-            dict(totals.accepted),
-            dict(totals.refused),
-            dict(totals.closed),
-            dict(totals.paced),
-        ),
-        fetches_waiting=sources.fetches_waiting(),
-        partition_count=len(logs),
-        topic_count=len(topics),
-        size_bytes=sum(row.size_bytes for row in topics),
-        segment_count=sum(row.segment_count for row in topics),
-        partitions=rows.partitions,
-        used=rows.directories,
-        topics=topics if len(topics) <= sources.max_partitions else (),
-        groups=groups,
-        lags=lags,
-        loop_delay_sum_ns=delay_sum,
-        loop_delay_max_ns=delay.max_ns if delay is not None else 0,
-        loop_delay_buckets=delay_buckets,
-        directories=tuple(sources.directories()),
-        commits=sources.commits(),
-        conversions=sources.conversions(),
-        schemas=sources.schemas(),
-        rebalance_count=sources.rebalances(),
-        expired_offset_count=sources.expired_offsets(),
-        maintenance=maintenance,
-        cluster=cluster,
-        security=sources.security(),
-        storage=sources.storage(),
-        offline=sources.offline(),
-        quotas=_at_most(sources.quotas(), sources.max_partitions),
-        transactions=sources.transactions(),
-        stable_offset_holders=tuple(islice(sources.stable_offset_holders(), sources.max_partitions)),
-        client_samples=samples,
-    )
-
-
-def _at_most(rows: Iterable[QuotaRow], count: int) -> tuple[QuotaRow, ...]:
-    kept = tuple(rows)
-    return kept if len(kept) <= count else ()
-
-
 class LogRows(NamedTuple):
     """Sums over logs; `ends` are the high watermarks by topic and partition, `partitions` is empty unless asked for."""
 
@@ -205,6 +93,72 @@ class LogRows(NamedTuple):
     directories: tuple[DirectoryRow, ...]
     ends: Mapping[tuple[str, int], int]
     partitions: tuple[PartitionRow, ...]
+
+
+class DelayRow(NamedTuple):
+    """How late the event loop's timers fire: a histogram's buckets and sum."""
+
+    times: tuple[tuple[int, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The state of the broker at one moment: rows, of which `exposition` shows columns, and values by family."""
+
+    version: str
+    requests: tuple[RequestRow, ...]
+    delays: tuple[DelayRow, ...]
+    partitions: tuple[PartitionRow, ...]
+    directories: tuple[DirectoryRow, ...]
+    topics: tuple[TopicRow, ...]
+    groups: tuple[GroupRow, ...]
+    lags: tuple[LagRow, ...]
+    quotas: tuple[QuotaRow, ...]
+    holders: tuple[StableOffsetHolder, ...]
+    client_samples: tuple[ClientSample, ...]
+    values: Values
+
+
+async def take(sources: Sources) -> Snapshot:
+    """Read all sources.  Run it on the event loop."""
+    pace = sources.slices.pace()
+    most = sources.max_partitions
+    logs = list(sources.logs())
+    rows = await log_rows(logs, len(logs) <= most, pace)
+    topics = rows.topics
+    groups, lags = await group_rows(sources, rows.ends, pace)
+    gathered = await sources.gathered(pace)
+    samples = await _client_samples(sources, pace)
+    quotas = tuple(sources.quotas())
+    delay_sum, delay_buckets = sources.loop_delay.histogram.snapshot()
+    return Snapshot(
+        version=sources.version,
+        requests=tuple(RequestRow(sources.api_name(row[0]), *row[1:]) for row in sources.requests.snapshot()),
+        delays=(DelayRow((delay_buckets, delay_sum)),),
+        partitions=rows.partitions,
+        directories=rows.directories,
+        topics=topics if len(topics) <= most else (),
+        groups=groups,
+        lags=lags,
+        quotas=quotas if len(quotas) <= most else (),
+        holders=tuple(islice(sources.stable_offset_holders(), most)),
+        client_samples=samples,
+        values={
+            "kbroker_build": {(sources.version, str(sources.node_id), sources.cluster_id): 1},
+            "kbroker_uptime_seconds": time.time() - STARTED_AT,
+            "kbroker_loop_delay_max_seconds": sources.loop_delay.max_ns / 1e9,
+            "kbroker_topics": len(topics),
+            "kbroker_partitions": len(logs),
+            "kbroker_log_size_bytes": sum(row.size_bytes for row in topics),
+            "kbroker_log_segments": sum(row.segment_count for row in topics),
+            "kbroker_client_metrics": len(samples),
+            **sources.connections(),
+            **sources.directories(),
+            **sources.transactions(),
+            **sources.counted(),
+            **gathered,
+        },
+    )
 
 
 async def log_rows(logs: Collection[LogView], detailed: bool, pace: Pace) -> LogRows:

@@ -12,7 +12,6 @@ from kbroker.metrics.listener_address import is_encrypted, parse_listener
 
 if TYPE_CHECKING:
     import ssl
-    from concurrent.futures import Executor
 
     from kbroker.metrics.http_messages import Access, BodyLimits, Names, Pages, Sites
     from kbroker.metrics.readiness import Readiness
@@ -25,7 +24,6 @@ async def start_metrics_server(
     listener: str,
     sources: Sources,
     readiness: Readiness,
-    executor: Executor | None = None,
     pages: Pages | None = None,
     sites: Sites | None = None,
     hosts: Collection[str] = (),
@@ -41,7 +39,7 @@ async def start_metrics_server(
     address = parse_listener(listener)
     if address is None:
         return None
-    server = MetricsServer(sources, readiness, executor, pages, sites, hosts, access, names, bodies)
+    server = MetricsServer(sources, readiness, pages, sites, hosts, access, names, bodies)
     try:
         await server.listen(*address, tls() if tls is not None and is_encrypted(listener) else None)
     except OSError as error:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import NamedTuple
 
+from kbroker.metrics.sources import QuotaRow
 from kbroker.quotas.rate import SampledRate, TokenBucket, Windows
 from kbroker.quotas.rules import (
     CONSUMER_BYTE_RATE,
@@ -31,19 +31,6 @@ class QuotaKind(Enum):
     FETCH = CONSUMER_BYTE_RATE
     REQUEST = REQUEST_PERCENTAGE
     CONTROLLER_MUTATION = CONTROLLER_MUTATION_RATE
-
-
-class MeterRow(NamedTuple):
-    """One meter, for metrics.  `rate` and `limit` in the quota's unit a second; of a token bucket `rate` is what it
-    holds."""
-
-    kind: str
-    user: str
-    client_id: str
-    rate: float
-    limit: float
-    throttled_count: int
-    throttled_ms: int
 
 
 class Meter:
@@ -112,13 +99,13 @@ class QuotaMeters:
     def __len__(self) -> int:
         return len(self._meters)
 
-    def rows(self, now_ms: int) -> Iterator[MeterRow]:
+    def rows(self, now_ms: int) -> Iterator[QuotaRow]:
         """Every meter as it is now."""
         for (kind, share), meter in self._meters.items():
             rate = meter.rate.measure(now_ms)[0]
             if meter.bucket is not None and meter.limit > 0:
                 rate = meter.bucket.tokens(meter.limit, now_ms)
-            yield MeterRow(
+            yield QuotaRow(
                 kind.name.lower(),
                 share.user,
                 share.client_id,

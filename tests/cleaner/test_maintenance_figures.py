@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kbroker._fast.base.slices import Slices
-from kbroker.metrics.maintenance import FAMILIES, Values
+from kbroker.metrics.families import Values
+from kbroker.metrics.maintenance import FAMILIES
 from kbroker.storage.manager.log_manager import LogManager
 from kbroker.storage.reports.maintenance_figures import maintenance_figures
 from kbroker.types import TopicPartition

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from kbroker._fast.base.counters import RequestStats
 from kbroker.metrics import (
-    ConnectionTotals,
     GroupSummary,
     MetricsServer,
     Sources,
@@ -40,7 +39,12 @@ def sources(logs: list[Log] | None = None, max_partitions: int = 100) -> Sources
         cluster_id="abc",
         requests=requests,
         api_name=lambda key: {0: "Produce", 3: "Metadata"}.get(key, "other"),
-        connections=lambda: ConnectionTotals({"PLAINTEXT": 3}, {"PLAINTEXT": 9}, {"limit": 2}, {"idle": 4}),
+        connections=lambda: {
+            "kbroker_connections": {("PLAINTEXT",): 3},
+            "kbroker_connections_accepted": {("PLAINTEXT",): 9},
+            "kbroker_connections_refused": {("limit",): 2},
+            "kbroker_connections_closed": {("idle",): 4},
+        },
         logs=lambda: kept,
         groups=lambda: [GroupSummary('g"1\n', "Stable", 2, [("t", 0, 40), ("t", 1, 95), ("gone", 0, 1)])],
         max_partitions=max_partitions,

@@ -283,8 +283,7 @@ def test_very_many_partitions_have_sums_alone(kbroker_process: StartBroker) -> N
 def test_beans_have_the_names_of_an_exporter_without_rules(used: BrokerProcess) -> None:
     """Dashboards for JMX exporter's own names would stay empty.
 
-    `kbroker.metrics.kafka_beans`, `kbroker.metrics.kafka_naming`, `kbroker.metrics.kafka_namings`,
-    `kbroker.metrics.kafka_upkeep`."""
+    `kbroker.metrics.kafka_beans`, `kbroker.metrics.kafka_naming`, `kbroker.metrics.kafka_namings`."""
     raw_names, ruled = scraped(used.metrics_url, "/metrics/kafka/raw"), scraped(used.metrics_url)
     for name, labels, ruled_name in (
         ("kafka_server_BrokerTopicMetrics_Count", {"name": "MessagesInPerSec"}, "messagesin_total"),

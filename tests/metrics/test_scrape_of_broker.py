@@ -1,7 +1,7 @@
 """What a running broker shows after work whose numbers are known.
 
-Also of `kbroker.assembly.figures`, `kbroker.metrics.exposition`, `kbroker.metrics.snapshot`,
-`kbroker.metrics.loop_delay`.
+Also of `kbroker.assembly.figures`, `kbroker.metrics.exposition`, `kbroker.metrics.families`,
+`kbroker.metrics.loop_delay`, `kbroker.metrics.snapshot`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.cache import MetadataCache
     from kbroker.metadata.image import ClusterImage
-    from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.families import Values
     from kbroker.metrics.readiness import Problem
     from kbroker.metrics.recent import Counters
     from kbroker.network.listener import Listener

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kbroker.handlers.cluster.cluster_view import ClusterView
     from kbroker.handlers.table import Handler
     from kbroker.metadata.image import ClusterImage, MetadataDelta, TopicImage
-    from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.families import Values
     from kbroker.metrics.recent import Counters
     from kbroker.network.listener import Listener
     from kbroker.storage.directories.log_dirs import LogDir, OpenedDirs

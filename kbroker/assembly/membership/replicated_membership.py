@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.requests import BrokerEpoch
     from kbroker.config import BrokerConfig
     from kbroker.metadata.image import BrokerImage
-    from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.families import Values
     from kbroker.metrics.readiness import Problem
     from kbroker.metrics.recent import Counters
     from kbroker.network.listener import Listener

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.requests import BrokerEpoch
     from kbroker.config import BrokerConfig
     from kbroker.metadata.image import ClusterImage
-    from kbroker.metrics.maintenance import Values
+    from kbroker.metrics.families import Values
     from kbroker.metrics.readiness import Problem
     from kbroker.periodic import PeriodicTask
     from kbroker.storage.directories.log_dirs import OpenedDirs

@@ -421,7 +421,7 @@ class RaftMachine:
             if key.matches(self.me):
                 if place == 0:
                     return 0.0
-                return min(most, most / 2 ** (len(preferred) - 1) * 2 ** (place - 1))
+                return most * min(1.0, 0.5 ** (len(preferred) - place))
         return most
 
     def _epoch_answer(self, error: int) -> EpochAnswer:

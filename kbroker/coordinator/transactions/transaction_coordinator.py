@@ -38,7 +38,6 @@ from kbroker.coordinator.transactions.transaction_records import transaction_key
 from kbroker.coordinator.transactions.transaction_state import PREPARED, TransactionState
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
-from kbroker.metrics.sources import TransactionTotals
 from kbroker.outage import Outages
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
     from kbroker.config import BrokerConfig
     from kbroker.metadata.cache import MetadataCache
+    from kbroker.metrics.families import Labels, Values
     from kbroker.periodic import PeriodicTask
 
 logger = logging.getLogger("kbroker.transactions")
@@ -249,13 +249,13 @@ class TransactionCoordinator:
                     return metadata
         return None
 
-    def totals(self) -> TransactionTotals:
+    def figures(self) -> Values:
         """For metrics: how many transactional ids are in each state, and what was aborted for its time."""
-        found = dict.fromkeys((state.value for state in TransactionState if state not in _NEVER_KEPT), 0)
+        found: dict[Labels, float] = {(state.value,): 0 for state in TransactionState if state not in _NEVER_KEPT}
         for state in self.runtime.active_states():
             for metadata in state.transactions.values():
-                found[metadata.state.value] += 1
-        return TransactionTotals(found, self.aborted_for_time)
+                found[metadata.state.value,] += 1
+        return {"kbroker_transactional_ids": found, "kbroker_transactions_timed_out": self.aborted_for_time}
 
     # Writing
 

@@ -8,7 +8,6 @@ the client's own header; the answers are put together in the order of the reques
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -16,13 +15,19 @@ from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, EditOperation
 from kbroker.cluster.resource_configs import ResourceConfigs
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError, bare
-from kbroker.gate.access import may_cluster
 from kbroker.handlers.cluster.forwarded_errors import altered, config_row
 from kbroker.handlers.cluster.on_behalf import ask_for_client
-from kbroker.handlers.topics.alter_configs import alter_loggers, check_values, operation_of, own_broker, telling
+from kbroker.handlers.topics.alter_configs import (
+    alter_loggers,
+    check_once,
+    check_values,
+    operation_of,
+    own_broker,
+    repeated_resources,
+    telling,
+)
 from kbroker.metadata.image import ConfigResource
-from kbroker.schemas import wire
-from kbroker.security.authorizer import Operation
+from kbroker.schemas import request_message, wire
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -40,16 +45,12 @@ _DONE = None
 async def preprocess(ctx: RequestContext, request: Request) -> dict[int, KafkaError | None]:
     """What is settled here, by position in the request: an error, or None for what was changed."""
     pace = ctx.services.slices.pace()
-    counts: Counter[tuple[int, str]] = Counter()
-    for resource in request.resources:
-        await pace
-        counts[resource.resource_type, resource.resource_name] += 1
+    repeated = await repeated_resources(request.resources, pace)
     settled: dict[int, KafkaError | None] = {}
     for index, resource in enumerate(_resources(request)):
         await pace
         try:
-            if counts[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequestError("Each resource must appear at most once.")
+            check_once(resource, repeated)
             if await _is_done(ctx, request, resource, pace):
                 settled[index] = _DONE
         except KafkaError as error:
@@ -72,9 +73,7 @@ async def _is_done(ctx: RequestContext, request: Request, resource: Resource, pa
         _check_broker(ctx.services, ConfigAlteration(ConfigResource(kind, name), edits, replace=not is_incremental))
         return False
     if kind == ConfigResourceType.BROKER_LOGGER and is_incremental:
-        if not may_cluster(ctx, Operation.ALTER_CONFIGS):
-            raise KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        alter_loggers(ctx.services, resource.resource_name, edits, request.validate_only)
+        alter_loggers(ctx, resource.resource_name, edits, request.validate_only)
         return True
     raise InvalidRequestError(f"Unknown resource type {kind}")
 
@@ -126,19 +125,11 @@ async def forward_rest(
 async def _ask(
     ctx: RequestContext, request: Request, left: Sequence[Resource]
 ) -> wire.AlterConfigsResponse | wire.IncrementalAlterConfigsResponse:
-    rest = _rest(request, left)
+    assert request.api_key is not None
+    rest: Request = request_message(request.api_key)(resources=list(left), validate_only=request.validate_only)
     answer = await ask_for_client(ctx, rest, ctx.api_version)
     assert isinstance(answer, wire.AlterConfigsResponse | wire.IncrementalAlterConfigsResponse)
     return answer
-
-
-def _rest(request: Request, left: Sequence[Resource]) -> Request:
-    """The request without what is settled."""
-    if isinstance(request, wire.IncrementalAlterConfigsRequest):
-        of_it = cast("list[wire.IncrementalAlterConfigsRequest.AlterConfigsResource]", left)
-        return wire.IncrementalAlterConfigsRequest(resources=of_it, validate_only=request.validate_only)
-    plain = cast("list[wire.AlterConfigsRequest.AlterConfigsResource]", left)
-    return wire.AlterConfigsRequest(resources=plain, validate_only=request.validate_only)
 
 
 def _resources(request: Request) -> Sequence[Resource]:

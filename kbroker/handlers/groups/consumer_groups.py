@@ -21,11 +21,10 @@ from kbroker.coordinator.consumer.member import ConsumerMember
 from kbroker.coordinator.modern.group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kbroker.coordinator.runtime.plan import write_error
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
-from kbroker.gate.access import may_group, may_topic
+from kbroker.gate.access import may_topic
 from kbroker.handlers.groups.committed_state import answer_when_committed, ensure_group_topic, when_committed
-from kbroker.handlers.groups.group_access import HIDDEN_TOPICS, refused_heartbeat
+from kbroker.handlers.groups.group_access import described_groups, refused_heartbeat, require_topics
 from kbroker.handlers.groups.heartbeat_size import MOST_NAMES, MOST_PARTITIONS, check_count
-from kbroker.handlers.security.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.table import Handler
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -161,57 +160,34 @@ async def handle_consumer_group_describe(
 ) -> wire.ConsumerGroupDescribeResponse:
     """ConsumerGroupDescribe v0-v1."""
     response = wire.ConsumerGroupDescribeResponse
-    described = response.DescribedGroup
-    if not ctx.services.consumer_groups.is_enabled():
-        code = ErrorCode.UNSUPPORTED_VERSION
-        return response(groups=[described(group_id=group_id, error_code=code) for group_id in request.group_ids])
-    await ensure_group_topic(ctx)
-    with_operations = request.include_authorized_operations
-    pace = ctx.services.slices.pace()
-    groups: list[Described] = []
-    for group_id in request.group_ids:
-        await pace
-        if not may_group(ctx, Operation.DESCRIBE, group_id):
-            groups.append(described(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
-            continue
-        if not group_id:
-            groups.append(described(group_id="", error_code=ErrorCode.INVALID_GROUP_ID))
-            continue
-        try:
-            group, assignor = ctx.services.consumer_groups.describe(group_id)
-        except KafkaError as error:
-            groups.append(described(group_id=group_id, error_code=error.code, error_message=error.message))
-            continue
-        operations = group_operations(ctx, group_id) if with_operations else NOT_REQUESTED
-        line = await _described(ctx, group, assignor, operations, pace)
-        if ctx.gate is not None and not _may_see(ctx, line):
-            line = described(
-                group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=HIDDEN_TOPICS
-            )
-        groups.append(line)
-    return response(groups=groups)
+    is_enabled = ctx.services.consumer_groups.is_enabled()
+    if is_enabled:
+        await ensure_group_topic(ctx)
+
+    async def describe(group_id: str, pace: Pace) -> Described:
+        group, assignor = ctx.services.consumer_groups.describe(group_id)
+        line = await _described(ctx, group, assignor, pace)
+        require_topics(
+            ctx,
+            (
+                row.topic_name
+                for member in line.members
+                for assignment in (member.assignment, member.target_assignment)
+                for row in assignment.topic_partitions
+            ),
+        )
+        return line
+
+    return response(groups=await described_groups(ctx, request, response.DescribedGroup, is_enabled, describe))
 
 
-def _may_see(ctx: RequestContext, line: Described) -> bool:
-    """Whether the client may describe every topic that the group's members have, or are to have."""
-    return all(
-        may_topic(ctx, Operation.DESCRIBE, row.topic_name)
-        for member in line.members
-        for assignment in (member.assignment, member.target_assignment)
-        for row in assignment.topic_partitions
-    )
-
-
-async def _described(
-    ctx: RequestContext, group: ConsumerGroup, assignor: str, operations: int, pace: Pace
-) -> Described:
+async def _described(ctx: RequestContext, group: ConsumerGroup, assignor: str, pace: Pace) -> Described:
     line = wire.ConsumerGroupDescribeResponse.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=assignor,
-        authorized_operations=operations,
     )
     # A snapshot of the members: a member never changes, but the group may during the awaits below.
     members = [(member, group.targets.get(member.member_id, {})) for member in group.members.values()]

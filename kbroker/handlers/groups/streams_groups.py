@@ -28,9 +28,8 @@ from kbroker.coordinator.streams.topology import TopicInfo, invalid_topology
 from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
 from kbroker.gate.access import may_cluster, may_group, may_topic
 from kbroker.handlers.groups.committed_state import answer_when_committed, ensure_group_topic, when_committed
-from kbroker.handlers.groups.group_access import HIDDEN_TOPICS
+from kbroker.handlers.groups.group_access import described_groups, require_topics
 from kbroker.handlers.groups.heartbeat_size import MOST_NAMES, check_count
-from kbroker.handlers.security.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.table import Handler
 from kbroker.metadata import topic_names
 from kbroker.protocol.api import ApiKey
@@ -38,6 +37,7 @@ from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker._fast.net.pending import Pending
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
@@ -275,43 +275,28 @@ async def handle_streams_group_describe(
 ) -> wire.StreamsGroupDescribeResponse:
     """StreamsGroupDescribe v0."""
     response = wire.StreamsGroupDescribeResponse
-    described = response.DescribedGroup
-    if not ctx.services.streams_groups.is_enabled():
-        code = ErrorCode.UNSUPPORTED_VERSION
-        return response(groups=[described(group_id=group_id, error_code=code) for group_id in request.group_ids])
-    await ensure_group_topic(ctx)
-    with_operations = request.include_authorized_operations
-    pace = ctx.services.slices.pace()
-    groups: list[Described] = []
-    for group_id in request.group_ids:
-        await pace
-        try:
-            if not may_group(ctx, Operation.DESCRIBE, group_id):
-                raise KafkaError.of(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            if not group_id:
-                raise KafkaError.of(ErrorCode.INVALID_GROUP_ID)
-            group = ctx.services.streams_groups.described(group_id)
-            topics = frozenset() if group.topology is None else group.topology.all_topics()
-            if not all(may_topic(ctx, Operation.DESCRIBE, topic) for topic in topics):
-                raise KafkaError.of(ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
-        except KafkaError as error:
-            groups.append(described(group_id=group_id, error_code=error.code, error_message=error.message))
-            continue
+    is_enabled = ctx.services.streams_groups.is_enabled()
+    if is_enabled:
+        await ensure_group_topic(ctx)
+
+    async def describe(group_id: str, pace: Pace) -> Described:
+        group = ctx.services.streams_groups.described(group_id)
+        require_topics(ctx, () if group.topology is None else group.topology.all_topics())
         # A snapshot of the members: a member never changes, but the group may during the awaits below.
         members = [(member, group.target_of(member.member_id)) for member in group.members.values()]
-        line = described(
+        line = response.DescribedGroup(
             group_id=group.group_id,
             group_state=group.state_name,
             group_epoch=group.epoch,
             assignment_epoch=group.assignment_epoch,
             topology=_topology(group),
-            authorized_operations=group_operations(ctx, group_id) if with_operations else NOT_REQUESTED,
         )
         for member, target in members:
             await pace
             line.members.append(_member(member, target))
-        groups.append(line)
-    return response(groups=groups)
+        return line
+
+    return response(groups=await described_groups(ctx, request, response.DescribedGroup, is_enabled, describe))
 
 
 def _topology(group: StreamsGroup) -> wire.StreamsGroupDescribeResponse.Topology | None:

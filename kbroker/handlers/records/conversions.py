@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kbroker._fast.files.file_region import FileRegion
-from kbroker.metrics.sources import ConversionTotals
 
 if TYPE_CHECKING:
+    from kbroker.metrics.families import Values
     from kbroker.storage.files.filesystem import FileSystem
 
 # Together with the working memory of the one thread, all conversions stay below 64 MB if batches have at most the
@@ -47,9 +47,16 @@ class Conversions:
         """Counts records that were converted for a consumer."""
         self._fetched = (self._fetched[0] + count, self._fetched[1] + seconds)
 
-    def totals(self) -> ConversionTotals:
+    def figures(self) -> Values:
         """What the metrics tell."""
-        return ConversionTotals(*self._produced, *self._fetched, self.held_bytes)
+        (produced, produce_seconds), (fetched, fetch_seconds) = self._produced, self._fetched
+        return {
+            "kbroker_produce_message_conversions": produced,
+            "kbroker_produce_message_conversions_seconds": produce_seconds,
+            "kbroker_fetch_message_conversions": fetched,
+            "kbroker_fetch_message_conversions_seconds": fetch_seconds,
+            "kbroker_converted_bytes": self.held_bytes,
+        }
 
     def room(self, files: FileSystem, directory: str) -> ConvertedRecords:
         """Where one answer's records go; in memory as far as that is free, else into a file of `directory`."""

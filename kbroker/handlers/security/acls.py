@@ -157,7 +157,7 @@ async def handle_delete_acls(ctx: RequestContext, request: wire.DeleteAclsReques
         )
         for acl in found:
             await pace
-            result.matching_acls.append(_matching(acl))
+            result.matching_acls.append(response.DeleteAclsMatchingAcl(error_message=None, **acl._asdict()))
         results.append(result)
     return response(filter_results=results)
 
@@ -194,19 +194,6 @@ async def _delete(
                 _note(ctx, acl, made=False)
             keys = []
     return selected
-
-
-def _matching(acl: Acl) -> wire.DeleteAclsResponse.DeleteAclsMatchingAcl:
-    return wire.DeleteAclsResponse.DeleteAclsMatchingAcl(
-        error_message=None,
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
-    )
 
 
 def _acl(asked: wire.CreateAclsRequest.AclCreation) -> Acl:

@@ -11,19 +11,17 @@ from kbroker.coordinator.share.group import ShareGroup
 from kbroker.coordinator.share.group_records import by_topic
 from kbroker.coordinator.share.heartbeat import HeartbeatRequest
 from kbroker.coordinator.share.member import ShareMember
-from kbroker.errors import ErrorCode, InvalidGroupIdError, InvalidRequestError, KafkaError
-from kbroker.gate.access import may_group, may_topic
+from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
 from kbroker.handlers.groups.committed_state import ensure_group_topic
-from kbroker.handlers.groups.group_access import HIDDEN_TOPICS, refused_heartbeat
+from kbroker.handlers.groups.group_access import described_groups, refused_heartbeat, require_topics
 from kbroker.handlers.groups.heartbeat_size import MOST_NAMES, check_count
-from kbroker.handlers.security.authorized_operations import NOT_REQUESTED, group_operations
 from kbroker.handlers.table import Handler
 from kbroker.metadata.features import SHARE_VERSION
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
-from kbroker.security.authorizer import Operation
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
     from kbroker.metadata.cache import MetadataCache
@@ -32,9 +30,14 @@ if TYPE_CHECKING:
 LONGEST_MEMBER_ID = 36
 
 
+def has_share_groups(ctx: RequestContext) -> bool:
+    """Not while `share.version` is 0."""
+    return ctx.services.metadata_cache.image.features.level(SHARE_VERSION) > 0
+
+
 def check_share_groups(ctx: RequestContext) -> None:
     """UNSUPPORTED_VERSION while `share.version` is 0."""
-    if not ctx.services.metadata_cache.image.features.level(SHARE_VERSION):
+    if not has_share_groups(ctx):
         raise KafkaError.of(ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -86,51 +89,20 @@ def _assigned(assignment: Assignment) -> wire.ShareGroupHeartbeatResponse.Assign
 async def handle_share_group_describe(ctx: RequestContext, request: wire.ShareGroupDescribeRequest) -> Struct:
     """Version 1.  A group that does not exist is GROUP_ID_NOT_FOUND."""
     response = wire.ShareGroupDescribeResponse
-    with_operations = request.include_authorized_operations
-    pace = ctx.services.slices.pace()
-    groups = []
-    for group_id in request.group_ids:
-        await pace
-        try:
-            check_share_groups(ctx)
-            if not may_group(ctx, Operation.DESCRIBE, group_id):
-                refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
-                groups.append(response.DescribedGroup(group_id=group_id, error_code=refused))
-                continue
-            if not group_id:
-                raise InvalidGroupIdError()
-            group = ctx.services.share_groups.describe(group_id)
-        except KafkaError as error:
-            groups.append(
-                response.DescribedGroup(
-                    group_id=group_id,
-                    error_code=error.code,
-                    error_message=error.message,
-                )
-            )
-            continue
-        operations = group_operations(ctx, group_id) if with_operations else NOT_REQUESTED
-        assignor = assignor_name(ctx.services.config.get("group.share.assignors")[0])
-        line = _described(ctx.services.metadata_cache, group, operations, assignor)
-        if ctx.gate is not None and not _may_see(ctx, line):
-            line = response.DescribedGroup(
-                group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=HIDDEN_TOPICS
-            )
-        groups.append(line)
-    return response(groups=groups)
+    assignor = assignor_name(ctx.services.config.get("group.share.assignors")[0])
 
+    async def describe(group_id: str, _: Pace) -> wire.ShareGroupDescribeResponse.DescribedGroup:
+        group = ctx.services.share_groups.describe(group_id)
+        line = _described(ctx.services.metadata_cache, group, assignor)
+        require_topics(ctx, (row.topic_name for member in line.members for row in member.assignment.topic_partitions))
+        return line
 
-def _may_see(ctx: RequestContext, line: wire.ShareGroupDescribeResponse.DescribedGroup) -> bool:
-    """Whether the client may describe every topic that the group's members read."""
-    return all(
-        may_topic(ctx, Operation.DESCRIBE, row.topic_name)
-        for member in line.members
-        for row in member.assignment.topic_partitions
-    )
+    is_enabled = has_share_groups(ctx)
+    return response(groups=await described_groups(ctx, request, response.DescribedGroup, is_enabled, describe))
 
 
 def _described(
-    cache: MetadataCache, group: ShareGroup, operations: int, assignor: str
+    cache: MetadataCache, group: ShareGroup, assignor: str
 ) -> wire.ShareGroupDescribeResponse.DescribedGroup:
     response = wire.ShareGroupDescribeResponse
     return response.DescribedGroup(
@@ -140,7 +112,6 @@ def _described(
         assignment_epoch=group.assignment_epoch,
         assignor_name=assignor,
         members=[_described_member(cache, member) for member in group.members.values()],
-        authorized_operations=operations,
     )
 
 

@@ -76,7 +76,9 @@ async def handle_describe_offsets(ctx: RequestContext, request: wire.DescribeSha
     return response(groups=groups)
 
 
-def _check_group_id(group_id: str) -> None:
+def _check_group(ctx: RequestContext, operation: Operation, group_id: str) -> None:
+    check_share_groups(ctx)
+    require_group(ctx, operation, group_id)
     if not group_id:
         raise InvalidGroupIdError()
 
@@ -156,9 +158,7 @@ async def handle_alter_offsets(ctx: RequestContext, request: wire.AlterShareGrou
     response = wire.AlterShareGroupOffsetsResponse
     services = ctx.services
     try:
-        check_share_groups(ctx)
-        require_group(ctx, Operation.READ, request.group_id)
-        _check_group_id(request.group_id)
+        _check_group(ctx, Operation.READ, request.group_id)
         await ensure_group_topic(ctx)
         services.share_groups.check_alterable(request.group_id)
     except KafkaError as error:
@@ -199,9 +199,7 @@ async def handle_delete_offsets(ctx: RequestContext, request: wire.DeleteShareGr
     response = wire.DeleteShareGroupOffsetsResponse
     services = ctx.services
     try:
-        check_share_groups(ctx)
-        require_group(ctx, Operation.DELETE, request.group_id)
-        _check_group_id(request.group_id)
+        _check_group(ctx, Operation.DELETE, request.group_id)
         services.share_groups.empty(request.group_id)
     except KafkaError as error:
         return response(error_code=error.code, error_message=error.message)

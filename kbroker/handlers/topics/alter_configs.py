@@ -15,8 +15,7 @@ v1 of the one and v2 of the other are flexible versions without new fields.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker._fast.wire.disposal import Disposal
@@ -36,13 +35,10 @@ from kbroker.security.authorizer import Operation
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.wire.codec import Struct
+    from kbroker.handlers.cluster.forwarded_errors import ConfigResource as Resource
+    from kbroker.handlers.cluster.forwarded_errors import ConfigRow as Row
     from kbroker.handlers.services import RequestContext, Services
 
-    Row = (
-        wire.AlterConfigsResponse.AlterConfigsResourceResponse
-        | wire.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    )
-    Resource = wire.AlterConfigsRequest.AlterConfigsResource | wire.IncrementalAlterConfigsRequest.AlterConfigsResource
     Answer = TypeVar("Answer", wire.AlterConfigsResponse, wire.IncrementalAlterConfigsResponse)
     ResourceT = TypeVar("ResourceT", bound=Resource)
     SettingT = TypeVar(
@@ -75,10 +71,7 @@ async def handle_incremental_alter_configs(ctx: RequestContext, request: wire.In
             operation = operation_of(resource.resource_type, config.config_operation)
             edits.append(ConfigEdit(config.name, operation, config.value or ""))
         if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
-            if not may_cluster(ctx, Operation.ALTER_CONFIGS):
-                # Kafka has no words for this one.
-                raise KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            alter_loggers(ctx.services, resource.resource_name, edits, request.validate_only)
+            alter_loggers(ctx, resource.resource_name, edits, request.validate_only)
             return None
         return ConfigAlteration(target or _resource(ctx, resource), edits)
 
@@ -109,10 +102,7 @@ async def _answer(
     plan: Callable[[ResourceT, Pace], Awaitable[ConfigAlteration | None]],
 ) -> Answer:
     pace = services.slices.pace()
-    counts: Counter[tuple[int, str]] = Counter()
-    for resource in resources:
-        await pace
-        counts[resource.resource_type, resource.resource_name] += 1
+    repeated = await repeated_resources(resources, pace)
     rows = []
     asked: list[Row] = []
     alterations: list[ConfigAlteration] = []
@@ -123,8 +113,7 @@ async def _answer(
         )
         rows.append(row)
         try:
-            if counts[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequestError("Each resource must appear at most once.")
+            check_once(resource, repeated)
             alteration = await plan(resource, pace)
         except KafkaError as error:
             _refuse(row, error)
@@ -149,6 +138,23 @@ async def _answer(
 
 def _refuse(row: Row, error: KafkaError) -> None:
     row.error_code, row.error_message = error.code, error.message
+
+
+async def repeated_resources(resources: Sequence[Resource], pace: Pace) -> set[tuple[int, str]]:
+    """Types and names of the resources that a request has more than once."""
+    seen: set[tuple[int, str]] = set()
+    repeated: set[tuple[int, str]] = set()
+    for resource in resources:
+        await pace
+        key = resource.resource_type, resource.resource_name
+        (repeated if key in seen else seen).add(key)
+    return repeated
+
+
+def check_once(resource: Resource, repeated: Container[tuple[int, str]]) -> None:
+    """InvalidRequestError for one of the repeated resources."""
+    if (resource.resource_type, resource.resource_name) in repeated:
+        raise InvalidRequestError("Each resource must appear at most once.")
 
 
 async def telling(resource_type: int, configs: Sequence[SettingT], pace: Pace) -> Sequence[SettingT]:
@@ -230,10 +236,13 @@ def node_id_of(name: str) -> int:
         raise InvalidRequestError(f"Node id must be an integer, but it is: {name}") from None
 
 
-def alter_loggers(services: Services, name: str, edits: Sequence[ConfigEdit], validate_only: bool) -> None:
-    """Set levels of this process's loggers.  KafkaError, and no change, where one is refused or `name` is another
-    node."""
-    node_id = node_id_of(name)
+def alter_loggers(ctx: RequestContext, name: str, edits: Sequence[ConfigEdit], validate_only: bool) -> None:
+    """Set levels of this process's loggers.  KafkaError, and no change, where the client may not, one is refused or
+    `name` is another node."""
+    if not may_cluster(ctx, Operation.ALTER_CONFIGS):
+        # Kafka has no words for this one.
+        raise KafkaError.of(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    services, node_id = ctx.services, node_id_of(name)
     if node_id != services.node_id:
         raise InvalidRequestError(f"Unexpected node id. Expected {services.node_id}, but received {node_id}")
     for edit in edits:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker._fast.base.slices import Pace
-from kbroker.metrics.maintenance import Values
+from kbroker.metrics.families import Values
 from kbroker.storage.log.damages import Kind
 from kbroker.types import TopicPartition
 

@@ -2,7 +2,7 @@
 
 Also of `kbroker.security.listeners`, `kbroker.security.plaintext`, `kbroker.security.tls.listener`,
 `kbroker.security.tls.server_context`, `kbroker.security.tls.continuity`, `kbroker.security.tls.library`,
-`kbroker.assembly.security_figures`, `kbroker.metrics.security`, `kbroker.cli.security.certificates`.
+`kbroker.assembly.security_figures`, `kbroker.cli.security.certificates`.
 """
 
 from __future__ import annotations
