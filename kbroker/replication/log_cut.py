@@ -34,7 +34,7 @@ async def cut_log(partition: Partition, offset: int, pace: Pace | None) -> bool:
 
     if not is_as_it_was():
         return False
-    cuts_records = log.log_start_offset <= offset < end
+    cuts_records = log.local_log_start_offset <= offset < end
     producers = None
     if pace is not None and cuts_records:
         producers = await write_cut_snapshot(log, offset, pace, is_as_it_was)

@@ -426,7 +426,7 @@ class Partition(PartitionFields):
         log = self.log
         self.leader_high_watermark = high_watermark
         if len(records):
-            if log.log_start_offset == log.log_end_offset:
+            if log.local_log_start_offset == log.log_end_offset:
                 self._begin_within(int.from_bytes(records[:LENGTH_POSITION], "big", signed=True))
             log.append_as_follower(records)
         if log.maybe_increment_high_watermark(high_watermark) and self.waiting:
@@ -445,10 +445,10 @@ class Partition(PartitionFields):
         return None if known == UNKNOWN else max(0, known - self.log.log_end_offset)
 
     def _begin_within(self, base_offset: int) -> None:
-        log, start = self.log, self.log.log_start_offset
-        if 0 <= base_offset < start:
+        log, starts = self.log, (self.log.log_start_offset, self.log.local_log_start_offset)
+        if 0 <= base_offset < log.local_log_start_offset:
             log.truncate_fully_and_start_at(base_offset)
-            log.log_start_offset = start
+            log.log_start_offset, log.local_log_start_offset = starts
 
     def end_shared_with(self, leader_epoch: int, end_offset: int) -> tuple[int, bool]:
         """Where the log is to be cut, whose leader has said that its largest epoch up to ours ends at `end_offset`.

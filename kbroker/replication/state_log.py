@@ -112,11 +112,11 @@ class PartitionStateLog:
             raise log.storage_error("reading records", error) from error
 
     def bounds(self, partition_index: int) -> tuple[int, int]:
-        """First offset and end offset."""
+        """First offset on this disk, where all of these logs is, and end offset."""
         if self._manager.logs.is_deferred(TopicPartition(self.topic, partition_index)):
             return 0, 0
         log = self._manager.partition(self.topic, partition_index).log
-        return log.log_start_offset, log.log_end_offset
+        return log.local_log_start_offset, log.log_end_offset
 
     def leads(self, partition_index: int) -> bool:
         """Whether this broker's replica of the partition is its leader by now."""

@@ -53,6 +53,7 @@ class LocalLogFields:
 class LogFields:
     high_watermark: int
     log_start_offset: int
+    local_log_start_offset: int
     append_rules: AppendRules | None
     committer: Any
     local: Any
@@ -76,6 +77,12 @@ class PurgatoryFields:
 
 class RecordSource:
     waiting: dict[Any, None]
+
+class LateRead(RecordSource):
+    is_met: bool
+    @property
+    def wait_ms(self) -> int: ...
+    def __init__(self, wait_ms: int) -> None: ...
 
 class PartitionFields(RecordSource):
     leader_epoch: int

@@ -333,7 +333,7 @@ class CleanerManager:
             self._failed(tp, error)
             return None
         if candidate.offsets.healed is not None:
-            logger.warning("%s: %s; compacting from %d", tp, candidate.offsets.healed, log.log_start_offset)
+            logger.warning("%s: %s; compacting from %d", tp, candidate.offsets.healed, log.local_log_start_offset)
             self._set_offset(log, candidate.offsets.first_dirty_offset)
         return candidate if candidate.is_due(log.config) else None
 

@@ -41,7 +41,7 @@ class LogShape(NamedTuple):
     """
 
     segments: Sequence[CleanableSegment]
-    log_start_offset: int
+    local_log_start_offset: int
     last_stable_offset: int
     log_end_offset: int
     largest_timestamp: Callable[[int], int]
@@ -84,7 +84,7 @@ LAG_BOUND = "min.compaction.lag.ms has not passed"
 
 def first_dirty(shape: LogShape, checkpoint: int | None, *, quiet: bool) -> tuple[int, str | None]:
     """The checkpoint, unless it cannot be true: then the log start."""
-    start = shape.log_start_offset
+    start = shape.local_log_start_offset
     if checkpoint is None:
         return start, None
     if checkpoint < start:

@@ -22,7 +22,7 @@ def shape_of(log: UnifiedLog) -> LogShape:
     segments = list(log.local.segments)
     return LogShape(
         [CleanableSegment(segment.base_offset, segment.size) for segment in segments],
-        log.log_start_offset,
+        log.local_log_start_offset,
         log.last_stable_offset,
         log.log_end_offset,
         lambda at: segments[at].largest_timestamp(),

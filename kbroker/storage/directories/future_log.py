@@ -159,7 +159,7 @@ class FutureLog:
         self.cleaning_paused = False
         self.copied_bytes = 0
         self.discarded_bytes = 0
-        self.end_offset = log.log_start_offset
+        self.end_offset = log.local_log_start_offset
         self.synced_offset = -1
         self._copies: dict[int, SegmentCopy] = {}
         self._dropped: list[str] = []

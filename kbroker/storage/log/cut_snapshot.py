@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kbroker.storage.log.log_lookup import local_start, replay_steps
+from kbroker.storage.log.log_lookup import replay_steps
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -34,7 +34,7 @@ async def write_cut_snapshot(log: Log, offset: int, pace: Pace, is_wanted: Calla
         local, scratch = log.local, log.producer_state.beside()
         segments = local.segments
         try:
-            begin, now_ms = local_start(local, log.log_start_offset), local.environment.clock.now_ms()
+            begin, now_ms = log.local_log_start_offset, local.environment.clock.now_ms()
             start = scratch.load_latest(begin, offset, now_ms, keep_later=True)
             for _ in replay_steps(local, scratch, start, offset, READ_AT_ONCE):
                 await pace

@@ -75,8 +75,8 @@ class DamagedLog(Protocol):
     """What tells whether damage holds still."""
 
     @property
-    def log_start_offset(self) -> int:
-        """The first offset that can be read."""
+    def local_log_start_offset(self) -> int:
+        """The first offset on this disk."""
 
     @property
     def local(self) -> Local:
@@ -170,7 +170,7 @@ class Damages:
 def _holds(damage: Damage, log: DamagedLog | None) -> bool:
     if log is None or damage.kind is Kind.MISSING:
         return log is not None
-    if damage.end_offset is not None and log.log_start_offset >= damage.end_offset:
+    if damage.end_offset is not None and log.local_log_start_offset >= damage.end_offset:
         return False
     segment = log.local.segments.floor(damage.offset)
     return segment is not None and segment.path == damage.path and segment.is_damaged

@@ -43,6 +43,7 @@ from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.storage.log.group_commit import GroupCommit
+    from kbroker.storage.log.log_values import Tier
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -59,7 +60,7 @@ class LogEnvironment:
     Without `commits` a log fsyncs in place when `flush.messages` asks for it.  `later` carries deletions out
     after a delay in ms, away from the loop, and `soon` without one; where that is None they are made in place.
     `producers` is what the logs' producers are counted against; `verifies`: a transaction's first batch must bring a
-    guard (`transaction.partition.verification.enable`).
+    guard (`transaction.partition.verification.enable`).  `tier`: where records are that have left this disk.
     """
 
     __slots__ = (
@@ -76,6 +77,7 @@ class LogEnvironment:
         "producer_expiration_ms",
         "producers",
         "soon",
+        "tier",
         "verifies",
     )
 
@@ -104,6 +106,7 @@ class LogEnvironment:
         self.open_files = open_files
         self.later = later
         self.soon: Callable[[Callable[[], None]], None] | None = None
+        self.tier: Tier | None = None
         self.executor = executor
         self.producer_expiration_ms = producer_expiration_ms
 

@@ -10,7 +10,6 @@ from kbroker._fast.log.batch_seek import walk_batches
 from kbroker._fast.records.record_batch import BatchInfo
 from kbroker.records.legacy import iterate_stored_records
 from kbroker.storage.log import markers
-from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log.local_log import LocalLog
 from kbroker.storage.log.log_segment import LogSegment
 from kbroker.storage.log.log_validator import LONG_BATCH_BYTES
@@ -169,7 +168,7 @@ def rebuild_producer_state(log: Log, known: ProducerState | None = None) -> None
     if known is not None and known.map_end_offset == end:
         state.take_over(known)
     else:
-        start = state.load_latest(local_start(local, log.log_start_offset), end, local.environment.clock.now_ms())
+        start = state.load_latest(log.local_log_start_offset, end, local.environment.clock.now_ms())
         replay_producers(local, state, start, end)
     state.keep_unreplicated(ended)
     state.on_high_watermark(log.high_watermark)
@@ -188,53 +187,44 @@ class DeferredSearch:
     leader_epoch: int
     next_position: int
     timestamp: int
-    log_start_offset: int
+    start_offset: int
 
     def search(self) -> TimestampOffset | None:
         """The first record of the batch that is late enough."""
-        return _first_in_batch(self.batch, self.timestamp, self.log_start_offset, self.leader_epoch)
+        return _first_in_batch(self.batch, self.timestamp, self.start_offset, self.leader_epoch)
 
     def go_on(self) -> TimestampOffset | DeferredSearch | None:
         """Continues the search behind the batch of `search`."""
-        start, timestamp = self.log_start_offset, self.timestamp
-        found = _record_in(self.log.local, self.segment, self.next_position, timestamp, start, self.log)
-        following = self.log.local.segments.higher(self.segment.base_offset)
+        log, timestamp = self.log, self.timestamp
+        found = _record_in(log, self.segment, self.next_position, timestamp, defers=True)
+        following = log.local.segments.higher(self.segment.base_offset)
         while found is None and following is not None:
-            if latest_time(following, self.log.local.environment.files) >= timestamp:
-                found = _first_record_at(self.log.local, following, timestamp, start, self.log)
-            following = self.log.local.segments.higher(following.base_offset)
+            if latest_time(following, log.local.environment.files) >= timestamp:
+                found = _first_record_at(log, following, timestamp, defers=True)
+            following = log.local.segments.higher(following.base_offset)
         return found
 
 
 Found = TimestampOffset | DeferredSearch | None
 
 
-def local_start(local: LocalLog, log_start_offset: int) -> int:
-    """See `UnifiedLog.local_log_start_offset`."""
-    return max(log_start_offset, local.segments.first.base_offset)
+def offset_for_timestamp(log: Log, timestamp: int, *, defers: bool) -> Found:
+    """See UnifiedLog.offset_for_timestamp and `find_by_timestamp`; with `defers` long batches are left to others.
 
-
-def offset_for_timestamp(
-    local: LocalLog,
-    epochs: LeaderEpochCache,
-    log_start_offset: int,
-    timestamp: int,
-    deferring: Log | None = None,
-) -> Found:
-    """See UnifiedLog.offset_for_timestamp and `find_by_timestamp`; with `deferring` long batches are left to others."""
+    Records are looked for on this disk."""
+    local, epochs = log.local, log.leader_epoch_cache
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        is_local = timestamp == EARLIEST_LOCAL_TIMESTAMP
-        start = local_start(local, log_start_offset) if is_local else log_start_offset
+        start = log.log_start_offset if timestamp == EARLIEST_TIMESTAMP else log.local_log_start_offset
         return TimestampOffset(NO_TIMESTAMP, start, epochs.epoch_for_offset(start))
     if timestamp == LATEST_TIMESTAMP:
         return TimestampOffset(NO_TIMESTAMP, local.log_end_offset, epochs.latest_epoch)
     if timestamp == LATEST_TIERED_TIMESTAMP:
         return TimestampOffset(NO_TIMESTAMP, -1, -1)
     if timestamp == MAX_TIMESTAMP:
-        return _latest_record(local, log_start_offset, deferring)
+        return _latest_record(log, defers=defers)
     for segment in local.segments:
         if latest_time(segment, local.environment.files) >= timestamp:
-            found = _first_record_at(local, segment, timestamp, log_start_offset, deferring)
+            found = _first_record_at(log, segment, timestamp, defers=defers)
             if found is not None:
                 return found
     return None
@@ -247,7 +237,8 @@ def offsets_before(log: Log, timestamp: int, max_count: int, now_ms: int) -> lis
     It is what ListOffsets v0 answers, as clients before 0.10.1 ask it.  OSError when a file cannot be looked at.
     """
     segments, files = list(log.local.segments), log.local.environment.files
-    begins = [max(segment.base_offset, log.log_start_offset) for segment in segments]
+    begins = [max(segment.base_offset, log.local_log_start_offset) for segment in segments]
+    begins[0] = log.log_start_offset
     has_end = segments[-1].size > 0
     if has_end:
         begins.append(log.log_end_offset)
@@ -263,55 +254,47 @@ def offsets_before(log: Log, timestamp: int, max_count: int, now_ms: int) -> lis
 
 def find_by_timestamp(log: Log, timestamp: int) -> Found:
     """UnifiedLog.offset_for_timestamp for the event loop: a long batch comes as a DeferredSearch, for a thread."""
-    return offset_for_timestamp(log.local, log.leader_epoch_cache, log.log_start_offset, timestamp, log)
+    return offset_for_timestamp(log, timestamp, defers=True)
 
 
-def _latest_record(local: LocalLog, log_start_offset: int, deferring: Log | None) -> Found:
-    newest = max(local.segments, key=lambda segment: latest_time(segment, local.environment.files))
+def _latest_record(log: Log, *, defers: bool) -> Found:
+    newest = max(log.local.segments, key=lambda segment: latest_time(segment, log.local.environment.files))
     timestamp, last_offset = newest.max_timestamp
     if timestamp < 0:
         return None
     location = newest.locate(last_offset)
     if location is None:
         return None
-    return _record_in(local, newest, location.position, timestamp, log_start_offset, deferring)
+    return _record_in(log, newest, location.position, timestamp, defers=defers)
 
 
-def _first_record_at(
-    local: LocalLog, segment: LogSegment, timestamp: int, log_start_offset: int, deferring: Log | None
-) -> Found:
-    start = max(start_for(segment, local.environment.files, timestamp), log_start_offset)
+def _first_record_at(log: Log, segment: LogSegment, timestamp: int, *, defers: bool) -> Found:
+    local = log.local
+    start = max(start_for(segment, local.environment.files, timestamp), log.local_log_start_offset)
     location = _locate(segment, start, local.segments.higher(segment.base_offset))
     if location is None:
         return None
-    return _record_in(local, segment, location.position, timestamp, log_start_offset, deferring)
+    return _record_in(log, segment, location.position, timestamp, defers=defers)
 
 
-def _record_in(
-    local: LocalLog,
-    segment: LogSegment,
-    position: int,
-    timestamp: int,
-    log_start_offset: int,
-    deferring: Log | None,
-) -> Found:
-    files = local.environment.files
+def _record_in(log: Log, segment: LogSegment, position: int, timestamp: int, *, defers: bool) -> Found:
+    files, start = log.local.environment.files, log.local_log_start_offset
     for info in readable_headers(segment, files, position, segment.size, 64, strict=True):
-        if info.max_timestamp < timestamp or info.last_offset < log_start_offset:
+        if info.max_timestamp < timestamp or info.last_offset < start:
             continue
         batch, epoch = read_batch(files, segment, info), info.partition_leader_epoch
-        if deferring is not None and info.compression and info.size_in_bytes >= LONG_BATCH_BYTES:
+        if defers and info.compression and info.size_in_bytes >= LONG_BATCH_BYTES:
             behind = info.position + info.size_in_bytes
-            return DeferredSearch(deferring, segment, bytes(batch), epoch, behind, timestamp, log_start_offset)
-        found = _first_in_batch(batch, timestamp, log_start_offset, epoch)
+            return DeferredSearch(log, segment, bytes(batch), epoch, behind, timestamp, start)
+        found = _first_in_batch(batch, timestamp, start, epoch)
         if found is not None:
             return found
     return None
 
 
-def _first_in_batch(batch: bytes, timestamp: int, log_start_offset: int, epoch: int) -> TimestampOffset | None:
+def _first_in_batch(batch: bytes, timestamp: int, start: int, epoch: int) -> TimestampOffset | None:
     for record in iterate_stored_records(batch):
-        if record.timestamp >= timestamp and record.offset >= log_start_offset:
+        if record.timestamp >= timestamp and record.offset >= start:
             return TimestampOffset(record.timestamp, record.offset, epoch)
     return None
 
@@ -321,4 +304,7 @@ def check_invariants(log: Log) -> None:
     start, stable, high, end = log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
     if not start <= stable <= high <= end:
         raise AssertionError(f"{log.topic_partition}: start {start}, stable {stable}, high {high}, end {end}")
+    local, first = log.local_log_start_offset, log.local.segments.first.base_offset
+    if not max(start, first) <= local <= high or (local > start and log.local.environment.tier is None):
+        raise AssertionError(f"{log.topic_partition}: start {start}, first segment {first}, start on this disk {local}")
     log.local.check_invariants()

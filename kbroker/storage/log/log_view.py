@@ -24,6 +24,7 @@ class Log(Protocol):
     leader_epoch_cache: LeaderEpochCache
     committer: LogCommitter | None
     log_start_offset: int
+    local_log_start_offset: int
     high_watermark: int
 
     @property

@@ -390,11 +390,11 @@ class ProducerState(ProducerFields):
         self.last_snapshot_offset = offset
         return path
 
-    def load_latest(self, log_start_offset: int, end_offset: int, now_ms: int, *, keep_later: bool = False) -> int:
+    def load_latest(self, start_offset: int, end_offset: int, now_ms: int, *, keep_later: bool = False) -> int:
         """Replaces the state by the newest valid snapshot at or below `end_offset`.
 
-        Returns the offset to replay from.  Broken snapshots are removed, and those past the end unless the caller keeps
-        them.
+        Returns the offset to replay from: `start_offset`, the first on this disk, without a snapshot.  Broken snapshots
+        are removed, and those past the end unless the caller keeps them.
         """
         self.clear()
         for offset in sorted(self.snapshots, reverse=True):
@@ -405,8 +405,8 @@ class ProducerState(ProducerFields):
             if self.snapshots[offset] == EMPTY_SNAPSHOT_BYTES or self._load(offset, now_ms):
                 self.map_end_offset = self.last_snapshot_offset = offset
                 return offset
-        self.map_end_offset = self.last_snapshot_offset = log_start_offset
-        return log_start_offset
+        self.map_end_offset = self.last_snapshot_offset = start_offset
+        return start_offset
 
     def _load(self, offset: int, now_ms: int) -> bool:
         path = self._snapshot_path(offset)

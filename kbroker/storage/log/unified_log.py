@@ -1,8 +1,10 @@
 """A partition's log: what may be appended, what may be read, and the offsets that bound both.
 
     log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+    log_start_offset <= local_log_start_offset <= high_watermark
 
-- `log_start_offset` moves up by retention and DeleteRecords, never past the high watermark;
+- `log_start_offset`, the first offset of the partition, moves up by retention and DeleteRecords, never past the high
+  watermark; `local_log_start_offset` is the first on this disk (KIP-405): the same one without remote storage;
 - `last_stable_offset` is the first unstable offset (an open transaction's first) if it lies below the high watermark,
   else the high watermark;
 - `high_watermark` is moved up by the partition alone (`replication.partition`), and falls only with a truncation;
@@ -31,7 +33,14 @@ from kbroker._fast.log.fast_append import append_sound
 from kbroker._fast.log.log_fields import LogFields
 from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.config import LogConfig
-from kbroker.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError, RecordListTooLargeError
+from kbroker.errors import (
+    CorruptMessageError,
+    ErrorCode,
+    KafkaError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    RecordListTooLargeError,
+)
 from kbroker.storage.files.log_dir_failure import NO_SPACE
 from kbroker.storage.log import log_lookup, markers, replicated_append
 from kbroker.storage.log.detached_batch import DetachedBatch, write_detached
@@ -89,7 +98,8 @@ class UnifiedLog(LogFields):
         self.local = local
         self.directory = local.directory
         self.log_start_offset = log_start_offset
-        self.high_watermark = max(log_start_offset, min(high_watermark, local.log_end_offset))
+        self.local_log_start_offset = max(log_start_offset, local.segments.first.base_offset)
+        self.high_watermark = max(self.local_log_start_offset, min(high_watermark, local.log_end_offset))
         self.leader_epoch_cache = leader_epoch_cache
         self.producer_state = producer_state
         self._environment = environment
@@ -349,14 +359,22 @@ class UnifiedLog(LogFields):
     def read(self, start_offset: int, max_bytes: int, isolation: FetchIsolation, min_one_message: bool) -> FetchData:
         """The bytes from the batch that holds `start_offset`, up to the isolation's bound and `max_bytes`.
 
-        The first batch comes whole with `min_one_message`, whatever its size.  Raises OffsetOutOfRangeError.
+        The first batch comes whole with `min_one_message`, whatever its size.  What has left this disk the tier reads.
+        Raises OffsetOutOfRangeError, and OFFSET_MOVED_TO_TIERED_STORAGE for a follower.
         """
         local = self.local
         end = local.log_end_offset
         high_watermark, stable = self.high_watermark, self.last_stable_offset
         is_committed = isolation is FetchIsolation.TXN_COMMITTED
         bound = end if isolation is FetchIsolation.LOG_END else self.consumer_bound(is_committed)
-        if start_offset > end or start_offset < self.log_start_offset:
+        if start_offset > end or start_offset < self.local_log_start_offset:
+            tier = local.environment.tier
+            if self.log_start_offset <= start_offset <= end and tier is not None:
+                if isolation is FetchIsolation.LOG_END:
+                    raise KafkaError.of(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
+                data = FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
+                tier.read_into(data, self.topic_partition, start_offset, max_bytes, isolation, min_one_message)
+                return data
             raise OffsetOutOfRangeError(
                 f"Received request for offset {start_offset} for partition {self.topic_partition}, but we only have "
                 f"log segments from offset {self.log_start_offset} up to {end}."
@@ -400,7 +418,7 @@ class UnifiedLog(LogFields):
         -2 the log start, -1 the log end, -3 the record with the largest timestamp, -4 the local log start; None when
         there is none (-5, the end of tiered storage, which this log never has, is offset -1).
         """
-        found = log_lookup.offset_for_timestamp(self.local, self.leader_epoch_cache, self.log_start_offset, timestamp)
+        found = log_lookup.offset_for_timestamp(self, timestamp, defers=False)
         assert not isinstance(found, log_lookup.DeferredSearch)
         return found
 
@@ -423,6 +441,7 @@ class UnifiedLog(LogFields):
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self.local_log_start_offset = max(self.local_log_start_offset, offset)
         self.leader_epoch_cache.truncate_from_start(offset)
         return True
 
@@ -435,14 +454,14 @@ class UnifiedLog(LogFields):
             self.check_invariants()
         return has_moved
 
-    @property
-    def local_log_start_offset(self) -> int:
-        """The first offset of the partition on this disk (KIP-405): where its first segment begins, or the log start if
-        that is later."""
-        return log_lookup.local_start(self.local, self.log_start_offset)
+    def maybe_increment_local_log_start_offset(self, offset: int) -> None:
+        """Moves the first offset on this disk up alone: what lies below it is in remote storage."""
+        self.local_log_start_offset = max(self.local_log_start_offset, min(offset, self.high_watermark))
 
     def delete_segments_below(self, offset: int) -> int:
-        """Removes the segments that hold nothing at or after `offset`.  The active one stays.  Returns how many."""
+        """Removes the segments that hold nothing at or after `offset`, at most the first on this disk.  The active one
+        stays.  Returns how many."""
+        assert offset <= self.local_log_start_offset, "segments go before the log's start on this disk has moved"
         ends = takewhile(lambda pair: pair[1].base_offset <= offset, pairwise(self.local.segments))
         gone = [segment for segment, _ in ends]
         if gone:
@@ -460,7 +479,7 @@ class UnifiedLog(LogFields):
         if offset >= self.local.log_end_offset:
             return False
         if offset < self.local.segments.first.base_offset:
-            self.truncate_fully_and_start_at(offset)
+            self.truncate_fully_and_start_at(offset, min(self.log_start_offset, offset))
             return True
         with self._storage_errors("truncating"):
             try:
@@ -472,16 +491,17 @@ class UnifiedLog(LogFields):
             self.check_invariants()
         return True
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drops everything; the log goes on empty at `offset`."""
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Drops everything on this disk; the log goes on empty at `offset`, where the partition begins, too, unless
+        remote storage has it from `log_start_offset` on."""
         with self._storage_errors("truncating"):
             self.local.restart_at(offset)
             if self.committer is not None:
                 self.committer.truncated(offset)
             self.leader_epoch_cache.clear()
             self.producer_state.restart_at(offset)
-        self.log_start_offset = offset
-        self.high_watermark = offset
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.local_log_start_offset = self.high_watermark = offset
         if CHECKED:
             self.check_invariants()
 
@@ -491,6 +511,7 @@ class UnifiedLog(LogFields):
         self.leader_epoch_cache.truncate_from_end(offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
+        self.local_log_start_offset = min(self.local_log_start_offset, offset)
 
     # -- durability ---------------------------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ def _log_starts(logs: Iterable[UnifiedLog]) -> Offsets:
     return {
         log.topic_partition: log.log_start_offset
         for log in logs
-        if log.log_start_offset > log.local.segments.first.base_offset
+        if log.log_start_offset != log.local.segments.first.base_offset
     }
 
 

@@ -3,7 +3,7 @@
 `decide` is a pure function over a snapshot of the segments.  For `cleanup.policy` with `delete` three rules are
 applied, each to what the one before it left, each oldest first and up to the first segment that it keeps:
 
-    log start   the segment lies wholly below the log start offset (also without `delete`)
+    log start   the segment lies wholly below the first offset on this disk (also without `delete`)
     size        the log without it still holds `retention.bytes`
     time        its largest timestamp (the file's age when its records have none) is over `retention.ms` ago
 
@@ -62,7 +62,7 @@ class LogFacts(NamedTuple):
     """A log at one moment; the last segment is the active one, unless `later_bytes` lie in segments after these."""
 
     segments: tuple[SegmentFacts, ...]
-    log_start_offset: int
+    local_log_start_offset: int
     high_watermark: int
     log_end_offset: int
     later_bytes: int = 0
@@ -110,7 +110,7 @@ def _may_go(facts: LogFacts, at: int) -> bool:
 def _below_log_start(facts: LogFacts, reasons: list[Reason]) -> None:
     segments = facts.segments
     for at in range(len(reasons), len(segments) - 1):
-        if not _may_go(facts, at) or segments[at + 1].base_offset > facts.log_start_offset:
+        if not _may_go(facts, at) or segments[at + 1].base_offset > facts.local_log_start_offset:
             return
         reasons.append(Reason.LOG_START)
 
@@ -166,7 +166,7 @@ def look_at(log: UnifiedLog, now_ms: int, most: int | None = None) -> LogFacts:
         if most is not None and len(facts) > most and segment.size:
             break
     later = log.size_bytes - sum(each.size for each in facts) if len(facts) < len(segments) else 0
-    return LogFacts(_with_ages(facts), log.log_start_offset, log.high_watermark, log.log_end_offset, later)
+    return LogFacts(_with_ages(facts), log.local_log_start_offset, log.high_watermark, log.log_end_offset, later)
 
 
 def _with_ages(facts: Sequence[SegmentFacts]) -> tuple[SegmentFacts, ...]:
@@ -319,7 +319,7 @@ class Retention:
             # The active segment can only be deleted by size or time, and only when it is not empty.
             if first.size == 0 or not config.delete:
                 return True
-        elif log.log_start_offset > first.base_offset:
+        elif log.local_log_start_offset > first.base_offset:
             return False
         if config.delete and 0 <= config.retention_bytes < log.size_bytes:
             return False

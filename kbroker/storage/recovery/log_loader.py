@@ -59,7 +59,10 @@ OFFSET_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, DELETED_SUFFIX, CLEANED_S
 
 
 class LoadRequest(NamedTuple):
-    """A directory to open and what the checkpoints say of it."""
+    """A directory to open and what the checkpoints say of it.
+
+    `is_tiered`: what lies below the first segment is in remote storage, from `log_start_offset` on.
+    """
 
     directory: str
     topic_partition: TopicPartition
@@ -70,6 +73,7 @@ class LoadRequest(NamedTuple):
     high_watermark: int = 0
     progress: RecoveryProgress | None = None
     saver: RecoverySaver | None = None
+    is_tiered: bool = False
 
 
 class _Kind(Enum):
@@ -482,17 +486,21 @@ def _recover(opening: PreparedLog) -> tuple[list[LogSegment], int]:
         is_compacted=request.config.compact,
         durable_offset=request.recovery_point,
     )
-    kept, end = scan.run(opening.segments, _recovery_start(opening), request.log_start_offset)
+    kept, end = scan.run(opening.segments, _recovery_start(opening), _local_start(request, opening.segments[0]))
     opening.state.remove_snapshots_after(end)
     if request.progress is not None:
         request.progress.rebuilding.discard(request.directory)
     return kept, end
 
 
+def _local_start(request: LoadRequest, first: LogSegment) -> int:
+    return max(request.log_start_offset, first.base_offset)
+
+
 def _assemble(opening: PreparedLog, local: LocalLog) -> UnifiedLog:
     """Pass 5."""
     request, epochs, state, metadata = opening.request, opening.epochs, opening.state, opening.metadata
-    start = max(request.log_start_offset, local.segments.first.base_offset)
+    start = request.log_start_offset if request.is_tiered else _local_start(request, local.segments.first)
     end = local.log_end_offset
     epochs.truncate_from_end(end)
     if epochs.earliest is not None:

@@ -124,7 +124,7 @@ class LogRecovery:
         self._producers_from = 0
 
     def run(
-        self, segments: Sequence[LogSegment], from_offset: int, log_start_offset: int
+        self, segments: Sequence[LogSegment], from_offset: int, local_log_start_offset: int
     ) -> tuple[list[LogSegment], int]:
         """The segments of the valid prefix and the offset after its last record."""
         first = self._first_to_read(segments, from_offset)
@@ -133,7 +133,7 @@ class LogRecovery:
             logger.warning("%s is older than its log: finding leader epochs again", self._epochs.path)
             mend_epochs(self._epochs, segments[: first + 1], self._environment.files, scan_offset)
         known = min(from_offset, segments[first + 1].base_offset) if first + 1 < len(segments) else from_offset
-        self._load_producers(segments[: first + 1], log_start_offset, scan_offset, max(scan_offset, known))
+        self._load_producers(segments[: first + 1], local_log_start_offset, scan_offset, max(scan_offset, known))
         # What the file says from here on the batches say again; a pair that begins later would hide theirs.
         self._epochs.truncate_from_end(scan_offset)
         kept = list(segments[: first + 1])
@@ -237,12 +237,12 @@ class LogRecovery:
         return start
 
     def _load_producers(
-        self, before: Sequence[LogSegment], log_start_offset: int, scan_offset: int, durable_offset: int
+        self, before: Sequence[LogSegment], local_log_start_offset: int, scan_offset: int, durable_offset: int
     ) -> None:
         """State as of the scan's start, or of a snapshot between it and the recovery point."""
         state = self._state
         now_ms = self._environment.clock.now_ms()
-        offset = state.load_latest(log_start_offset, durable_offset, now_ms, keep_later=True)
+        offset = state.load_latest(local_log_start_offset, durable_offset, now_ms, keep_later=True)
         self._producers_from = max(offset, scan_offset)
         if offset >= scan_offset:
             return

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 from kbroker.storage.files.checkpoints import OffsetCheckpoint
 from kbroker.storage.files.filesystem import FileSystem
@@ -30,22 +31,13 @@ AFTER_SECONDS = 5.0
 INTERVAL_SECONDS = 2.0
 
 
-class Finished:
+class Finished(NamedTuple):
     """A range of a log that recovery has read: what to fsync so that all below `end_offset` is durable."""
 
-    __slots__ = ("directory", "end_offset", "jobs", "topic_partition")
-
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        directory: str,
-        end_offset: int,
-        jobs: Sequence[DurableJob],
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.directory = directory
-        self.end_offset = end_offset
-        self.jobs = jobs
+    topic_partition: TopicPartition
+    directory: str
+    end_offset: int
+    jobs: Sequence[DurableJob]
 
 
 class RecoverySaver:
