@@ -236,6 +236,7 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
         read.begin()
         while not read.look(STEP_PARTITIONS):
             await pace
+        wait.watch(read.late)
         return read.is_enough(force)
 
     def ended(source: RecordSource) -> None:
@@ -245,8 +246,9 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
 
     refused: list[FetchTarget] = []
     purgatory, sources = ctx.services.replica_manager.purgatory, await _sources(ctx, plan, by_id, pace)
+    wait = FetchWait(purgatory, tuple(sources), request.max_wait_ms, ended, rests=True)
     try:
-        await FetchWait(purgatory, tuple(sources), request.max_wait_ms, ended, rests=True).until(ctx, attempt)
+        await wait.until(ctx, attempt)
         while (frame := read.write(STEP_PARTITIONS)) is None:
             await pace
     finally:
