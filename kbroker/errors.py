@@ -45,6 +45,13 @@ class KafkaError(Exception):
         return error
 
 
+def refuse(code: int, message: str | None = None) -> None:
+    """KafkaError where an answer has a code."""
+    if code:
+        known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+        raise KafkaError.of(known, message or known.name)
+
+
 def bare(error: AnError) -> AnError:
     """A caught error, to be kept: without the frames that it and its cause have passed, and all that those hold.
 

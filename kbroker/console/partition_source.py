@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
+from kbroker.cluster.partition_reader import READ_COMMITTED, READ_UNCOMMITTED, by_leader
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import EARLIEST, LATEST, refuse
 from kbroker.errors import KafkaError
-from kbroker.schemas import wire
 from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp
 from kbroker.storage.log.log_values import FetchIsolation
 
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import TopicImage
     from kbroker.storage.log.unified_log import UnifiedLog
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-NO_SESSION = -1
 MOST_ELSEWHERE = 2_000
 
 
@@ -89,52 +86,22 @@ class _Elsewhere:
     """A partition that another broker leads."""
 
     def __init__(
-        self, client: ViewerClient, topic: TopicImage, partition: int, start: int, end: int, *, is_committed: bool
+        self, client: ViewerClient, topic: str, partition: int, bounds: tuple[int, int], isolation: int
     ) -> None:
         self._client = client
-        self._topic = topic
-        self._partition = partition
-        self._isolation = READ_COMMITTED if is_committed else READ_UNCOMMITTED
-        self.log_start_offset = start
-        self.end = end
+        self._topic, self._partition = topic, partition
+        self._isolation = isolation
+        self.log_start_offset, self.end = bounds
 
     async def offset_at(self, timestamp: int) -> int:
-        found = await self._client.offsets(self._topic.name, [self._partition], timestamp)
+        found = await self._client.offsets(self._topic, [self._partition], timestamp)
         return self.end if found[self._partition] < 0 else found[self._partition]
 
     async def read(self, position: int, most_bytes: int) -> Piece | None:
-        request = wire.FetchRequest
-        asked = request.FetchPartition(
-            partition=self._partition,
-            current_leader_epoch=-1,
-            fetch_offset=position,
-            last_fetched_epoch=-1,
-            log_start_offset=-1,
-            partition_max_bytes=most_bytes,
+        found = await self._client.reader.read(
+            self._topic, self._partition, position, most_bytes, isolation=self._isolation
         )
-        topic = request.FetchTopic(topic=self._topic.name, topic_id=self._topic.topic_id, partitions=[asked])
-        answer = await self._client.ask(
-            wire.FetchResponse,
-            request(
-                replica_id=-1,
-                max_wait_ms=0,
-                min_bytes=0,
-                max_bytes=most_bytes,
-                isolation_level=self._isolation,
-                session_epoch=NO_SESSION,
-                topics=[topic],
-                forgotten_topics_data=[],
-                rack_id="",
-            ),
-            self._client.leader_of(self._topic.name, self._partition),
-        )
-        refuse(answer.error_code)
-        row = answer.responses[0].partitions[0]
-        refuse(row.error_code)
-        if row.records is None or not isinstance(row.records, (bytes, memoryview)) or not len(row.records):
-            return None
-        aborted = [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()]
-        return Piece(bytes(row.records), len(row.records), aborted)
+        return Piece(found.records, len(found.records), found.aborted) if found.records else None
 
 
 async def source_of(parts: ConsoleParts, topic: TopicImage, partition: int, *, is_committed: bool) -> PartitionSource:
@@ -142,11 +109,9 @@ async def source_of(parts: ConsoleParts, topic: TopicImage, partition: int, *, i
     led = parts.services.replica_manager.topics.get(topic.name, {}).get(partition)
     if led is not None:
         return _Here(led.log, is_committed=is_committed)
-    client = parts.client
     isolation = READ_COMMITTED if is_committed else READ_UNCOMMITTED
-    start = (await client.offsets(topic.name, [partition], EARLIEST))[partition]
-    end = (await client.offsets(topic.name, [partition], LATEST, isolation))[partition]
-    return _Elsewhere(client, topic, partition, start, end, is_committed=is_committed)
+    bounds = await parts.client.bounds(topic.name, [partition], isolation)
+    return _Elsewhere(parts.client, topic.name, partition, bounds[partition], isolation)
 
 
 async def bounds_of(parts: ConsoleParts, topic: TopicImage, *, is_committed: bool) -> list[tuple[int, int] | None]:
@@ -173,11 +138,10 @@ async def _asked(
     """First offsets and ends; of none where their leader does not answer the viewer."""
     isolation = READ_COMMITTED if is_committed else READ_UNCOMMITTED
     try:
-        first = await parts.client.offsets(topic, partitions, EARLIEST)
-        last = await parts.client.offsets(topic, partitions, LATEST, isolation)
+        found = await parts.client.bounds(topic, partitions, isolation)
     except KafkaError:
         return {}
-    return {(topic, index): (first[index], last[index]) for index in partitions}
+    return {(topic, index): bounds for index, bounds in found.items()}
 
 
 async def bounds_elsewhere(
@@ -185,14 +149,9 @@ async def bounds_elsewhere(
 ) -> dict[tuple[str, int], tuple[int, int]]:
     """First offsets and ends of partitions whose logs are not here, by topic and partition; of the first
     `MOST_ELSEWHERE`, and of those alone whose leaders answer."""
-    image = parts.services.metadata_cache.image
-    by_leader: dict[tuple[str, int], list[int]] = {}
-    for name, index in islice(places, MOST_ELSEWHERE):
-        topic = image.topics.get(name)
-        leader = -1 if topic is None or index >= len(topic.partitions) else topic.partitions[index].leader
-        if leader >= 0 and leader != parts.services.node_id:
-            by_leader.setdefault((name, leader), []).append(index)
     found: dict[tuple[str, int], tuple[int, int]] = {}
-    for (name, _), indexes in by_leader.items():
-        found |= await _asked(parts, name, indexes)
+    for leader, topics in by_leader(parts.services.metadata_cache.image, islice(places, MOST_ELSEWHERE)).items():
+        if leader != parts.services.node_id:
+            for name, indexes in topics.items():
+                found |= await _asked(parts, name, indexes)
     return found

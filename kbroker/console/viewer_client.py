@@ -18,9 +18,9 @@ from kbroker._fast.net.socket_part import PairedSocket
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.client_tcp import PairTransport
 from kbroker.cluster.outbound import Outbound
+from kbroker.cluster.partition_reader import EARLIEST, LATEST, PartitionReader, leader_of
 from kbroker.cluster.workers.member import WORKERS_LISTENER
-from kbroker.error_codes import error_name
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.metadata.image import Endpoint
 from kbroker.metadata.security_image import ScramKey
 from kbroker.schemas import wire
@@ -54,8 +54,6 @@ _PASSING = frozenset(
     }
 )
 GROUP, TRANSACTION = 0, 1
-LATEST, EARLIEST = -1, -2
-"""Times that stand for an end of a log, as ListOffsets has them."""
 _PORT = 1
 """Of a viewer's address, whose port says nothing."""
 
@@ -120,23 +118,19 @@ class ViewerClient:
         self._login = login
         self._loop = asyncio.get_running_loop()
         self._clients: dict[int, NodeClient] = {}
+        self.reader = PartitionReader(self.ask, lambda: services.metadata_cache.image)
 
     async def ask(self, kind: type[A], request: Message, node_id: int | None = None) -> A:
         """The answer of a broker, of its `kind`; this one unless it is said."""
         client = self._client(self._services.node_id if node_id is None else node_id)
-        assert request.api_key is not None
         try:
-            await client.connect()
-            version = client.version_of(request.api_key, int(type(request).max_version))
-            answer = await client.send(request, version)
+            return await client.ask(kind, request)
         except UnsupportedVersionError as error:
             raise KafkaError.of(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
         except NodeError as error:
             raise KafkaError.of(ErrorCode.NETWORK_EXCEPTION, f"there is no answer: {error}") from None
         except ValueError as error:
             raise KafkaError.of(ErrorCode.INVALID_REQUEST, str(error)) from None
-        assert isinstance(answer, kind)
-        return answer
 
     async def ask_controller(self, kind: type[A], request: Message) -> A:
         """The answer to what the controller alone serves."""
@@ -145,34 +139,19 @@ class ViewerClient:
 
     async def offsets(self, topic: str, partitions: Sequence[int], at: int, isolation: int = 0) -> dict[int, int]:
         """First offsets at or after a time, LATEST or EARLIEST, of each partition, -1 where there is none."""
-        return await patiently(partial(self._offsets, topic, partitions, at, isolation))
+        places = [(topic, each) for each in partitions]
+        found = await patiently(partial(self.reader.offsets, places, at, isolation))
+        return {index: offset for (_, index), offset in found.items()}
 
-    async def _offsets(self, topic: str, partitions: Sequence[int], at: int, isolation: int) -> dict[int, int]:
-        request = wire.ListOffsetsRequest
-        by_leader: dict[int, list[int]] = {}
-        for partition in partitions:
-            by_leader.setdefault(self.leader_of(topic, partition), []).append(partition)
-        found: dict[int, int] = {}
-        for leader, led in by_leader.items():
-            asked = [request.ListOffsetsPartition(partition_index=each, timestamp=at) for each in led]
-            topics = [request.ListOffsetsTopic(name=topic, partitions=asked)]
-            answer = await self.ask(
-                wire.ListOffsetsResponse, request(replica_id=-1, isolation_level=isolation, topics=topics), leader
-            )
-            for row in answer.topics[0].partitions:
-                refuse(row.error_code, f"{topic}-{row.partition_index}: {error_name(row.error_code)}")
-                found[row.partition_index] = row.offset
-        return found
+    async def bounds(self, topic: str, partitions: Sequence[int], isolation: int = 0) -> dict[int, tuple[int, int]]:
+        """First offsets and ends of partitions."""
+        first = await self.offsets(topic, partitions, EARLIEST)
+        last = await self.offsets(topic, partitions, LATEST, isolation)
+        return {each: (first[each], last[each]) for each in partitions}
 
     def leader_of(self, topic: str, partition: int) -> int:
         """The broker that leads a partition."""
-        image = self._services.metadata_cache.topic(topic)
-        if image is None or not 0 <= partition < len(image.partitions):
-            raise KafkaError.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of {topic}")
-        leader = image.partitions[partition].leader
-        if leader < 0:
-            raise KafkaError.of(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads partition {partition} of {topic}")
-        return leader
+        return leader_of(self._services.metadata_cache.image, topic, partition)
 
     async def coordinator_of(self, key: str, kind: int = GROUP) -> int:
         """The broker that coordinates a group or a transactional id."""
@@ -292,10 +271,3 @@ async def patiently(step: Callable[[], Awaitable[A]]) -> A:
             if error.code not in _PASSING or loop.time() > until:
                 raise
         await asyncio.sleep(PAUSE_SECONDS)
-
-
-def refuse(code: int, message: str | None = None) -> None:
-    """KafkaError where an answer has a code."""
-    if code:
-        known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-        raise KafkaError.of(known, message or known.name)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbroker._fast.log.replica_fields import FollowedFields, unsettled
 from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.client import NodeError
+from kbroker.cluster.partition_reader import EARLIEST, LATEST, offsets_request
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.outage import Outage, Outages
 from kbroker.replication.follower_session import Ask, FollowerSession, Key
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.replication.fetcher")
 
-LATEST, EARLIEST = -1, -2
 LAST_VERSION_BY_NAME = schema("FetchRequest").last_version("topics.topic")
 FIRST_VERSION_WITH_STATE = schema("FetchRequest").first_version("replica_state")
 FIRST_VERSION_WITH_LAST_EPOCH = schema("FetchRequest").first_version("topics.partitions.last_fetched_epoch")
@@ -420,14 +420,8 @@ class ReplicaFetcher:
 
     async def _offset(self, ask: Ask, timestamp: int) -> int:
         version = self._settings().protocol.list_offsets
-        request = wire.ListOffsetsRequest
-        row = request.ListOffsetsPartition(
-            partition_index=ask.partition, current_leader_epoch=ask.leader_epoch, timestamp=timestamp
-        )
-        asked = request(
-            replica_id=self._settings().node_id,
-            topics=[request.ListOffsetsTopic(name=ask.topic, partitions=[row])],
-        )
+        asked = offsets_request({ask.topic: [ask.partition]}, timestamp, replica_id=self._settings().node_id)
+        asked.topics[0].partitions[0].current_leader_epoch = ask.leader_epoch
         answer = await self.client.send(asked, version)
         (topic,) = answer.topics
         (found,) = topic.partitions

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.console.manage.plan import Action, Done, Plan
 from kbroker.console.parameters import BadParameterError, NotThereError
-from kbroker.console.viewer_client import refuse
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.metadata.security_image import Acl
 from kbroker.schemas import wire
 from kbroker.security.acl.kinds import ANY, OPERATIONS, PATTERNS, PERMISSIONS, RESOURCES, PatternType, Permission

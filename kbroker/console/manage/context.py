@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbroker.console.parameters import NotShownError, NotThereError
-from kbroker.console.viewer_client import EARLIEST, LATEST
 from kbroker.errors import KafkaError
 from kbroker.security.authorizer import Operation, ResourceKind
 
@@ -49,11 +48,10 @@ class Context:
         """Offsets between first and last ones, of all partitions; None where not all of them can be asked."""
         indexes = range(len(topic.partitions))
         try:
-            first = await self.client.offsets(topic.name, indexes, EARLIEST)
-            last = await self.client.offsets(topic.name, indexes, LATEST)
+            bounds = await self.client.bounds(topic.name, indexes)
         except KafkaError:
             return None
-        return sum(last[index] - first[index] for index in indexes)
+        return sum(end - first for first, end in bounds.values())
 
 
 def plural(number: int, one: str, many: str = "") -> str:

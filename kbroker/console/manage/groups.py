@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kbroker.cluster.partition_reader import EARLIEST, LATEST
 from kbroker.console.group_lines import SHARE, standing_of
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table, plan_without_topic
 from kbroker.console.parameters import BadParameterError, NotThereError
-from kbroker.console.viewer_client import EARLIEST, LATEST, patiently, refuse
+from kbroker.console.viewer_client import patiently
 from kbroker.error_codes import error_name
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
 

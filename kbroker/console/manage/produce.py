@@ -13,8 +13,8 @@ from kbroker.console.manage.context import TIMEOUT_MS, plural
 from kbroker.console.manage.key_partition import partition_of
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import patiently, refuse
-from kbroker.errors import KafkaError
+from kbroker.console.viewer_client import patiently
+from kbroker.errors import KafkaError, refuse
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.compression import Codec
 from kbroker.schemas import wire

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import refuse
+from kbroker.errors import refuse
 from kbroker.quotas.rules import CLIENT_KEYS, IP_KEYS
 from kbroker.schemas import wire
 

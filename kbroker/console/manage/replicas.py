@@ -8,9 +8,8 @@ from kbroker.console.manage.context import TIMEOUT_MS, plural
 from kbroker.console.manage.fields import whole_number
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import refuse
 from kbroker.error_codes import error_name
-from kbroker.errors import ErrorCode
+from kbroker.errors import ErrorCode, refuse
 from kbroker.schemas import wire
 from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
 from kbroker.types import uuid_to_text

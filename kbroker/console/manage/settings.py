@@ -9,7 +9,7 @@ from kbroker.config.judgement import find_row
 from kbroker.console.manage.context import listed, plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import refuse
+from kbroker.errors import refuse
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:

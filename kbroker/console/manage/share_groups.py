@@ -9,9 +9,8 @@ from kbroker.console.manage.context import plural
 from kbroker.console.manage.groups import given_targets, places_of, plan_of_targets, refuse_members, targets_of
 from kbroker.console.manage.plan import Action, Done, Plan, plan_without_topic
 from kbroker.console.parameters import NotThereError
-from kbroker.console.viewer_client import refuse
 from kbroker.error_codes import error_name
-from kbroker.errors import ErrorCode
+from kbroker.errors import ErrorCode, refuse
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
 

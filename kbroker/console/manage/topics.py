@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kbroker.cluster.partition_reader import EARLIEST, LATEST
 from kbroker.console.group_lag import reads
 from kbroker.console.manage.context import TIMEOUT_MS, listed, plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import EARLIEST, LATEST, refuse
 from kbroker.error_codes import error_name
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.types import uuid_to_text

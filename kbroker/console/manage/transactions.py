@@ -9,7 +9,8 @@ from kbroker.console.download import time_of
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.console.viewer_client import TRANSACTION, patiently, refuse
+from kbroker.console.viewer_client import TRANSACTION, patiently
+from kbroker.errors import refuse
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.console.manage.plan import Action, Done, Plan
 from kbroker.console.parameters import BadParameterError, NotThereError
-from kbroker.console.viewer_client import refuse
+from kbroker.errors import refuse
 from kbroker.metadata.security_image import ScramKey
 from kbroker.schemas import wire
 from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
