@@ -14,6 +14,7 @@ from kbroker.console.parameters import BadParameterError
 from kbroker.errors import KafkaError
 from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp
 from kbroker.storage.log.log_values import FetchIsolation
+from kbroker.types import Offset
 
 if TYPE_CHECKING:
     from kbroker._fast.files.file_region import FileRegion
@@ -56,7 +57,7 @@ class _Here:
     def __init__(self, log: UnifiedLog, *, is_committed: bool) -> None:
         self._log = log
         self._isolation = FetchIsolation.TXN_COMMITTED if is_committed else FetchIsolation.HIGH_WATERMARK
-        self.end = log.consumer_bound(is_committed)
+        self.end: int = log.consumer_bound(is_committed)
 
     @property
     def log_start_offset(self) -> int:
@@ -75,7 +76,7 @@ class _Here:
         return self.end if found is None else found.offset
 
     async def read(self, position: int, most_bytes: int) -> Piece | None:
-        data = self._log.read(position, most_bytes, self._isolation, True)
+        data = self._log.read(Offset(position), most_bytes, self._isolation, True)
         if data.records is None or not data.size:
             return None
         aborted = [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()]

@@ -35,7 +35,7 @@ from kbroker.replication.log_cut import cut_log
 from kbroker.replication.partition import Role
 from kbroker.schemas import schema, wire
 from kbroker.storage.log.replicated_append import portions
-from kbroker.types import TopicPartition
+from kbroker.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -88,7 +88,7 @@ class _Followed(FollowedFields):
         partition = self.partition
         log = partition.log
         end, start, epoch = log.log_end_offset, log.log_start_offset, partition.leader_epoch
-        last_epoch = log.latest_epoch if truncates_on_fetch else -1
+        last_epoch = log.latest_epoch if truncates_on_fetch else NO_LEADER_EPOCH
         self.note_asked(end, start, epoch, last_epoch, max_bytes)
         return Ask(*self.key, epoch, end, last_epoch, start, max_bytes)
 
@@ -347,7 +347,9 @@ class ReplicaFetcher:
                     row.diverging_epoch.epoch,
                     row.diverging_epoch.end_offset,
                 )
-                end, _ = partition.end_shared_with(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+                end, _ = partition.end_shared_with(
+                    LeaderEpoch(row.diverging_epoch.epoch), Offset(row.diverging_epoch.end_offset)
+                )
                 await cut_log(partition, end, self._pace())
             else:
                 # What a client decodes is no part of a file.
@@ -373,7 +375,7 @@ class ReplicaFetcher:
                 await pace
                 if not self._is_as_asked(partition, ask._replace(offset=end)):
                     return
-            partition.append_from_leader(portion, row.high_watermark, row.log_start_offset)
+            partition.append_from_leader(portion, Offset(row.high_watermark), Offset(row.log_start_offset))
             partition.agrees_in_epoch = ask.leader_epoch
             end = partition.log.log_end_offset
             if self._traffic is not None and len(portion):
@@ -418,7 +420,7 @@ class ReplicaFetcher:
             if await cut_log(partition, partition.log.high_watermark, self._pace()):
                 partition.log.leader_epoch_cache.clear()
 
-    async def _offset(self, ask: Ask, timestamp: int) -> int:
+    async def _offset(self, ask: Ask, timestamp: int) -> Offset:
         version = self._settings().protocol.list_offsets
         asked = offsets_request({ask.topic: [ask.partition]}, timestamp, replica_id=self._settings().node_id)
         asked.topics[0].partitions[0].current_leader_epoch = ask.leader_epoch
@@ -427,7 +429,7 @@ class ReplicaFetcher:
         (found,) = topic.partitions
         if found.error_code:
             raise KafkaError.of(ErrorCode(found.error_code), "ListOffsets to the leader")
-        return int(found.offset if version >= FIRST_VERSION_WITH_ONE_OFFSET else found.old_style_offsets[0])
+        return Offset(found.offset if version >= FIRST_VERSION_WITH_ONE_OFFSET else found.old_style_offsets[0])
 
     # -- truncation before the first fetch of an epoch -----------------------------------------------------------------
 
@@ -442,7 +444,7 @@ class ReplicaFetcher:
         if by_epoch:
             await self._truncate_by_epoch(by_epoch)
 
-    async def _cut(self, each: _Followed, offset: int, *, agrees: bool) -> None:
+    async def _cut(self, each: _Followed, offset: Offset, *, agrees: bool) -> None:
         """`agrees`: whether the log then is the beginning of its leader's."""
         try:
             was_cut = await cut_log(each.partition, offset, self._pace())
@@ -490,5 +492,5 @@ class ReplicaFetcher:
             # The leader knows no epoch that ours could be held against.
             await self._cut(each, partition.log.high_watermark, agrees=True)
         else:
-            offset, agrees = partition.end_shared_with(row.leader_epoch, row.end_offset)
+            offset, agrees = partition.end_shared_with(LeaderEpoch(row.leader_epoch), Offset(row.end_offset))
             await self._cut(each, offset, agrees=agrees)

@@ -37,7 +37,7 @@ from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.compression import Codec, CompressionError
 from kbroker.records.control import ControlType, read_end_transaction
 from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records
-from kbroker.types import NO_LEADER_EPOCH, NO_PRODUCER_ID
+from kbroker.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace, Slices
@@ -58,13 +58,13 @@ class StateLog(CommitPoint, Protocol):
     def max_batch_bytes(self) -> int:
         """How large a batch may be."""
 
-    def append(self, partition_index: int, batch: bytearray) -> int:
+    def append(self, partition_index: int, batch: bytearray) -> Offset:
         """Append one batch; the offset of its last record.  Raises KafkaError, and nothing is appended then."""
 
-    def read(self, partition_index: int, offset: int, max_bytes: int) -> bytes:
+    def read(self, partition_index: int, offset: Offset, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset` on, at least one; empty at the end."""
 
-    def bounds(self, partition_index: int) -> tuple[int, int]:
+    def bounds(self, partition_index: int) -> tuple[Offset, Offset]:
         """First offset and end offset."""
 
     def leads(self, partition_index: int) -> bool:
@@ -184,7 +184,7 @@ class Shard(Generic[S]):
 
     def lead(self, leader_epoch: int) -> None:
         """This broker leads the partition in `leader_epoch`: load it, unless it has been led all the while."""
-        self.leader_epoch = leader_epoch
+        self.leader_epoch = LeaderEpoch(leader_epoch)
         if self.state not in (ShardState.LOADING, ShardState.ACTIVE):
             self.load()
 

@@ -36,6 +36,7 @@ from kbroker.replication.share.share_partition import SharePartitionState
 from kbroker.replication.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from kbroker.schemas import wire
 from kbroker.storage.log.log_values import FetchData, FetchIsolation
+from kbroker.types import Offset
 
 if TYPE_CHECKING:
     from kbroker._fast.log.log_fields import LateRead, RecordSource
@@ -261,7 +262,7 @@ class ShareRead:
             raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR, f"a fetch of {self._max_bytes} bytes")
         log = partition.log
         share.move_start(log.log_start_offset)
-        offset = share.next_fetch_offset
+        offset = Offset(share.next_fetch_offset)
         try:
             data = log.read(offset, max(1, max_bytes), self._isolation, True)
         except OffsetOutOfRangeError:

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from kbroker.storage.log.segment_damage import DamagedSegmentError
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, Position, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.storage.log.log_segments import LogSegments
@@ -45,9 +45,9 @@ class Damage:
     kind: Kind
     topic_partition: TopicPartition
     path: str
-    position: int
-    offset: int
-    end_offset: int | None
+    position: Position
+    offset: Offset
+    end_offset: Offset | None
     reason: str
 
     @property
@@ -75,7 +75,7 @@ class DamagedLog(Protocol):
     """What tells whether damage holds still."""
 
     @property
-    def local_log_start_offset(self) -> int:
+    def local_log_start_offset(self) -> Offset:
         """The first offset on this disk."""
 
     @property
@@ -96,7 +96,7 @@ class Damages:
         key = (damage.topic_partition, damage.path, damage.position, damage.offset)
         return self._found.setdefault(key, damage) is damage
 
-    def damaged(self, topic_partition: TopicPartition, error: DamagedSegmentError, end_offset: int | None) -> None:
+    def damaged(self, topic_partition: TopicPartition, error: DamagedSegmentError, end_offset: Offset | None) -> None:
         """A read came upon a hole; `end_offset` is where the log goes on behind it, when the segment does not."""
         hole = error.hole
         until = end_offset if hole.end_offset is None else hole.end_offset
@@ -116,10 +116,10 @@ class Damages:
             )
 
     def missing(
-        self, topic_partition: TopicPartition, path: str, offset: int, end_offset: int | None, reason: str
+        self, topic_partition: TopicPartition, path: str, offset: Offset, end_offset: Offset | None, reason: str
     ) -> None:
         """Records are not there that there should be."""
-        damage = Damage(Kind.MISSING, topic_partition, path, -1, offset, end_offset, reason)
+        damage = Damage(Kind.MISSING, topic_partition, path, Position(-1), offset, end_offset, reason)
         if self._note(damage):
             logger.error(
                 "%s: records are MISSING (%s): %s.  What can be done says `kbroker logs explain %s %d`",
@@ -129,7 +129,7 @@ class Damages:
                 *topic_partition,
             )
 
-    def is_cut(self, topic_partition: TopicPartition, log_end_offset: int) -> bool:
+    def is_cut(self, topic_partition: TopicPartition, log_end_offset: Offset) -> bool:
         """Whether a log ends before records that were on this disk before this start."""
         return any(
             each.kind is Kind.MISSING
@@ -138,7 +138,7 @@ class Damages:
             for each in list(self._found.values())
         )
 
-    def gap(self, topic_partition: TopicPartition, path: str, offset: int, end_offset: int) -> None:
+    def gap(self, topic_partition: TopicPartition, path: str, offset: Offset, end_offset: Offset) -> None:
         """A segment ends before the next one begins, in a log that is not compacted; nothing says which records are
         missing."""
         if path not in self._gaps:

@@ -34,15 +34,15 @@ from kbroker.storage.log.segment_search import check_end, missing_behind
 from kbroker.storage.log.segment_view import BatchLocation, Hole
 from kbroker.storage.log.time_search import latest_time, start_for
 from kbroker.storage.log.txn_index import AbortedTransaction
-from kbroker.types import NO_TIMESTAMP
+from kbroker.types import FIRST_POSITION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, Position
 
 if TYPE_CHECKING:
     from kbroker.storage.log.log_view import Log
 
 
 def region(
-    local: LocalLog, start_offset: int, bound: int, max_bytes: int, min_one_message: bool
-) -> tuple[LogSegment, int, int, bool] | None:
+    local: LocalLog, start_offset: Offset, bound: Offset, max_bytes: int, min_one_message: bool
+) -> tuple[LogSegment, Position, int, bool] | None:
     """(segment, position, length, first batch incomplete) of the bytes that a read gets; None when there are none.
 
     `start_offset` < `bound` <= log end.  If compaction has removed the offset, the region begins with the next batch
@@ -81,7 +81,7 @@ def region(
     return segment, position, available if available < limit_bytes else limit_bytes, limit_bytes < first_size
 
 
-def _locate(segment: LogSegment, offset: int, following: LogSegment | None) -> BatchLocation | None:
+def _locate(segment: LogSegment, offset: Offset, following: LogSegment | None) -> BatchLocation | None:
     """`LogSegment.locate`, for a batch that lies before the next segment: the file of another one is damage, too."""
     location = segment.locate(offset)
     if location is not None and following is not None and location.last_offset >= following.base_offset:
@@ -93,7 +93,7 @@ def _locate(segment: LogSegment, offset: int, following: LogSegment | None) -> B
 
 
 def aborted_transactions(
-    local: LocalLog, segment: LogSegment, start_offset: int, position: int, length: int
+    local: LocalLog, segment: LogSegment, start_offset: Offset, position: Position, length: int
 ) -> list[AbortedTransaction]:
     """The aborted transactions that overlap a region, for a READ_COMMITTED reader."""
     segments = local.segments
@@ -112,7 +112,7 @@ def aborted_transactions(
     return found
 
 
-def read_bytes(local: LocalLog, start_offset: int, bound: int, max_bytes: int) -> bytes:
+def read_bytes(local: LocalLog, start_offset: Offset, bound: Offset, max_bytes: int) -> bytes:
     """Whole batches as bytes; empty when there is nothing between the offset and the bound."""
     if start_offset >= bound:
         return b""
@@ -121,11 +121,11 @@ def read_bytes(local: LocalLog, start_offset: int, bound: int, max_bytes: int) -
         return b""
     segment, position, length, _ = found
     data = local.environment.files.pread(segment.file().fd, length, position)
-    whole = walk_batches(data, 0, len(data))[0]
+    whole = walk_batches(data, FIRST_POSITION, len(data))[0]
     return data if whole == len(data) else data[:whole]
 
 
-def replay_producers(local: LocalLog, state: ProducerState, start_offset: int, end_offset: int) -> None:
+def replay_producers(local: LocalLog, state: ProducerState, start_offset: Offset, end_offset: Offset) -> None:
     """Brings producer state from the batch that contains `start_offset`, as Kafka does, to that which ends at
     `end_offset`.
 
@@ -137,7 +137,7 @@ def replay_producers(local: LocalLog, state: ProducerState, start_offset: int, e
 
 
 def replay_steps(
-    local: LocalLog, state: ProducerState, start_offset: int, end_offset: int, at_once: int = BATCHES_AT_ONCE
+    local: LocalLog, state: ProducerState, start_offset: Offset, end_offset: Offset, at_once: int = BATCHES_AT_ONCE
 ) -> Iterator[BatchInfo]:
     """The batches of `replay_producers`, each once the state has it; `at_once` are read together."""
     files = local.environment.files
@@ -184,10 +184,10 @@ class DeferredSearch:
     log: Log
     segment: LogSegment
     batch: bytes
-    leader_epoch: int
-    next_position: int
+    leader_epoch: LeaderEpoch
+    next_position: Position
     timestamp: int
-    start_offset: int
+    start_offset: Offset
 
     def search(self) -> TimestampOffset | None:
         """The first record of the batch that is late enough."""
@@ -219,7 +219,7 @@ def offset_for_timestamp(log: Log, timestamp: int, *, defers: bool) -> Found:
     if timestamp == LATEST_TIMESTAMP:
         return TimestampOffset(NO_TIMESTAMP, local.log_end_offset, epochs.latest_epoch)
     if timestamp == LATEST_TIERED_TIMESTAMP:
-        return TimestampOffset(NO_TIMESTAMP, -1, -1)
+        return TimestampOffset(NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
     if timestamp == MAX_TIMESTAMP:
         return _latest_record(log, defers=defers)
     for segment in local.segments:
@@ -237,7 +237,7 @@ def offsets_before(log: Log, timestamp: int, max_count: int, now_ms: int) -> lis
     It is what ListOffsets v0 answers, as clients before 0.10.1 ask it.  OSError when a file cannot be looked at.
     """
     segments, files = list(log.local.segments), log.local.environment.files
-    begins = [max(segment.base_offset, log.local_log_start_offset) for segment in segments]
+    begins: list[int] = [max(segment.base_offset, log.local_log_start_offset) for segment in segments]
     begins[0] = log.log_start_offset
     has_end = segments[-1].size > 0
     if has_end:
@@ -277,7 +277,7 @@ def _first_record_at(log: Log, segment: LogSegment, timestamp: int, *, defers: b
     return _record_in(log, segment, location.position, timestamp, defers=defers)
 
 
-def _record_in(log: Log, segment: LogSegment, position: int, timestamp: int, *, defers: bool) -> Found:
+def _record_in(log: Log, segment: LogSegment, position: Position, timestamp: int, *, defers: bool) -> Found:
     files, start = log.local.environment.files, log.local_log_start_offset
     for info in readable_headers(segment, files, position, segment.size, 64, strict=True):
         if info.max_timestamp < timestamp or info.last_offset < start:
@@ -292,10 +292,10 @@ def _record_in(log: Log, segment: LogSegment, position: int, timestamp: int, *, 
     return None
 
 
-def _first_in_batch(batch: bytes, timestamp: int, start: int, epoch: int) -> TimestampOffset | None:
+def _first_in_batch(batch: bytes, timestamp: int, start: Offset, epoch: LeaderEpoch) -> TimestampOffset | None:
     for record in iterate_stored_records(batch):
         if record.timestamp >= timestamp and record.offset >= start:
-            return TimestampOffset(record.timestamp, record.offset, epoch)
+            return TimestampOffset(record.timestamp, Offset(record.offset), epoch)
     return None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kbroker._fast.files.file_region import FileRegion
 from kbroker.storage.log.log_validator import AppendOrigin
 from kbroker.storage.log.txn_index import AbortedTransaction
+from kbroker.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, Position
 
 if TYPE_CHECKING:
     from kbroker._fast.log.log_fields import LateRead
@@ -41,18 +42,18 @@ class TimestampOffset(NamedTuple):
     """A record found by its timestamp."""
 
     timestamp: int
-    offset: int
-    leader_epoch: int = -1
+    offset: Offset
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 @dataclass(slots=True, eq=False)
 class AppendResult:
     """What an append did.  For a duplicate, what the first append of the same batch did."""
 
-    first_offset: int
-    last_offset: int
+    first_offset: Offset
+    last_offset: Offset
     log_append_time: int
-    log_start_offset: int
+    log_start_offset: Offset
     duplicate: bool
     size_bytes: int
 
@@ -66,12 +67,12 @@ class FetchData:
     """
 
     records: FileRegion | None
-    fetch_offset_position: int
+    fetch_offset_position: Position
     first_entry_incomplete: bool
     aborted_transactions: list[AbortedTransaction] | None
-    high_watermark: int
-    log_start_offset: int
-    last_stable_offset: int
+    high_watermark: Offset
+    log_start_offset: Offset
+    last_stable_offset: Offset
     size: int
     late: LateRead | None = None
 
@@ -83,7 +84,7 @@ class Tier(Protocol):
         self,
         data: FetchData,
         partition: TopicPartition,
-        start_offset: int,
+        start_offset: Offset,
         max_bytes: int,
         isolation: FetchIsolation,
         min_one_message: bool,

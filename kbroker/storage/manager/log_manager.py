@@ -63,7 +63,7 @@ from kbroker.storage.recovery.log_loader import LoadRequest, load_log
 from kbroker.storage.recovery.log_recoveries import Opener, note_loaded, recover_logs, take_saved_points
 from kbroker.storage.recovery.recovery_progress import RecoveryProgress
 from kbroker.storage.recovery.recovery_saver import RecoverySaver
-from kbroker.types import ZERO_UUID, TopicPartition
+from kbroker.types import FIRST_OFFSET, ZERO_UUID, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 complaints = RateLimitedLog(logger)
@@ -260,9 +260,9 @@ class LogManager:
                 tp,
                 known[1] if known is not None else default,
                 directory.clean,
-                recovery_points.get(tp, 0),
-                log_starts.get(tp, 0),
-                high_watermarks.get(tp, 0),
+                recovery_points.get(tp, FIRST_OFFSET),
+                log_starts.get(tp, FIRST_OFFSET),
+                high_watermarks.get(tp, FIRST_OFFSET),
                 self.progress,
                 saver,
             )

@@ -33,7 +33,7 @@ from kbroker.errors import KafkaError
 from kbroker.outage import Outages
 from kbroker.storage.log.time_search import latest_time
 from kbroker.storage.log.unified_log import UnifiedLog
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, TopicPartition
 
 logger = logging.getLogger("kbroker.retention")
 
@@ -53,7 +53,7 @@ class Reason(Enum):
 class SegmentFacts(NamedTuple):
     """One segment as retention sees it.  `largest_timestamp` is None where no rule will ask for it."""
 
-    base_offset: int
+    base_offset: Offset
     size: int
     largest_timestamp: int | None
 
@@ -62,9 +62,9 @@ class LogFacts(NamedTuple):
     """A log at one moment; the last segment is the active one, unless `later_bytes` lie in segments after these."""
 
     segments: tuple[SegmentFacts, ...]
-    local_log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
+    local_log_start_offset: Offset
+    high_watermark: Offset
+    log_end_offset: Offset
     later_bytes: int = 0
 
 
@@ -75,7 +75,7 @@ class Decision(NamedTuple):
     """
 
     reasons: tuple[Reason, ...]
-    new_start: int
+    new_start: Offset
     roll_first: bool
     future: SegmentFacts | None
 
@@ -230,7 +230,7 @@ class _Remembered(NamedTuple):
     """Until when `retention.ms` keeps a log's oldest segment; valid while that segment and the settings stay the
     same."""
 
-    base_offset: int
+    base_offset: Offset
     segment_count: int
     config: LogConfig
     until_ms: int

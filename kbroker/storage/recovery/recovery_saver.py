@@ -23,7 +23,7 @@ from kbroker.storage.files.checkpoints import OffsetCheckpoint
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log.log_segment import DurableJob
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -36,7 +36,7 @@ class Finished(NamedTuple):
 
     topic_partition: TopicPartition
     directory: str
-    end_offset: int
+    end_offset: Offset
     jobs: Sequence[DurableJob]
 
 
@@ -50,7 +50,7 @@ class RecoverySaver:
         self,
         files: FileSystem,
         checkpoint: OffsetCheckpoint,
-        points: dict[TopicPartition, int],
+        points: dict[TopicPartition, Offset],
         failures: LogDirFailureChannel | None = None,
     ) -> None:
         self._files = files
@@ -62,7 +62,7 @@ class RecoverySaver:
         self._lock = threading.Lock()
         self._waiting: list[Finished] = []
         self._closed = False
-        self.saved: dict[str, int] = {}
+        self.saved: dict[str, Offset] = {}
         self._executor: ThreadPoolExecutor | None = None
         self._saving: Future[None] | None = None
 
