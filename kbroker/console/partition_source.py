@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -120,39 +121,32 @@ async def bounds_of(parts: ConsoleParts, topic: TopicImage, *, is_committed: boo
     led = parts.services.replica_manager.topics.get(topic.name, {})
     pace = parts.sources.slices.pace()
     found: list[tuple[int, int] | None] = []
-    elsewhere: dict[int, list[int]] = {}
+    away: list[tuple[str, int]] = []
     for each in topic.partitions:
         await pace
         here = led.get(each.partition)
         found.append(None if here is None else (here.log.log_start_offset, here.log.consumer_bound(is_committed)))
-        if here is None and each.leader >= 0:
-            elsewhere.setdefault(each.leader, []).append(each.partition)
-    for indexes in elsewhere.values():
-        for (_, index), bounds in (await _asked(parts, topic.name, indexes, is_committed=is_committed)).items():
-            found[index] = bounds
+        if here is None:
+            away.append((topic.name, each.partition))
+    isolation = READ_COMMITTED if is_committed else READ_UNCOMMITTED
+    for (_, index), bounds in (await bounds_elsewhere(parts, away, isolation, most=None)).items():
+        found[index] = bounds
     return found
 
 
-async def _asked(
-    parts: ConsoleParts, topic: str, partitions: Sequence[int], *, is_committed: bool = False
-) -> dict[tuple[str, int], tuple[int, int]]:
-    """First offsets and ends; of none where their leader does not answer the viewer."""
-    isolation = READ_COMMITTED if is_committed else READ_UNCOMMITTED
-    try:
-        found = await parts.client.bounds(topic, partitions, isolation)
-    except KafkaError:
-        return {}
-    return {(topic, index): bounds for index, bounds in found.items()}
-
-
 async def bounds_elsewhere(
-    parts: ConsoleParts, places: Iterable[tuple[str, int]]
+    parts: ConsoleParts,
+    places: Iterable[tuple[str, int]],
+    isolation: int = READ_UNCOMMITTED,
+    *,
+    most: int | None = MOST_ELSEWHERE,
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """First offsets and ends of partitions whose logs are not here, by topic and partition; of the first
-    `MOST_ELSEWHERE`, and of those alone whose leaders answer."""
+    """First offsets and ends of partitions whose logs are not here, by topic and partition; of the first `most`, and of
+    those alone whose leaders answer the viewer."""
     found: dict[tuple[str, int], tuple[int, int]] = {}
-    for leader, topics in by_leader(parts.services.metadata_cache.image, islice(places, MOST_ELSEWHERE)).items():
-        if leader != parts.services.node_id:
-            for name, indexes in topics.items():
-                found |= await _asked(parts, name, indexes)
+    for leader, topics in by_leader(parts.services.metadata_cache.image, islice(places, most)).items():
+        for name, indexes in topics.items() if leader != parts.services.node_id else ():
+            with suppress(KafkaError):
+                bounds = await parts.client.bounds(name, indexes, isolation)
+                found |= {(name, index): each for index, each in bounds.items()}
     return found

@@ -215,16 +215,6 @@ class RetentionTotals(NamedTuple):
     runs: int = 0
     last_run_seconds: float = 0.0
 
-    @property
-    def segments_deleted(self) -> int:
-        """Segments deleted since the start."""
-        return sum(deleted.segments for deleted in self.by_reason.values())
-
-    @property
-    def bytes_deleted(self) -> int:
-        """Bytes deleted since the start."""
-        return sum(deleted.bytes for deleted in self.by_reason.values())
-
 
 class _Remembered(NamedTuple):
     """Until when `retention.ms` keeps a log's oldest segment; valid while that segment and the settings stay the
