@@ -19,6 +19,7 @@ commits that was not compacted.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
@@ -30,7 +31,7 @@ from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchEr
 from kbroker._fast.records.record_codec import gather_newest
 from kbroker.clock import Clock
 from kbroker.coordinator.runtime.plan import NO_TRANSACTION, CommitPoint, KeyValue, TransactionalProducer
-from kbroker.coordinator.runtime.timers import CallLater, TimerHandle, Timers
+from kbroker.coordinator.runtime.timers import Timers
 from kbroker.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, KafkaError, NotCoordinatorError
 from kbroker.outage import Outage
 from kbroker.records.batch import RecordBatchBuilder
@@ -38,9 +39,10 @@ from kbroker.records.compression import Codec, CompressionError
 from kbroker.records.control import ControlType, read_end_transaction
 from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records
 from kbroker.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset
+from kbroker.waiting import CallLater
 
 if TYPE_CHECKING:
-    from kbroker._fast.base.slices import Pace, Slices
+    from kbroker._fast.base.slices import Pace, Slices, Turn
 
 logger = logging.getLogger("kbroker.coordinator")
 
@@ -161,7 +163,7 @@ class Shard(Generic[S]):
         self._last_superseding_type = last_superseding_type
         self._started = 0.0
         self._steps: Iterator[None] = iter(())
-        self._timer: TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | Turn | None = None
         self._outage = Outage(logger, logging.ERROR, clock.monotonic)
 
     def check_active(self) -> None:

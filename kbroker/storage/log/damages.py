@@ -14,13 +14,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kbroker.storage.log.segment_damage import DamagedSegmentError
 from kbroker.types import Offset, Position, TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker.storage.log.log_segments import LogSegments
+    from kbroker._fast.log.log_fields import LogFields
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -61,26 +61,6 @@ class Damage:
         if self.end_offset is None:
             return f"offset {self.offset} and what follows"
         return f"offsets {self.offset} to {self.end_offset - 1}"
-
-
-class Local(Protocol):
-    """The segments of a log."""
-
-    @property
-    def segments(self) -> LogSegments:
-        """As they are now."""
-
-
-class DamagedLog(Protocol):
-    """What tells whether damage holds still."""
-
-    @property
-    def local_log_start_offset(self) -> Offset:
-        """The first offset on this disk."""
-
-    @property
-    def local(self) -> Local:
-        """Its segments."""
 
 
 class Damages:
@@ -152,13 +132,13 @@ class Damages:
                 end_offset,
             )
 
-    def known(self, logs: Mapping[TopicPartition, DamagedLog]) -> list[Damage]:
+    def known(self, logs: Mapping[TopicPartition, LogFields]) -> list[Damage]:
         """What holds still, oldest first."""
         if not self._found:
             return []
         return [each for each in list(self._found.values()) if _holds(each, logs.get(each.topic_partition))]
 
-    def reasons(self, logs: Mapping[TopicPartition, DamagedLog]) -> list[str]:
+    def reasons(self, logs: Mapping[TopicPartition, LogFields]) -> list[str]:
         """The same in short lines, for `/readyz`: a few, and how many more."""
         known = self.known(logs)
         lines = [f"{each.topic_partition}: {each.kind.value}, {each.offsets}" for each in known[:SHOWN_IN_READINESS]]
@@ -167,7 +147,7 @@ class Damages:
         return lines
 
 
-def _holds(damage: Damage, log: DamagedLog | None) -> bool:
+def _holds(damage: Damage, log: LogFields | None) -> bool:
     if log is None or damage.kind is Kind.MISSING:
         return log is not None
     if damage.end_offset is not None and log.local_log_start_offset >= damage.end_offset:

@@ -20,6 +20,7 @@ in memory; records acknowledged before, as with flush.messages above 1) it refus
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -54,16 +55,6 @@ class FsyncMode(Enum):
     OS = "os"
     INTERVAL = "interval"
     COMMIT = "commit"
-
-
-class Loop(Protocol):
-    """What group commit needs of asyncio's loop."""
-
-    def call_soon(self, callback: Callable[[], None], /) -> object:
-        """Run `callback` after this turn."""
-
-    def call_soon_threadsafe(self, callback: Callable[[], None], /) -> object:
-        """The same, from another thread."""
 
 
 class Environment(Protocol):
@@ -149,7 +140,7 @@ class GroupCommit:
         self._files = files
         self._executor: Executor | None = None
         self.mode = mode
-        self.loop: Loop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.on_durable: Callable[[CommittedLog], None] = lambda log: None
         self.on_refused: Callable[[CommittedLog, KafkaError], None] = lambda log, error: None
         self.fsync_count = 0
@@ -159,7 +150,7 @@ class GroupCommit:
 
     def attach(
         self,
-        loop: Loop,
+        loop: asyncio.AbstractEventLoop,
         executor: Executor,
         on_durable: Callable[[CommittedLog], None],
         on_refused: Callable[[CommittedLog, KafkaError], None],

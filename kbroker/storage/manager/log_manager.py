@@ -11,6 +11,7 @@ at once and removed after `file.delete.delay.ms`.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -49,7 +50,7 @@ from kbroker.storage.directories.strays import KnownTopic, log_strays, stray_log
 from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.files.log_dir_failure import NO_SPACE, LogDirFailureChannel
 from kbroker.storage.files.open_files import open_segments, process_limits
-from kbroker.storage.log.group_commit import CommittedLog, FsyncMode, GroupCommit, Loop
+from kbroker.storage.log.group_commit import CommittedLog, FsyncMode, GroupCommit
 from kbroker.storage.log.kept_traffic import KeptTraffic
 from kbroker.storage.log.local_log import LogEnvironment, storage_error
 from kbroker.storage.log.space_guard import DirectorySpaceGuard
@@ -359,7 +360,7 @@ class LogManager:
 
     def attach(
         self,
-        loop: Loop,
+        loop: asyncio.AbstractEventLoop,
         on_durable: Callable[[CommittedLog], None],
         on_refused: Callable[[CommittedLog, KafkaError], None],
     ) -> None:
