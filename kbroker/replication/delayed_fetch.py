@@ -172,7 +172,7 @@ class FetchWait(DelayedFetch):
         self.ended = ended
         self._purgatory = purgatory
         self._rests = rests
-        self._force = not sources
+        self._force = wait_ms <= 0 or not sources
         self._late: set[LateRead] = set()
         self._is_news = self._is_resting = False
         self._turn: asyncio.Future[None] | None = None
@@ -180,7 +180,7 @@ class FetchWait(DelayedFetch):
     async def until(self, ctx: Request, attempt: Callable[[bool], Awaitable[bool]]) -> None:
         """Have `attempt(force)` read the fetch until it says that this was enough, or the client is gone."""
         loop = asyncio.get_running_loop()
-        if not self._force and self.wait_ms > 0:
+        if not self._force:
             self._purgatory.add(self)
         try:
             while True:
@@ -188,8 +188,6 @@ class FetchWait(DelayedFetch):
                 began = loop.time()
                 if await attempt(self._force or not ctx.open):
                     return
-                # Without a time of its own the fetch waits for late reads alone.
-                self._force = self._force or self.wait_ms <= 0
                 took = loop.time() - began
                 await self._next(ctx, loop, max(LEAST_REST_SECONDS, RESTS_PER_LOOK * took) if self._rests else 0.0)
                 if not ctx.open:
@@ -197,18 +195,23 @@ class FetchWait(DelayedFetch):
         finally:
             self.lose()
 
-    def watch(self, reads: Iterable[LateRead]) -> None:
-        """The attempt under way has met these: wait there, too, and for their time from the first on."""
+    def watch(self, reads: Iterable[LateRead], force: bool) -> bool:
+        """The attempt under way has met these: wait there, too, and for their time from the first on.
+
+        Whether the fetch is answered with what there is: `force`, but for one that had no time of its own."""
         fresh = {read for read in reads if read not in self._late}
         if not fresh or self.done:
-            return
+            return force
         if not self._late:
+            if self.wait_ms <= 0:
+                self._force = force = False
             self._purgatory.forget(self)
             self.wait_ms = max(read.wait_ms for read in fresh)
             self._purgatory.add(self)
         self._late |= fresh
         self.wait_at((*self.sources, *fresh))
         self._is_news = self._is_news or any(read.is_met for read in fresh)
+        return force
 
     def attempt(self, force: bool) -> bool:
         """The coroutine makes it, and answers."""

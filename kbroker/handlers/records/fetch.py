@@ -236,8 +236,7 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
         read.begin()
         while not read.look(STEP_PARTITIONS):
             await pace
-        wait.watch(read.late)
-        return read.is_enough(force)
+        return read.is_enough(wait.watch(read.late, force))
 
     def ended(source: RecordSource) -> None:
         target = sources[source]

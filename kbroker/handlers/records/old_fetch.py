@@ -74,7 +74,7 @@ async def handle_old_fetch(ctx: RequestContext, request: wire.FetchRequest) -> S
     async def attempt(force: bool) -> bool:
         nonlocal answers
         answers, size, urgent, late = await _read(ctx, request, asked, pace)
-        wait.watch(late)
+        force = wait.watch(late, force)
         if not is_enough(size, max(request.min_bytes, bool(late)), wait.wait_ms, bool(partitions), urgent, force):
             return False
         is_empty = await _convert(ctx, request.replica_id, answers) == 0 and size > 0

@@ -238,6 +238,6 @@ class SimNode:
         return response(
             responses=[
                 response.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[data])
-                for topic, data, _ in found
+                for topic, data, *_ in found
             ]
         )
