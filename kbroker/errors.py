@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar, cast
 
-from kbroker.error_codes import RETRIABLE, ErrorCode
+from kbroker.error_codes import RETRIABLE, ErrorCode, error_name
 
 __all__ = ["RETRIABLE", "ErrorCode"]
 
@@ -43,6 +43,13 @@ class KafkaError(Exception):
         if message is None:
             error.args = (code.name,)
         return error
+
+
+def refuse(code: int, message: str | None = None) -> None:
+    """KafkaError where an answer has a code."""
+    if code:
+        known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+        raise KafkaError.of(known, message or error_name(code))
 
 
 def bare(error: AnError) -> AnError:

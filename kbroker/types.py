@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 ZERO_UUID = bytes(16)
 METADATA_TOPIC_UUID = bytes(15) + b"\x01"
@@ -17,7 +17,6 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_TIMESTAMP = -1
-NO_LEADER_EPOCH = -1
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
@@ -29,6 +28,31 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 MAX_STRING_BYTES = 0x7FFF
 """The longest string that a request, an answer or a coordinator's record can hold, in UTF-8."""
 
+
+if TYPE_CHECKING:
+
+    class Offset(int):
+        """Of a record in its partition.  With a number of records added or taken away it is one again."""
+
+        def __add__(self, count: int, /) -> Offset: ...
+        def __sub__(self, count: int, /) -> Offset: ...
+
+    class Position(int):
+        """Of a byte in a segment's file, in the same way."""
+
+        def __add__(self, size: int, /) -> Position: ...
+        def __sub__(self, size: int, /) -> Position: ...
+
+    class LeaderEpoch(int):
+        """Of a partition's leader."""
+
+        def __add__(self, count: int, /) -> LeaderEpoch: ...
+
+else:
+    Offset = Position = LeaderEpoch = int
+
+NO_OFFSET, NO_POSITION, NO_LEADER_EPOCH = Offset(-1), Position(-1), LeaderEpoch(-1)
+FIRST_OFFSET, FIRST_POSITION = Offset(0), Position(0)
 
 # What is JSON, or becomes it; its shape is the file's or the page's.
 JsonObject = dict[str, Any]
@@ -86,3 +110,7 @@ def random_uuid() -> bytes:
         value = bytes(raw)
         if value not in RESERVED_UUIDS and not uuid_to_text(value).startswith("-"):
             return value
+
+
+LATEST, EARLIEST = -1, -2
+"""Times that stand for an end of a log, as ListOffsets has them."""

@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+CallLater = Callable[[float, Callable[[], None]], asyncio.TimerHandle]
+"""As a loop's `call_later`: runs the callback in so many seconds."""
+
 
 async def set_within(event: asyncio.Event, seconds: float) -> bool:
     """Wait until `event` is set, for `seconds` at most; whether it is."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from kbroker.error_codes import error_name
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ _PASSING = frozenset(
     }
 )
 GROUP, TRANSACTION = 0, 1
-LATEST, EARLIEST = -1, -2
-"""Times that stand for an end of a log, as ListOffsets has them."""
 
 
 class Admin(ABC):
@@ -156,13 +154,6 @@ def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
     for topic, partition in places:
         found.setdefault(topic, []).append(partition)
     return found
-
-
-def refuse(code: int, message: str | None = None) -> None:
-    """KafkaError where an answer has a code."""
-    if code:
-        known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-        raise KafkaError.of(known, message or error_name(code))
 
 
 def run_to_end(procedure: Coroutine[object, None, A]) -> A:

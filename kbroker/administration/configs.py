@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from kbroker.administration.admin import refuse
+from kbroker.errors import refuse
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:

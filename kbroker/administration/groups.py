@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.wire.codec import DecodeError
-from kbroker.administration.admin import EARLIEST, LATEST, by_topic, new_or_old, refuse
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.administration.admin import by_topic, new_or_old
+from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.schemas import wire
-from kbroker.types import ZERO_UUID
+from kbroker.types import EARLIEST, LATEST, ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker.administration.admin import Admin, Place

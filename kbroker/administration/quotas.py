@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kbroker.administration.admin import refuse
+from kbroker.errors import refuse
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kbroker.administration.admin import by_topic, refuse
-from kbroker.errors import ErrorCode
+from kbroker.administration.admin import by_topic
+from kbroker.errors import ErrorCode, refuse
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:

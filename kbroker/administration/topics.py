@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbroker.administration.admin import new_or_old, refuse
+from kbroker.administration.admin import new_or_old
+from kbroker.errors import refuse
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:

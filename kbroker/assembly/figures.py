@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from kbroker import __version__
-from kbroker.assembly.ends_elsewhere import ends_elsewhere
 from kbroker.assembly.kafka_figures import counters, kafka_figures
 from kbroker.assembly.replication_figures import replica_figures
+from kbroker.cluster.partition_reader import ends_elsewhere
 from kbroker.coordinator.transactions.stable_offset import stable_offset_holders
 from kbroker.metrics.recent import Recent
 from kbroker.metrics.sources import SCHEMA_ANSWERS, SCHEMA_OUTCOMES, Sources, StableOffsetHolder

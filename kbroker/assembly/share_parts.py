@@ -13,6 +13,7 @@ from kbroker.metadata.image import ConfigResource
 from kbroker.metadata.topic_names import SHARE_GROUP_STATE_TOPIC
 from kbroker.replication.share.settings import NO_SETTINGS, GroupSettings
 from kbroker.replication.share.share_partitions import SharePartitions
+from kbroker.types import Offset
 
 if TYPE_CHECKING:
     from kbroker.assembly.coordinator_basis import CoordinatorBasis
@@ -37,7 +38,9 @@ class ShareParts:
             basis.clock,
             basis.loop.call_later,
             cache,
-            lambda index, offset: replicas.partition(SHARE_GROUP_STATE_TOPIC, index).log.delete_records_before(offset),
+            lambda index, offset: replicas.partition(SHARE_GROUP_STATE_TOPIC, index).log.delete_records_before(
+                Offset(offset)
+            ),
             basis.slices,
         )
         self.states = ShareStates(self.coordinator, cache, config.node_id, basis.share_elsewhere)

@@ -28,7 +28,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kbroker import __version__
 from kbroker._fast.wire.codec import DecodeError, EncodeError
@@ -114,6 +114,9 @@ class ClientSettings:
     max_answer_bytes: int = (1 << 31) - 1
 
 
+A = TypeVar("A")
+
+
 class _Pending:
     """A request under way."""
 
@@ -195,6 +198,18 @@ class NodeClient:
             if channel is not self._channel:
                 raise UnreachableError("the connection was lost as soon as it was there")
         return await self._post(channel, request, version, seconds)
+
+    async def ask(
+        self, kind: type[A], request: Message, at_most: int | None = None, *, seconds: float | None = None
+    ) -> A:
+        """The answer, of its `kind`, in the highest version up to `at_most` that both sides have.  As `send`, and
+        UnsupportedVersionError."""
+        assert request.api_key is not None
+        await self.connect()
+        version = self.version_of(request.api_key, int(type(request).max_version) if at_most is None else at_most)
+        answer = await self.send(request, version, seconds=seconds)
+        assert isinstance(answer, kind)
+        return answer
 
     def _post(self, channel: Channel, request: Message, version: int, seconds: float | None) -> asyncio.Future[Any]:
         assert request.api_key is not None

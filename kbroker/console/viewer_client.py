@@ -19,6 +19,7 @@ from kbroker.administration.admin import Admin
 from kbroker.cluster.client import ClientSettings, NodeClient, NodeError, UnsupportedVersionError
 from kbroker.cluster.client_tcp import PairTransport
 from kbroker.cluster.outbound import Outbound
+from kbroker.cluster.partition_reader import PartitionReader, leader_of
 from kbroker.cluster.workers.member import WORKERS_LISTENER
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.image import Endpoint
@@ -26,7 +27,7 @@ from kbroker.metadata.security_image import ScramKey
 from kbroker.security.principal import AuthenticationState, Principal, Session
 from kbroker.security.sasl.plain import PLAIN
 from kbroker.security.scram import ScramMechanism
-from kbroker.types import ZERO_UUID
+from kbroker.types import EARLIEST, LATEST, ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker._fast.net.socket_part import SocketPart
@@ -106,35 +107,31 @@ class ViewerClient(Admin):
         self._login = login
         self._loop = asyncio.get_running_loop()
         self._clients: dict[int, NodeClient] = {}
+        self.reader = PartitionReader(self.ask, lambda: services.metadata_cache.image)
 
     async def ask(self, kind: type[A], request: Message, node_id: int | None = None) -> A:
         client = self._client(self._services.node_id if node_id is None else node_id)
-        assert request.api_key is not None
         try:
-            await client.connect()
-            version = client.version_of(request.api_key, int(type(request).max_version))
-            answer = await client.send(request, version)
+            return await client.ask(kind, request)
         except UnsupportedVersionError as error:
             raise KafkaError.of(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
         except NodeError as error:
             raise KafkaError.of(ErrorCode.NETWORK_EXCEPTION, f"there is no answer: {error}") from None
         except ValueError as error:
             raise KafkaError.of(ErrorCode.INVALID_REQUEST, str(error)) from None
-        assert isinstance(answer, kind)
-        return answer
 
     async def ask_controller(self, kind: type[A], request: Message) -> A:
         services = self._services
         return await self.ask(kind, request, services.view.node_for_changes(services.metadata_cache.image))
 
+    async def bounds(self, topic: str, partitions: Sequence[int], isolation: int = 0) -> dict[int, tuple[int, int]]:
+        """First offsets and ends of partitions."""
+        first = await self.offsets(topic, partitions, EARLIEST)
+        last = await self.offsets(topic, partitions, LATEST, isolation)
+        return {each: (first[each], last[each]) for each in partitions}
+
     def leader_of(self, topic: str, partition: int) -> int:
-        image = self._services.metadata_cache.topic(topic)
-        if image is None or not 0 <= partition < len(image.partitions):
-            raise KafkaError.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition} of {topic}")
-        leader = image.partitions[partition].leader
-        if leader < 0:
-            raise KafkaError.of(ErrorCode.LEADER_NOT_AVAILABLE, f"nobody leads partition {partition} of {topic}")
-        return leader
+        return leader_of(self._services.metadata_cache.image, topic, partition)
 
     def topic_id_of(self, name: str) -> bytes:
         image = self._services.metadata_cache.topic(name)

@@ -34,7 +34,7 @@ from kbroker.storage.files.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     OffsetCheckpoint,
 )
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
@@ -134,7 +134,7 @@ class Copy:
         `meta` gives the content of a source's `meta.properties`; without it that stays.
         """
         targets = self._targets if len(self._targets) == len(self._sources) else [self._targets[0]] * len(self._sources)
-        rows: dict[str, dict[str, dict[TopicPartition, int]]] = {each.path: {} for each in self._opened}
+        rows: dict[str, dict[str, dict[TopicPartition, Offset]]] = {each.path: {} for each in self._opened}
         paths = {given: directory.path for given, directory in zip(self._targets, self._opened, strict=True)}
         for source, given in zip(self._sources, targets, strict=True):
             target = paths[given]
@@ -159,8 +159,8 @@ class Copy:
             self._files.fsync_directory(directory.path)
 
     def _offsets(
-        self, source: str, names: Iterable[TopicPartition], rows: dict[str, dict[TopicPartition, int]]
-    ) -> Mapping[TopicPartition, int]:
+        self, source: str, names: Iterable[TopicPartition], rows: dict[str, dict[TopicPartition, Offset]]
+    ) -> Mapping[TopicPartition, Offset]:
         wanted = set(names)
         for name in CHECKPOINTS:
             offsets = OffsetCheckpoint(self._files, f"{source}/{name}").read()

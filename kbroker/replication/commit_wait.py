@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kbroker._fast.net.pending import Pending
 from kbroker.errors import RequestTimedOutError
@@ -25,22 +25,9 @@ from kbroker.errors import RequestTimedOutError
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
     from kbroker.errors import KafkaError
+    from kbroker.waiting import CallLater
 
 Settled = Callable[["KafkaError | None"], object]
-
-
-class Cancellable(Protocol):
-    """A timer."""
-
-    def cancel(self) -> None:
-        """It will not run."""
-
-
-class CallLater(Protocol):
-    """As a loop's `call_later`."""
-
-    def __call__(self, delay: float, callback: Callable[[], None], /) -> Cancellable:
-        """Run `callback` in `delay` seconds."""
 
 
 class WaitTally:
@@ -62,7 +49,7 @@ class CommitWait(Pending):
         self._tally = tally
         self._counted = 0
         self.error: KafkaError | None = None
-        self._limit: Cancellable | None = None
+        self._limit: asyncio.TimerHandle | None = None
         self._left: dict[int, Settled | None] = {}
         self._count = 0
         self._over: Callable[[], object] | None = None

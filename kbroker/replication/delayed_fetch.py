@@ -5,6 +5,8 @@ partition that it names errs or goes, or when its connection is gone.  Moving a 
 and making records of a share-partition available only marks the share-partition.  The fetches that wait there are
 looked at once per turn of the loop, however many appends that turn brought.
 
+A read may be late (`LateRead`: its records are in remote storage): the fetch waits there, too, for as long as it says.
+
 A fetch whose attempts need threads, or more than a slice of the loop's time, is read by a coroutine, which waits in the
 same purgatory between its attempts (`FetchWait`).
 
@@ -14,13 +16,13 @@ Invariant: a waiting fetch stands in `waiting` of each of its sources, a done on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.base.ready_queue import ReadyQueue
 from kbroker._fast.log.fetch_target import enter, leave
-from kbroker._fast.log.log_fields import PurgatoryFields, RecordSource
+from kbroker._fast.log.log_fields import LateRead, PurgatoryFields, RecordSource
 from kbroker._fast.net.pending import DelayedFetch
 from kbroker.clock import until_beat
 from kbroker.replication.commit_wait import WaitTally
@@ -89,6 +91,11 @@ class FetchPurgatory(PurgatoryFields):
         if len(waiting) + len(self._marked) > FEW or any(len(fetch.sources) > MANY for fetch in waiting):
             self.due = False
 
+    def meet(self, late: LateRead) -> None:
+        """What was read late is there, or never will be: read its waiting fetches again."""
+        late.is_met = True
+        self.mark(late)
+
     def expire_partition(self, partition: RecordSource) -> None:
         """The partition is not served any more: its waiting fetches answer now."""
         for fetch in list(partition.waiting):
@@ -150,7 +157,7 @@ class FetchWait(DelayedFetch):
     comes.
     """
 
-    __slots__ = ("_force", "_is_news", "_is_resting", "_purgatory", "_rests", "_turn", "ended")
+    __slots__ = ("_force", "_is_news", "_is_resting", "_late", "_purgatory", "_rests", "_turn", "ended")
 
     def __init__(
         self,
@@ -166,6 +173,7 @@ class FetchWait(DelayedFetch):
         self._purgatory = purgatory
         self._rests = rests
         self._force = wait_ms <= 0 or not sources
+        self._late: set[LateRead] = set()
         self._is_news = self._is_resting = False
         self._turn: asyncio.Future[None] | None = None
 
@@ -186,6 +194,24 @@ class FetchWait(DelayedFetch):
                     return
         finally:
             self.lose()
+
+    def watch(self, reads: Iterable[LateRead], force: bool) -> bool:
+        """The attempt under way has met these: wait there, too, and for their time from the first on.
+
+        Whether the fetch is answered with what there is: `force`, but for one that had no time of its own."""
+        fresh = {read for read in reads if read not in self._late}
+        if not fresh or self.done:
+            return force
+        if not self._late:
+            if self.wait_ms <= 0:
+                self._force = force = False
+            self._purgatory.forget(self)
+            self.wait_ms = max(read.wait_ms for read in fresh)
+            self._purgatory.add(self)
+        self._late |= fresh
+        self.wait_at((*self.sources, *fresh))
+        self._is_news = self._is_news or any(read.is_met for read in fresh)
+        return force
 
     def attempt(self, force: bool) -> bool:
         """The coroutine makes it, and answers."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbroker._fast.log.replica_fields import FollowedFields, unsettled
 from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.client import NodeError
+from kbroker.cluster.partition_reader import offsets_request
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.outage import Outage, Outages
 from kbroker.replication.follower_session import Ask, FollowerSession, Key
@@ -34,7 +35,7 @@ from kbroker.replication.log_cut import cut_log
 from kbroker.replication.partition import Role
 from kbroker.schemas import schema, wire
 from kbroker.storage.log.replicated_append import portions
-from kbroker.types import TopicPartition
+from kbroker.types import EARLIEST, LATEST, NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kbroker.replication.fetcher")
 
-LATEST, EARLIEST = -1, -2
 LAST_VERSION_BY_NAME = schema("FetchRequest").last_version("topics.topic")
 FIRST_VERSION_WITH_STATE = schema("FetchRequest").first_version("replica_state")
 FIRST_VERSION_WITH_LAST_EPOCH = schema("FetchRequest").first_version("topics.partitions.last_fetched_epoch")
@@ -88,7 +88,7 @@ class _Followed(FollowedFields):
         partition = self.partition
         log = partition.log
         end, start, epoch = log.log_end_offset, log.log_start_offset, partition.leader_epoch
-        last_epoch = log.latest_epoch if truncates_on_fetch else -1
+        last_epoch = log.latest_epoch if truncates_on_fetch else NO_LEADER_EPOCH
         self.note_asked(end, start, epoch, last_epoch, max_bytes)
         return Ask(*self.key, epoch, end, last_epoch, start, max_bytes)
 
@@ -347,7 +347,9 @@ class ReplicaFetcher:
                     row.diverging_epoch.epoch,
                     row.diverging_epoch.end_offset,
                 )
-                end, _ = partition.end_shared_with(row.diverging_epoch.epoch, row.diverging_epoch.end_offset)
+                end, _ = partition.end_shared_with(
+                    LeaderEpoch(row.diverging_epoch.epoch), Offset(row.diverging_epoch.end_offset)
+                )
                 await cut_log(partition, end, self._pace())
             else:
                 # What a client decodes is no part of a file.
@@ -373,7 +375,7 @@ class ReplicaFetcher:
                 await pace
                 if not self._is_as_asked(partition, ask._replace(offset=end)):
                     return
-            partition.append_from_leader(portion, row.high_watermark, row.log_start_offset)
+            partition.append_from_leader(portion, Offset(row.high_watermark), Offset(row.log_start_offset))
             partition.agrees_in_epoch = ask.leader_epoch
             end = partition.log.log_end_offset
             if self._traffic is not None and len(portion):
@@ -418,22 +420,16 @@ class ReplicaFetcher:
             if await cut_log(partition, partition.log.high_watermark, self._pace()):
                 partition.log.leader_epoch_cache.clear()
 
-    async def _offset(self, ask: Ask, timestamp: int) -> int:
+    async def _offset(self, ask: Ask, timestamp: int) -> Offset:
         version = self._settings().protocol.list_offsets
-        request = wire.ListOffsetsRequest
-        row = request.ListOffsetsPartition(
-            partition_index=ask.partition, current_leader_epoch=ask.leader_epoch, timestamp=timestamp
-        )
-        asked = request(
-            replica_id=self._settings().node_id,
-            topics=[request.ListOffsetsTopic(name=ask.topic, partitions=[row])],
-        )
+        asked = offsets_request({ask.topic: [ask.partition]}, timestamp, replica_id=self._settings().node_id)
+        asked.topics[0].partitions[0].current_leader_epoch = ask.leader_epoch
         answer = await self.client.send(asked, version)
         (topic,) = answer.topics
         (found,) = topic.partitions
         if found.error_code:
             raise KafkaError.of(ErrorCode(found.error_code), "ListOffsets to the leader")
-        return int(found.offset if version >= FIRST_VERSION_WITH_ONE_OFFSET else found.old_style_offsets[0])
+        return Offset(found.offset if version >= FIRST_VERSION_WITH_ONE_OFFSET else found.old_style_offsets[0])
 
     # -- truncation before the first fetch of an epoch -----------------------------------------------------------------
 
@@ -448,7 +444,7 @@ class ReplicaFetcher:
         if by_epoch:
             await self._truncate_by_epoch(by_epoch)
 
-    async def _cut(self, each: _Followed, offset: int, *, agrees: bool) -> None:
+    async def _cut(self, each: _Followed, offset: Offset, *, agrees: bool) -> None:
         """`agrees`: whether the log then is the beginning of its leader's."""
         try:
             was_cut = await cut_log(each.partition, offset, self._pace())
@@ -496,5 +492,5 @@ class ReplicaFetcher:
             # The leader knows no epoch that ours could be held against.
             await self._cut(each, partition.log.high_watermark, agrees=True)
         else:
-            offset, agrees = partition.end_shared_with(row.leader_epoch, row.end_offset)
+            offset, agrees = partition.end_shared_with(LeaderEpoch(row.leader_epoch), Offset(row.end_offset))
             await self._cut(each, offset, agrees=agrees)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from kbroker._fast.log.replica_fields import FollowerFields
+from kbroker.types import Offset
 
-UNKNOWN_OFFSET = -1
+UNKNOWN_OFFSET = Offset(-1)
 NOT_YET = float("-inf")
 
 
@@ -27,7 +28,7 @@ class Follower(FollowerFields):
         self.fetched_at = NOT_YET
         self.leader_end = UNKNOWN_OFFSET
 
-    def lag_seconds(self, leader_end: int, now: float) -> float:
+    def lag_seconds(self, leader_end: Offset, now: float) -> float:
         """For how long it has not been caught up; 0 while it has all."""
         return 0.0 if self.log_end_offset == leader_end else now - self.caught_up_at
 
@@ -36,7 +37,7 @@ NO_FOLLOWER = Follower()
 
 
 def in_sync_still(
-    isr: Sequence[int], leader: int, followers: Mapping[int, Follower], leader_end: int, now: float, max_lag: float
+    isr: Sequence[int], leader: int, followers: Mapping[int, Follower], leader_end: Offset, now: float, max_lag: float
 ) -> tuple[int, ...]:
     """The ISR without those that have lagged for more than `max_lag` seconds; the leader stays."""
     return tuple(
@@ -46,7 +47,7 @@ def in_sync_still(
     )
 
 
-def may_join(follower: Follower, high_watermark: int, epoch_start: int) -> bool:
+def may_join(follower: Follower, high_watermark: Offset, epoch_start: Offset) -> bool:
     """Whether a follower has all that is committed, and all that came before this leader's epoch."""
     return follower.log_end_offset >= max(high_watermark, epoch_start)
 
@@ -55,7 +56,7 @@ def joining(
     replicas: Sequence[int],
     isr: Sequence[int],
     followers: Mapping[int, Follower],
-    leader_end: int,
+    leader_end: Offset,
     now: float,
     max_lag: float,
     is_eligible: Callable[[int], bool],

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kbroker.types import ZERO_UUID
+from kbroker.types import ZERO_UUID, LeaderEpoch, Offset
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -24,10 +24,10 @@ class Ask(NamedTuple):
     topic: str
     topic_id: bytes
     partition: int
-    leader_epoch: int
-    offset: int
-    last_epoch: int
-    log_start_offset: int
+    leader_epoch: LeaderEpoch
+    offset: Offset
+    last_epoch: LeaderEpoch
+    log_start_offset: Offset
     max_bytes: int
 
 

@@ -28,7 +28,6 @@ from kbroker.cluster.requests import ReplicaReport
 from kbroker.errors import KafkaError
 from kbroker.metrics.readiness import Problem
 from kbroker.outage import Outage
-from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 
@@ -157,8 +156,7 @@ class Handover:
         )
         client = self._clients.of(node_id)
         try:
-            await client.connect()
-            answer = await client.send(asked, client.version_of(ApiKey.DESCRIBE_LOG_DIRS, LATEST_VERSION))
+            answer = await client.ask(wire.DescribeLogDirsResponse, asked, LATEST_VERSION)
         except NodeError as error:
             logger.info("broker %d does not say what room it has: %s", node_id, error)
             return ()

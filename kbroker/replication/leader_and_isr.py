@@ -35,7 +35,7 @@ from kbroker.cluster.protocol_version import EPOCH_DURING_DELETE
 from kbroker.errors import ErrorCode, KafkaError, StaleBrokerEpochError, StaleControllerEpochError
 from kbroker.metadata.image import PartitionImage, TopicImage, is_same_topic
 from kbroker.metadata.topic_names import is_internal
-from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
+from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID, LeaderEpoch, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -74,7 +74,7 @@ class ReplicaStop:
     """A partition of a StopReplica request."""
 
     partition: TopicPartition
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     delete: bool
 
 
@@ -223,13 +223,13 @@ class ControllerRequests:
                     await pace
                 if self._node_id not in image.replicas:
                     name = TopicPartition(topic, image.partition)
-                    if self._leave_to_others(name, topic_id, image.leader_epoch):
+                    if self._leave_to_others(name, topic_id, LeaderEpoch(image.leader_epoch)):
                         left.append(name)
         if left:
             text = "%d replicas are on other brokers by now, and are not served here any more, %s first"
             logger.warning(text, len(left), left[0])
 
-    def _leave_to_others(self, name: TopicPartition, topic_id: bytes, leader_epoch: int) -> bool:
+    def _leave_to_others(self, name: TopicPartition, topic_id: bytes, leader_epoch: LeaderEpoch) -> bool:
         known = self._replicas.hosted(name)
         if known is None or known.leader_epoch >= leader_epoch or not is_same_topic(known.topic_id, topic_id):
             return False

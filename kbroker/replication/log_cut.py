@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from kbroker.replication.partition import Role
 from kbroker.storage.log.cut_snapshot import write_cut_snapshot
+from kbroker.types import Offset
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker.replication.partition import Partition
 
 
-async def cut_log(partition: Partition, offset: int, pace: Pace | None) -> bool:
+async def cut_log(partition: Partition, offset: Offset, pace: Pace | None) -> bool:
     """Drops a follower's records from `offset` on.
 
     False where the partition does not follow, or no longer in this epoch by then, or its log has another end: nothing
@@ -34,7 +35,7 @@ async def cut_log(partition: Partition, offset: int, pace: Pace | None) -> bool:
 
     if not is_as_it_was():
         return False
-    cuts_records = log.log_start_offset <= offset < end
+    cuts_records = log.local_log_start_offset <= offset < end
     producers = None
     if pace is not None and cuts_records:
         producers = await write_cut_snapshot(log, offset, pace, is_as_it_was)

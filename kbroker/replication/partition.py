@@ -39,7 +39,7 @@ from kbroker.errors import (
 )
 from kbroker.records.layout import LENGTH_POSITION
 from kbroker.replication.follower import NO_FOLLOWER, Follower, in_sync_still, joining, may_join
-from kbroker.types import NO_LEADER_EPOCH, TopicPartition
+from kbroker.types import FIRST_OFFSET, NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.net.pending import DelayedFetch
@@ -88,7 +88,7 @@ class IsrChanges(Protocol):
 class _Wait(NamedTuple):
     """An append that is not acknowledged yet.  `by_all`: to a producer with acks=all, or a coordinator."""
 
-    last_offset: int
+    last_offset: Offset
     by_all: bool
     settled: Settled
 
@@ -154,10 +154,10 @@ class Partition(PartitionFields):
         self.offline: tuple[int, ...] = ()
         """Replicas whose disk has failed: no commit waits for them, whatever they have fetched before."""
         self.proposed_isr: tuple[int, ...] | None = None
-        self.epoch_start = 0
+        self.epoch_start = FIRST_OFFSET
         self._waits: dict[bool, list[_Wait]] = {False: [], True: []}
         self._deletions: list[tuple[int, Settled]] = []
-        self.leader_epoch = -1
+        self.leader_epoch = NO_LEADER_EPOCH
         self.leader_id = -1
         self.leader_high_watermark = UNKNOWN
         self.agrees_in_epoch = -1
@@ -181,7 +181,7 @@ class Partition(PartitionFields):
         elif image.partition_epoch > self.partition_epoch:
             # The controller has gone on by itself, and would refuse what was proposed.
             self.proposed_isr = None
-        self.leader_epoch = image.leader_epoch
+        self.leader_epoch = LeaderEpoch(image.leader_epoch)
         self.leader_id = image.leader
         self.role = Role.LEADER if image.leader == self.node_id else Role.FOLLOWER
         self.has_left = False
@@ -252,7 +252,7 @@ class Partition(PartitionFields):
         if self.has_min_isr and self.log.maybe_increment_high_watermark(self._in_sync_end()) and self.waiting:
             self.purgatory.mark(self)
 
-    def _in_sync_end(self) -> int:
+    def _in_sync_end(self) -> Offset:
         """The offset below which each in-sync replica has everything."""
         log = self.log
         end = log.log_end_offset if log.committer is None else log.committer.bound(log.log_end_offset)
@@ -280,7 +280,7 @@ class Partition(PartitionFields):
         changes = self.isr_changes
         return changes is not None and replica_id not in self.offline and changes.is_eligible(replica_id)
 
-    def wait(self, last_offset: int, by_all: bool, settled: Settled) -> None:
+    def wait(self, last_offset: Offset, by_all: bool, settled: Settled) -> None:
         """Call `settled` once: with None when the batch that ends with `last_offset` may be acknowledged, or with the
         error: NOT_ENOUGH_REPLICAS_AFTER_APPEND, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.  It is called before this
         returns if the batch may be acknowledged by now, else when no request is being served."""
@@ -328,7 +328,7 @@ class Partition(PartitionFields):
             self._deletions = []
         return waits
 
-    def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
+    def check_follower(self, replica_id: int, current_leader_epoch: LeaderEpoch) -> None:
         """Refuse a fetch by a broker that has no replica of this partition, as Kafka does.  If the fetch names a leader
         epoch, that broker knows of a newer one, in which it has a replica.
 
@@ -340,7 +340,7 @@ class Partition(PartitionFields):
                 raise NotLeaderOrFollowerError(f"broker {replica_id} is no follower of {self}")
             raise UnknownLeaderEpochError(f"broker {replica_id} is no follower of {self}")
 
-    def follower_fetched(self, replica_id: int, fetch_offset: int, log_start_offset: int) -> None:
+    def follower_fetched(self, replica_id: int, fetch_offset: Offset, log_start_offset: Offset) -> None:
         """A follower asks for `fetch_offset`: it has everything before that."""
         follower = self.followers.get(replica_id)
         if follower is None:
@@ -391,15 +391,15 @@ class Partition(PartitionFields):
         return self.log.high_watermark < self.epoch_start
 
     @property
-    def low_watermark(self) -> int:
+    def low_watermark(self) -> Offset:
         """The least offset at which the log starts in a replica whose broker is alive, in sync or not: one that has yet
         to hear of a deletion may be in sync again, and lead, by the time of the next read."""
         changes = self.isr_changes
         others = self.isr if changes is None else [each for each in self.replicas if changes.is_alive(each)]
         followers = [self.followers.get(each, NO_FOLLOWER) for each in others if each != self.node_id]
-        return min([self.log.log_start_offset, *(max(0, each.log_start_offset) for each in followers)])
+        return min([self.log.log_start_offset, *(max(FIRST_OFFSET, each.log_start_offset) for each in followers)])
 
-    def wait_for_deletion(self, offset: int, settled: Settled) -> None:
+    def wait_for_deletion(self, offset: Offset, settled: Settled) -> None:
         """Call `settled` once: with None when no replica that is alive has records below `offset`, or with
         NOT_LEADER_OR_FOLLOWER."""
         self._deletions.append((offset, settled))
@@ -415,7 +415,7 @@ class Partition(PartitionFields):
 
     # -- as a follower ------------------------------------------------------------------------------------------------
 
-    def append_from_leader(self, records: memoryview | bytes, high_watermark: int, log_start_offset: int = 0) -> None:
+    def append_from_leader(self, records: memoryview, high_watermark: Offset, log_start_offset: Offset) -> None:
         """Appends what the leader sent, commits what the leader says is committed, and deletes what it has deleted.
 
         The first batch may begin before an empty log that starts in the midst of it.
@@ -426,8 +426,8 @@ class Partition(PartitionFields):
         log = self.log
         self.leader_high_watermark = high_watermark
         if len(records):
-            if log.log_start_offset == log.log_end_offset:
-                self._begin_within(int.from_bytes(records[:LENGTH_POSITION], "big", signed=True))
+            if log.local_log_start_offset == log.log_end_offset:
+                self._begin_within(Offset(int.from_bytes(records[:LENGTH_POSITION], "big", signed=True)))
             log.append_as_follower(records)
         if log.maybe_increment_high_watermark(high_watermark) and self.waiting:
             self.purgatory.mark(self)
@@ -444,13 +444,13 @@ class Partition(PartitionFields):
         known = self.leader_high_watermark
         return None if known == UNKNOWN else max(0, known - self.log.log_end_offset)
 
-    def _begin_within(self, base_offset: int) -> None:
-        log, start = self.log, self.log.log_start_offset
-        if 0 <= base_offset < start:
+    def _begin_within(self, base_offset: Offset) -> None:
+        log, starts = self.log, (self.log.log_start_offset, self.log.local_log_start_offset)
+        if 0 <= base_offset < log.local_log_start_offset:
             log.truncate_fully_and_start_at(base_offset)
-            log.log_start_offset = start
+            log.log_start_offset, log.local_log_start_offset = starts
 
-    def end_shared_with(self, leader_epoch: int, end_offset: int) -> tuple[int, bool]:
+    def end_shared_with(self, leader_epoch: LeaderEpoch, end_offset: Offset) -> tuple[Offset, bool]:
         """Where the log is to be cut, whose leader has said that its largest epoch up to ours ends at `end_offset`.
 
         And whether what is left is the beginning of the leader's log.  It is not where this log does not have that
@@ -464,22 +464,22 @@ class Partition(PartitionFields):
             offset = min(offset, end_offset)
         return min(offset, log.log_end_offset), ours.leader_epoch in (-1, leader_epoch)
 
-    def truncate_to(self, offset: int, producers: ProducerState | None = None) -> None:
+    def truncate_to(self, offset: Offset, producers: ProducerState | None = None) -> None:
         """Drop records and leader epochs from `offset` on; those before the log's start cannot be kept.
 
         `producers`: of what is left, where that is known."""
         log = self.log
-        if not log.truncate_to(max(offset, 0), producers):
+        if not log.truncate_to(max(offset, FIRST_OFFSET), producers):
             # An epoch in which nothing was written goes, too, or the leader would answer the same again.
             log.leader_epoch_cache.truncate_from_end(offset)
 
-    def restart_at(self, offset: int) -> None:
+    def restart_at(self, offset: Offset) -> None:
         """Drop everything: the leader's log begins at `offset`, behind the end of this one."""
         self.log.truncate_fully_and_start_at(offset)
 
     # -- what requests ask --------------------------------------------------------------------------------------------
 
-    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+    def check_leader_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
         """Refuse a client whose view of the leader is older or newer than ours (KIP-320); -1 says it has none.
 
         Raises FencedLeaderEpochError, UnknownLeaderEpochError."""

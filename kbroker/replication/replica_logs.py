@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kbroker.errors import KafkaStorageError
 from kbroker.metrics.readiness import Problem
 from kbroker.replication.logs_without_room import LogsWithoutRoom
-from kbroker.types import TopicPartition
+from kbroker.types import LeaderEpoch, TopicPartition
 
 if TYPE_CHECKING:
     import asyncio
@@ -71,7 +71,7 @@ class ReplicaLogs:
             self.offline.discard(topic_partition)
         self.without_room.forget(topic_partition)
         if image.leader == self._node_id:
-            log.assign_leader_epoch(image.leader_epoch)
+            log.assign_leader_epoch(LeaderEpoch(image.leader_epoch))
         return log
 
     def is_there(self, topic_partition: TopicPartition) -> bool:

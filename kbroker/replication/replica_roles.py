@@ -24,7 +24,7 @@ from kbroker.metadata.image import altered, note_id
 from kbroker.replication.partition import Partition
 from kbroker.replication.pending_roles import COMPARED_AT_ONCE, PendingRoles
 from kbroker.replication.replica_logs import ReplicaLogs
-from kbroker.types import TopicPartition
+from kbroker.types import LeaderEpoch, TopicPartition
 
 if TYPE_CHECKING:
     import asyncio
@@ -186,7 +186,7 @@ class ReplicaRoles:
         if partition is not None:
             known[image.partition] = partition
             self._log_manager.configure(partition.log, config)
-            partition.log.assign_leader_epoch(image.leader_epoch)
+            partition.log.assign_leader_epoch(LeaderEpoch(image.leader_epoch))
             partition.follow(image)
             # A waiting fetch that named the epoch before has to be answered with the error for it.
             if self.isr_changes is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.replication.follower import NO_FOLLOWER
 from kbroker.replication.partition import Role
+from kbroker.types import Offset
 
 if TYPE_CHECKING:
     from kbroker.metadata.image import ClusterImage
@@ -32,7 +33,7 @@ class Reader:
 class Candidate(NamedTuple):
     """A replica that has the offset; `caught_up_at`: when it last had all, in seconds."""
 
-    log_end_offset: int
+    log_end_offset: Offset
     caught_up_at: float
     node_id: int
     rack: str | None
@@ -52,7 +53,7 @@ class RackAwareSelector:
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
 
-    def select(self, partition: Partition, reader: Reader, offset: int) -> int | None:
+    def select(self, partition: Partition, reader: Reader, offset: Offset) -> int | None:
         """The follower to read `offset` from; None: this broker, which leads or follows it."""
         if partition.role is not Role.LEADER:
             return None

@@ -18,7 +18,7 @@ from kbroker.records.layout import ATTRIBUTES_LOW_POSITION, PRODUCER_ID_POSITION
 from kbroker.replication.commit_wait import CommitWait
 from kbroker.storage.log.log_validator import AppendOrigin
 from kbroker.storage.log.verification import NO_GUARD
-from kbroker.types import TopicPartition
+from kbroker.types import FIRST_OFFSET, Offset, TopicPartition
 
 _PRODUCER_ID = struct.Struct(">q")
 
@@ -49,9 +49,9 @@ class PartitionStateLog:
         self._manager = manager
         self._call_soon = call_soon
         self.max_batch_bytes = max_batch_bytes
-        self.uncommitted: dict[Partition, int] = {}
+        self.uncommitted: dict[Partition, Offset] = {}
 
-    def append(self, partition_index: int, batch: bytearray) -> int:
+    def append(self, partition_index: int, batch: bytearray) -> Offset:
         """Append one batch; the offset of its last record.  Raises KafkaError when the partition cannot take it."""
         partition = self._manager.partition(self.topic, partition_index)
         guard = NO_GUARD
@@ -83,7 +83,7 @@ class PartitionStateLog:
         else:
             settled(None)
 
-    def _waiting(self) -> dict[Partition, int]:
+    def _waiting(self) -> dict[Partition, Offset]:
         waiting = {
             partition: last
             for partition, last in self.uncommitted.items()
@@ -92,7 +92,7 @@ class PartitionStateLog:
         self.uncommitted = waiting
         return waiting
 
-    def _watch(self, waiting: dict[Partition, int], settled: Settled) -> None:
+    def _watch(self, waiting: dict[Partition, Offset], settled: Settled) -> None:
         wait = CommitWait()
         for partition, last_offset in list(waiting.items()):
             partition.wait(last_offset, True, wait.expect(partial(self._forget_failed, partition)))
@@ -103,7 +103,7 @@ class PartitionStateLog:
         if error is not None:
             self.uncommitted.pop(partition, None)
 
-    def read(self, partition_index: int, offset: int, max_bytes: int) -> bytes:
+    def read(self, partition_index: int, offset: Offset, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset` on, at least one and about `max_bytes`; empty at the end."""
         log = self._manager.partition(self.topic, partition_index).log
         try:
@@ -111,12 +111,12 @@ class PartitionStateLog:
         except OSError as error:
             raise log.storage_error("reading records", error) from error
 
-    def bounds(self, partition_index: int) -> tuple[int, int]:
-        """First offset and end offset."""
+    def bounds(self, partition_index: int) -> tuple[Offset, Offset]:
+        """First offset on this disk, where all of these logs is, and end offset."""
         if self._manager.logs.is_deferred(TopicPartition(self.topic, partition_index)):
-            return 0, 0
+            return FIRST_OFFSET, FIRST_OFFSET
         log = self._manager.partition(self.topic, partition_index).log
-        return log.log_start_offset, log.log_end_offset
+        return log.local_log_start_offset, log.log_end_offset
 
     def leads(self, partition_index: int) -> bool:
         """Whether this broker's replica of the partition is its leader by now."""

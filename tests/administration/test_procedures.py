@@ -14,12 +14,13 @@ from typing import TypeVar, cast
 
 import pytest
 
-from kbroker.administration.admin import EARLIEST, GROUP, PATIENCE_SECONDS, Admin, run_to_end
+from kbroker.administration.admin import GROUP, PATIENCE_SECONDS, Admin, run_to_end
 from kbroker.administration.groups import DEAD, committed_offsets, describe_group, reset_targets
 from kbroker.administration.topics import delete_topics
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.protocol.messages import Message
 from kbroker.schemas import wire
+from kbroker.types import EARLIEST
 
 A = TypeVar("A")
 FIRST, LAST = 10, 20

@@ -37,7 +37,7 @@ class FastReader:
         self.kinds: set[type] = set()
         self.direct = FastFetch(FetchRules(versions(), FileSystem, self._alone, FetchResponse.program))
 
-    def _alone(self, *asked: Any) -> tuple[Any, bool]:
+    def _alone(self, *asked: Any) -> tuple[Any, bool, Any]:
         self.alone += 1
         return read_partition(*asked)
 

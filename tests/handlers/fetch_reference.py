@@ -65,7 +65,7 @@ class ReferenceRead:
         left, found, any_urgent = self.max_bytes, 0, False
         committed = self.request.isolation_level == 1
         for target in self.targets:
-            row, urgent = read_partition(
+            row, urgent, _ = read_partition(
                 self.ctx.services, self.ctx.api_version, self.replica_id, committed, target, left, found == 0
             )
             rows.append((target, row, urgent))

@@ -1,6 +1,6 @@
 """The metrics under Kafka's names of brokers in a KRaft cluster, whose controller is Apache Kafka's.
 
-Also of `kbroker.assembly.ends_elsewhere`.
+Also of `kbroker.cluster.partition_reader`.
 """
 
 from __future__ import annotations

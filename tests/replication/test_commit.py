@@ -126,7 +126,7 @@ def test_who_waits_for_a_leader_that_steps_down_is_sent_to_the_next(
         assert cluster.broker.services is not None
         (followed,) = cluster.broker.services.replica_manager.followed.values()
         assert followed.role is Role.FOLLOWER and followed.log.high_watermark == 0
-        followed.append_from_leader(b"", 1)
+        followed.append_from_leader(b"", 1, 0)
         cluster.place(leader=OURS, leader_epoch=2, isr=(OURS,))
         assert cluster.partition() is followed and followed.log.high_watermark == 1
         producer.close()

@@ -11,7 +11,6 @@ import pytest
 from kbroker.cluster.client import UnreachableError
 from kbroker.cluster.requests import ReplicaReport
 from kbroker.replication.handover import CALM_SECONDS, HOLD_SECONDS, ROOM_BYTES, Handover
-from kbroker.schemas import wire
 from kbroker.types import TopicPartition
 from tests.storage.batches import HandClock
 
@@ -35,12 +34,9 @@ class Elsewhere:
     def of(self, node_id: int) -> Any:
         usable = self.usable[node_id]
 
-        async def connect() -> None:
+        async def ask(response: Any, request: Any, _at_most: int) -> Any:
             if usable is None:
                 raise UnreachableError("away")
-
-        async def send(request: Any, _version: int) -> Any:
-            response = wire.DescribeLogDirsResponse
             topics = [
                 response.DescribeLogDirsTopic(
                     name=each.topic,
@@ -50,7 +46,7 @@ class Elsewhere:
             ]
             return response(results=[response.DescribeLogDirsResult(topics=topics, usable_bytes=usable)])
 
-        return SimpleNamespace(connect=connect, send=send, version_of=lambda _key, most: most)
+        return SimpleNamespace(ask=ask)
 
 
 class Broker:

@@ -112,7 +112,7 @@ def test_a_follower_serves_consumers_what_is_committed(tmp_path: Path) -> None:
         client.send("Fetch", 11, fetch_values(TOPIC, offset=3, wait_ms=LONG_MS, rack_id="a"))
         await until(lambda: len(cluster.broker.services.replica_manager.purgatory) == 1)
         (followed,) = cluster.broker.services.replica_manager.followed.values()
-        followed.append_from_leader(b"", 5)
+        followed.append_from_leader(b"", 5, 0)
         woken = (await asyncio.to_thread(client.answer, "Fetch", 11)).responses[0].partitions[0]
         assert (woken.error_code, woken.high_watermark, len(woken.records)) == (0, 5, 2 * one)
         client.send("Fetch", 11, fetch_values(TOPIC, offset=5, wait_ms=LONG_MS, place={"current_leader_epoch": 1}))

@@ -91,7 +91,7 @@ def test_what_came_in_an_epoch_is_not_cut_when_its_fetcher_changes(tmp_path: Pat
         await until(lambda: bool(fetches(leader)))
         source = open_log(tmp_path / "source", OLD)
         append_old(source, b"new")
-        partition.append_from_leader((tmp_path / "source" / f"{0:020d}.log").read_bytes(), 0)
+        partition.append_from_leader((tmp_path / "source" / f"{0:020d}.log").read_bytes(), 0, 0)
         first.remove(partition.topic_partition)
         second.add(partition)
         await until(lambda: fetches(leader)[-1].fetch_offset == 1)

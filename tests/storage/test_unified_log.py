@@ -226,19 +226,6 @@ def test_flush_messages_and_recovery_point(tmp_path: Path) -> None:
     assert log.recovery_point == 7
 
 
-def test_the_first_offset_and_the_first_on_this_disk_move_apart(tmp_path: Path) -> None:
-    """What was copied elsewhere could not go from the disk and be read all the same."""
-    log = filled(tmp_path, 12, LogConfig(internal_segment_bytes=ONE * 4))
-    assert log.maybe_increment_log_start_offset(6)
-    assert (bases(log), log.log_start_offset, log.local_log_start_offset) == ([0, 4, 8], 6, 6)
-    assert log.delete_segments_below(8) == 2
-    assert (bases(log), log.log_start_offset, log.local_log_start_offset) == ([8], 6, 8)
-    earliest, local = log.offset_for_timestamp(-2), log.offset_for_timestamp(-4)
-    assert earliest is not None and local is not None
-    assert (earliest.offset, local.offset) == (6, 8)
-    log.close()
-
-
 def test_delete_records_moves_the_start(tmp_path: Path) -> None:
     """Deleted records would come back, in this run or the next."""
     log = filled(tmp_path, 12, LogConfig(internal_segment_bytes=ONE * 4))

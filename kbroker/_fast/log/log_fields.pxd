@@ -79,6 +79,7 @@ cdef class LogFields:
     cdef Traffic traffic
     cdef public int64_t high_watermark
     cdef public int64_t log_start_offset
+    cdef public int64_t local_log_start_offset
     cdef public AppendRules append_rules
     cdef object committer_
     cdef LocalLogFields local_
@@ -95,6 +96,11 @@ cdef class PurgatoryFields:
 cdef class RecordSource:
     cdef public dict waiting
     cdef object __weakref__
+
+
+cdef class LateRead(RecordSource):
+    cdef readonly int32_t wait_ms
+    cdef public bint is_met
 
 
 cdef class PartitionFields(RecordSource):

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kbroker._fast.base.ready_queue import ReadyQueue
+from kbroker.types import LeaderEpoch, Offset
 
 class AppendRules:
     def __init__(
@@ -23,16 +24,16 @@ class SpaceFields:
     closed: bool
 
 class EpochFields:
-    latest_epoch: int
+    latest_epoch: LeaderEpoch
 
 class ProducerFields:
-    unreplicated: dict[int, int]
+    unreplicated: dict[Offset, Offset]
     verifications: dict[int, Any]
-    first_unstable_offset: int | None
+    first_unstable_offset: Offset | None
     producers: Any
 
 class SegmentFields:
-    base_offset: int
+    base_offset: Offset
     allocated_bytes: int
     roll_after_timestamp: int
     tail: Any
@@ -46,13 +47,14 @@ class SegmentsFields:
     active: Any
 
 class LocalLogFields:
-    log_end_offset: int
+    log_end_offset: Offset
     segments: Any
     environment: Any
 
 class LogFields:
-    high_watermark: int
-    log_start_offset: int
+    high_watermark: Offset
+    log_start_offset: Offset
+    local_log_start_offset: Offset
     append_rules: AppendRules | None
     committer: Any
     local: Any
@@ -66,9 +68,9 @@ class LogFields:
     def count_too_large(self, size: int) -> None: ...
     def count_failed_fetch(self) -> None: ...
     @property
-    def last_stable_offset(self) -> int: ...
-    def consumer_bound(self, committed: bool) -> int: ...
-    def maybe_increment_high_watermark(self, offset: int) -> bool: ...
+    def last_stable_offset(self) -> Offset: ...
+    def consumer_bound(self, committed: bool) -> Offset: ...
+    def maybe_increment_high_watermark(self, offset: Offset) -> bool: ...
 
 class PurgatoryFields:
     due: bool
@@ -77,8 +79,14 @@ class PurgatoryFields:
 class RecordSource:
     waiting: dict[Any, None]
 
+class LateRead(RecordSource):
+    is_met: bool
+    @property
+    def wait_ms(self) -> int: ...
+    def __init__(self, wait_ms: int) -> None: ...
+
 class PartitionFields(RecordSource):
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     min_in_sync: int
     isr: tuple[int, ...]
     log: Any
@@ -88,5 +96,5 @@ class PartitionFields(RecordSource):
     purgatory: Any
     @property
     def has_min_isr(self) -> bool: ...
-    def is_acknowledged(self, last_offset: int, *, by_all: bool) -> bool: ...
+    def is_acknowledged(self, last_offset: Offset, *, by_all: bool) -> bool: ...
     def appended(self) -> None: ...

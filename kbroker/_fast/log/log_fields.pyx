@@ -191,10 +191,22 @@ cdef class PurgatoryFields:
 
 
 cdef class RecordSource:
-    """Where fetches wait for records: a partition, or what a share group has of one.  `waiting`: the fetches."""
+    """Where fetches wait for records: a partition, what a share group has of one, or a late read.  `waiting`: the
+    fetches."""
 
     def __cinit__(self):
         self.waiting = {}
+
+
+cdef class LateRead(RecordSource):
+    """The third outcome of a read, beside records and an error: they come later, as those of remote storage do.
+
+    A fetch waits here for `wait_ms` at most, in the place of its own time, and is read again when the read `is_met`
+    (`FetchPurgatory.meet`).  At the deadline it is answered without these records.
+    """
+
+    def __init__(self, int32_t wait_ms):
+        self.wait_ms = wait_ms
 
 
 cdef class PartitionFields(RecordSource):

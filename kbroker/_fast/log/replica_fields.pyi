@@ -1,17 +1,18 @@
 from typing import Any, TypeVar
 
 from kbroker._fast.log.log_fields import PartitionFields
+from kbroker.types import LeaderEpoch, Offset
 
 Followed = TypeVar("Followed", bound=FollowedFields)
 
 class FollowerFields:
-    log_end_offset: int
-    log_start_offset: int
-    leader_end: int
+    log_end_offset: Offset
+    log_start_offset: Offset
+    leader_end: Offset
     fetched_at: float
     caught_up_at: float
-    def fetched(self, fetch_offset: int, log_start_offset: int, leader_end: int, now: float) -> bool: ...
-    def asks_again(self, fetch_offset: int, log_start_offset: int, now: float) -> bool: ...
+    def fetched(self, fetch_offset: Offset, log_start_offset: Offset, leader_end: Offset, now: float) -> bool: ...
+    def asks_again(self, fetch_offset: Offset, log_start_offset: Offset, now: float) -> bool: ...
 
 class FollowedFields:
     partition: PartitionFields
@@ -20,7 +21,12 @@ class FollowedFields:
     is_asked: bool
     def __init__(self, partition: PartitionFields, has_to_truncate: bool) -> None: ...
     def note_asked(
-        self, offset: int, log_start_offset: int, leader_epoch: int, last_epoch: int, max_bytes: int
+        self,
+        offset: Offset,
+        log_start_offset: Offset,
+        leader_epoch: LeaderEpoch,
+        last_epoch: LeaderEpoch,
+        max_bytes: int,
     ) -> None: ...
 
 def unsettled(

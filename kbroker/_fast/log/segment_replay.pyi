@@ -3,6 +3,7 @@
 from kbroker._fast.log.index import AppendTail, OffsetTable, TimeTable
 from kbroker._fast.log.segment_scan import SegmentScan
 from kbroker._fast.records.record_batch import BatchInfo
+from kbroker.types import LeaderEpoch, Offset
 
 def account(
     scan: SegmentScan,
@@ -11,7 +12,7 @@ def account(
     offsets: OffsetTable,
     times: TimeTable,
     room: int,
-    next_offset: int,
-    leader_epoch: int,
-) -> tuple[int, int]: ...
-def last_of_each(scan: SegmentScan, start: int, stop: int, from_offset: int) -> list[BatchInfo]: ...
+    next_offset: Offset,
+    leader_epoch: LeaderEpoch,
+) -> tuple[int, Offset]: ...
+def last_of_each(scan: SegmentScan, start: int, stop: int, from_offset: Offset) -> list[BatchInfo]: ...

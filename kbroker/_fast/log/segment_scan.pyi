@@ -1,9 +1,10 @@
 """Recovery's reading of a segment: see segment_scan.pyx."""
 
 from kbroker._fast.records.record_batch import BatchInfo
+from kbroker.types import Position
 
 class SegmentScan:
-    valid_end: int
+    valid_end: Position
     complete: bool
     reason: str | None
     @property

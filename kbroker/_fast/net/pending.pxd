@@ -17,3 +17,5 @@ cdef class DelayedFetch(Pending):
     cdef public int wait_ms
     cdef public bint on_beat
     cdef object purgatory
+
+    cpdef int wait_at(self, tuple sources) except -1

@@ -12,6 +12,7 @@ that is given while another request is being served is queued until that request
 """
 
 from kbroker._fast.base.checked cimport CHECKED
+from kbroker._fast.log.fetch_target import enter, leave
 
 
 cdef class Pending:
@@ -93,7 +94,9 @@ cdef class Pending:
         return 0
 
     def expire_after(self, loop, wait_ms) -> None:
-        """Has `expired` called in `wait_ms`, unless the answer was given by then."""
+        """Has `expired` called in `wait_ms`, unless the answer was given by then, and at no other time."""
+        if self.timer is not None:
+            self.timer.cancel()
         self.timer = loop.call_later(wait_ms / 1000, self._expire)
 
     def expired(self) -> None:
@@ -129,6 +132,13 @@ cdef class DelayedFetch(Pending):
 
     def started(self) -> None:
         self.purgatory.add(self)
+
+    cpdef int wait_at(self, tuple sources) except -1:
+        """Waits on at other sources, those of its last attempt."""
+        leave(self, self.sources)
+        self.sources = sources
+        enter(self, sources)
+        return 0
 
     def lost(self) -> None:
         self.purgatory.forget(self)

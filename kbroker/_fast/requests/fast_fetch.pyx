@@ -79,12 +79,12 @@ cdef class FastFetch(DirectAnswers):
         fetch = DelayedRows.__new__(DelayedRows)
         fetch.purgatory = services.replica_manager.purgatory
         fetch.sources = answer.all_waiting()
-        fetch.wait_ms = rows.head.max_wait_ms
+        fetch.wait_ms = answer.wait_ms(rows.head.max_wait_ms)
         fetch.path = self
         fetch.version = rows.version
         fetch.correlation_id = correlation_id
         fetch.request = PyBytes_FromStringAndSize(<const char*> data, size)
-        fetch.until_ns = now_ns() + <uint64_t> rows.head.max_wait_ms * 1000000
+        fetch.until_ns = now_ns() + <uint64_t> fetch.wait_ms * 1000000
         begin_fetch(rows, &self.rules.layout, rows.version, data, size)
         fetch.names = self._names(services.replica_manager, rows)
         return fetch
@@ -299,6 +299,8 @@ cdef class DelayedRows(DelayedFetch):
         elif answer.has_enough(rows.head.max_wait_ms, force):
             self._end(answer.end(), True)
         else:
+            if answer.late is not None:
+                self.wait_at(answer.all_waiting())
             return False
         return True
 

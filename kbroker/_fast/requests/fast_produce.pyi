@@ -2,8 +2,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kbroker._fast.net.direct import DirectAnswers
+from kbroker.types import Offset
 
-Appended = list[tuple[int, int] | None]
+Appended = list[tuple[Offset, Offset] | None]
 
 class ProduceVersions:
     def __init__(

@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kbroker._fast.files.file_region cimport FileRegion
 from kbroker._fast.log.fetch_target cimport FetchTarget
-from kbroker._fast.log.log_fields cimport FileFields, LogFields, PartitionFields, SegmentFields
+from kbroker._fast.log.log_fields cimport FileFields, LogFields, PartitionFields, RecordSource, SegmentFields
 from kbroker._fast.net.direct cimport Topic
 from kbroker._fast.requests.fetch_rows cimport FetchHead, FetchLayout, Found
 
@@ -38,8 +38,9 @@ cdef class FetchAnswer:
     cdef bint written_at_once       # each partition before the next one is looked at
     cdef SegmentFields segment      # of what was found last, with its file; None where no records were
     cdef FileFields file
-    cdef PartitionFields waiting      # where the fetch may wait: the first one
-    cdef list more_waiting                # and more of them
+    cdef RecordSource waiting       # where the fetch may wait: the first one
+    cdef list more_waiting          # and more of them
+    cdef list late                  # those that are late reads; None without one
     cdef PartitionFields read         # what Python read last; None after an error
     cdef list unsent                # (log, bytes) of records in an answer that may not be given yet
     cdef Py_ssize_t copy_left       # how many bytes of records may still be copied
@@ -52,9 +53,10 @@ cdef class FetchAnswer:
     cdef uint8_t[INLINE_BYTES] start
 
     cdef int set_limits(self, const FetchHead* head) except -1
-    cdef int may_wait_at(self, PartitionFields partition) except -1
+    cdef int may_wait_at(self, RecordSource source) except -1
     cdef tuple all_waiting(self)
-    cdef bint has_enough(self, int32_t max_wait_ms, bint force) noexcept
+    cdef int32_t wait_ms(self, int32_t max_wait_ms) except? -1
+    cdef bint has_enough(self, int32_t max_wait_ms, bint force) except -1
     cdef bint look(self, LogFields log, int64_t offset, int64_t max_bytes, Found* found) except -1
     cdef object read_alone(self, FetchTarget target)
     cdef int count_sent(self, LogFields log, int64_t size) except -1

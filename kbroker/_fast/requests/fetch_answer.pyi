@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kbroker._fast.log.fetch_target import FetchTarget
+from kbroker._fast.log.log_fields import LateRead
 from kbroker._fast.wire.codec import Program
 
 class FetchVersions:
@@ -27,6 +28,6 @@ class FetchRules:
         self,
         versions: FetchVersions,
         file_system: type,
-        read_partition: Callable[[Any, int, int, bool, FetchTarget, int, bool, Any], tuple[Any, bool]],
+        read_partition: Callable[[Any, int, int, bool, FetchTarget, int, bool, Any], tuple[Any, bool, LateRead | None]],
         compile_answer: Callable[[int], Program],
     ) -> None: ...

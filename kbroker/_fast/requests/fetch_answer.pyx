@@ -16,7 +16,7 @@ from kbroker._fast.base.put cimport put32
 from kbroker._fast.files.file_read cimport read_cached
 from kbroker._fast.files.file_region cimport FileRegion
 from kbroker._fast.log.fetch_target cimport FetchTarget, is_enough
-from kbroker._fast.log.log_fields cimport LogFields, PartitionFields
+from kbroker._fast.log.log_fields cimport LateRead, LogFields, RecordSource
 from kbroker._fast.net.direct cimport Topic, put_size, put_topic
 from kbroker._fast.requests.fetch_rows cimport (
     AROUND_TOPIC_BYTES,
@@ -58,8 +58,8 @@ cdef class FetchRules:
 
     `versions`: those of the request's and the answer's fields.  `file_system`: the type of those files that are read
     here.  `read_partition(services, version, replica_id, committed, target, limit, first, reader)` reads a partition
-    alone: (its struct of the answer, whether the client must get that at once).  `reader`: where the client stands;
-    None where that does not matter.
+    alone: (its struct of the answer, whether the client must get that at once, the `LateRead` where its records
+    come later).  `reader`: where the client stands; None where that does not matter.
     `compile_answer(version)` gives the answer's codec program.
     """
 
@@ -98,21 +98,26 @@ cdef class FetchAnswer:
         self.min_bytes = <int32_t> min(<int64_t> head.min_bytes, self.left)
         return 0
 
-    cdef int may_wait_at(self, PartitionFields partition) except -1:
+    cdef int may_wait_at(self, RecordSource source) except -1:
         if self.waiting is None:
-            self.waiting = partition
+            self.waiting = source
         elif self.more_waiting is None:
-            self.more_waiting = [partition]
+            self.more_waiting = [source]
         else:
-            self.more_waiting.append(partition)
+            self.more_waiting.append(source)
         return 0
 
     cdef tuple all_waiting(self):
         return (() if self.waiting is None else (self.waiting,)) + tuple(self.more_waiting or ())
 
-    cdef bint has_enough(self, int32_t max_wait_ms, bint force) noexcept:
-        """Whether the fetch is answered with what was found."""
-        return is_enough(self.total, self.min_bytes, max_wait_ms, self.waiting is not None, self.urgent, force)
+    cdef int32_t wait_ms(self, int32_t max_wait_ms) except? -1:
+        """How long the fetch may wait in all; `max_wait_ms`: where no read is late."""
+        return max_wait_ms if self.late is None else max([(<LateRead?> each).wait_ms for each in self.late])
+
+    cdef bint has_enough(self, int32_t max_wait_ms, bint force) except -1:
+        """Whether the fetch is answered with what was found.  With nothing at all it is not, where a read is late."""
+        cdef int64_t least = self.min_bytes if self.late is None else max(1, self.min_bytes)
+        return is_enough(self.total, least, self.wait_ms(max_wait_ms), self.waiting is not None, self.urgent, force)
 
     # Looking at partitions
 
@@ -149,8 +154,8 @@ cdef class FetchAnswer:
         """Has Python read a partition: its struct of the answer."""
         cdef Py_ssize_t size
         cdef object manager
-        data, urgent = self.rules.read_partition(self.services, self.version, self.replica_id, self.committed, target,
-                                                 self.left, self.total == 0, self.reader)
+        data, urgent, late = self.rules.read_partition(self.services, self.version, self.replica_id, self.committed,
+                                                       target, self.left, self.total == 0, self.reader)
         size = len(data.records)
         self.total += size
         self.left = max(<int64_t> 0, self.left - size)
@@ -160,6 +165,11 @@ cdef class FetchAnswer:
             manager = self.services.replica_manager
             self.read = manager.replica(target.topic, target.index)
             self.may_wait_at(self.read)
+        if late is not None:
+            self.may_wait_at(late)
+            if self.late is None:
+                self.late = []
+            self.late.append(late)
         return data
 
     cdef int count_sent(self, LogFields log, int64_t size) except -1:

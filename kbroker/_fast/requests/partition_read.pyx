@@ -33,7 +33,7 @@ cdef SegmentFields find(LogFields log, object file_system, int64_t offset, int64
     found.high_watermark = log.high_watermark
     found.last_stable_offset = last_stable_offset(log)
     found.log_start_offset = log.log_start_offset
-    if limit < 0 or offset < log.log_start_offset or offset > local.log_end_offset:
+    if limit < 0 or offset < log.local_log_start_offset or offset > local.log_end_offset:
         return None
     if type(local.environment_.files) is not file_system:
         return None

@@ -2,6 +2,7 @@ from typing import Any
 
 from kbroker._fast.files.file_region import FileRegion
 from kbroker._fast.log.fetch_target import FetchTarget
+from kbroker._fast.log.log_fields import LateRead
 from kbroker._fast.net.gate import Gate
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.requests.fetch_answer import FetchRules
@@ -24,6 +25,8 @@ class TargetsRead:
         reader: Any = None,
         gate: Gate | None = None,
     ) -> None: ...
+    @property
+    def late(self) -> list[LateRead]: ...
     def start(self) -> Pending: ...
     def delayed(self) -> Pending: ...
     def begin(self) -> None: ...

@@ -86,12 +86,17 @@ cdef class TargetsRead:
         cdef DelayedTargets fetch = DelayedTargets.__new__(DelayedTargets)
         fetch.purgatory = self.services.replica_manager.purgatory
         fetch.sources = self.answer.all_waiting()
-        fetch.wait_ms = self.head.max_wait_ms
+        fetch.wait_ms = self.answer.wait_ms(self.head.max_wait_ms)
         fetch.on_beat = self.replica_id >= 0
         fetch.read = self
         self.answer = self.topics = None
         self.is_again = True
         return fetch
+
+    @property
+    def late(self) -> list:
+        """The late reads of the last attempt."""
+        return self.answer.late or []
 
     cdef object attempt(self, bint force):
         """The frame; None where there is not enough yet, unless `force`."""
@@ -314,6 +319,8 @@ cdef class DelayedTargets(DelayedFetch):
     def attempt(self, force) -> bool:
         cdef object frame = self.read.attempt(force)
         if frame is None:
+            if self.read.answer.late is not None:
+                self.wait_at(self.read.answer.all_waiting())
             return False
         self._end(frame, True)
         return True

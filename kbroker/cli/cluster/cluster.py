@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kbroker.administration.admin import Place, refuse
+from kbroker.administration.admin import Place
 from kbroker.administration.replicas import elect_leaders
 from kbroker.administration.replicas import reassign as reassign_replicas
 from kbroker.cli.cluster.quorum import fenced_brokers, print_quorum, quorum_of
 from kbroker.cli.connection import Cluster, wire_options
 from kbroker.cli.output import json_option, print_errors, print_json, print_lines, print_table, size_text
 from kbroker.error_codes import error_name
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from kbroker.administration import groups as administration
-from kbroker.administration.admin import LATEST, Place
+from kbroker.administration.admin import Place
 from kbroker.administration.groups import DEAD, GroupDescription, GroupMember
 from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, cluster_options
@@ -29,7 +29,7 @@ from kbroker.cli.refusals import text_of
 from kbroker.client.errors import ClientError
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.nearest import did_you_mean
-from kbroker.types import JsonObject
+from kbroker.types import LATEST, JsonObject
 
 if TYPE_CHECKING:
     from kbroker.client.admin import ClusterAdmin

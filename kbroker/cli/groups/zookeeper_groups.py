@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
-from kbroker.administration.admin import LATEST, Place
+from kbroker.administration.admin import Place
 from kbroker.administration.groups import committed_offsets
 from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.groups.group_offsets import commit
 from kbroker.cli.output import json_option, print_errors, print_json, print_rows, print_table
-from kbroker.types import JsonObject
+from kbroker.types import LATEST, JsonObject
 
 if TYPE_CHECKING:
     from kbroker.cluster.zookeeper.consumer_groups import ConsumerGroupZnodes, OldGroup

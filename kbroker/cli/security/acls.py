@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeVar, cast
 import click
 
 from kbroker.administration.acls import create_acls, delete_acls, describe_acls
-from kbroker.administration.admin import refuse
 from kbroker.cli.connection import Cluster, wire_options
 from kbroker.cli.output import json_option, print_rows
+from kbroker.errors import refuse
 from kbroker.metadata.security_image import Acl
 from kbroker.nearest import unknown_hint
 from kbroker.security.acl.filters import AclFilter

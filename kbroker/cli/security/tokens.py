@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from kbroker.administration.admin import refuse
 from kbroker.cli.connection import Cluster, wire_options
 from kbroker.cli.output import json_option, print_json, print_rows, print_table
 from kbroker.cli.security.secret_input import read_secret, secret_option
+from kbroker.errors import refuse
 from kbroker.schemas import wire
 
 _HOUR_MS = 3_600_000

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kbroker.administration.admin import refuse
 from kbroker.administration.users import describe_users, mechanism_name, remove_passwords, set_password
 from kbroker.cli.connection import Cluster, wire_options
 from kbroker.cli.output import json_option, print_json, print_rows
 from kbroker.cli.security.secret_input import read_secret, secret_option
-from kbroker.errors import ErrorCode
+from kbroker.errors import ErrorCode, refuse
 from kbroker.security.scram import BY_NAME, LEAST_ITERATIONS, MOST_ITERATIONS
 
 if TYPE_CHECKING:

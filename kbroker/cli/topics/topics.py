@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from kbroker.administration import topics as administration
-from kbroker.administration.admin import EARLIEST, LATEST, Place, refuse
+from kbroker.administration.admin import Place
 from kbroker.administration.configs import Kind, Source, alter_configs, describe_configs
 from kbroker.administration.topics import BY_DEFAULT, NewTopic
 from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.output import json_option, parse_pairs, print_errors, print_json, print_lines, print_rows, print_table
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.nearest import unknown_hint
 from kbroker.schemas import wire
-from kbroker.types import ZERO_UUID, JsonObject, is_internal, uuid_to_text
+from kbroker.types import EARLIEST, LATEST, ZERO_UUID, JsonObject, is_internal, uuid_to_text
 
 if TYPE_CHECKING:
     from kbroker.client.admin import ClusterAdmin

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.administration.acls import create_acls, delete_acls
-from kbroker.administration.admin import refuse
 from kbroker.console.manage.plan import Action, Done, Plan
 from kbroker.console.parameters import BadParameterError, NotThereError
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.metadata.security_image import Acl
 from kbroker.security.acl.filters import AclFilter
 from kbroker.security.acl.kinds import ANY, OPERATIONS, PATTERNS, PERMISSIONS, RESOURCES, PatternType, Permission

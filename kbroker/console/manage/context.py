@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbroker.administration.admin import EARLIEST, LATEST
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError
 from kbroker.errors import KafkaError
 from kbroker.security.authorizer import Operation, ResourceKind
+from kbroker.types import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from kbroker.console.manage.fields import Fields

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.administration import groups as administration
-from kbroker.administration.admin import refuse
 from kbroker.console.group_lines import SHARE, standing_of
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table, plan_without_topic
 from kbroker.console.parameters import BadParameterError, NotThereError
 from kbroker.error_codes import error_name
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
 

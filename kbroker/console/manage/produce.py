@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kbroker.administration.admin import refuse
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.key_partition import partition_of
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
-from kbroker.errors import KafkaError
+from kbroker.errors import KafkaError, refuse
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.compression import Codec
 from kbroker.schemas import wire

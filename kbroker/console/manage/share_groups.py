@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbroker.administration.admin import by_topic, refuse
+from kbroker.administration.admin import by_topic
 from kbroker.administration.groups import share_group_offsets
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.groups import given_targets, plan_of_targets, refuse_members, targets_of
 from kbroker.console.manage.plan import Action, Done, Plan, plan_without_topic
 from kbroker.console.parameters import NotThereError
 from kbroker.error_codes import error_name
-from kbroker.errors import ErrorCode
+from kbroker.errors import ErrorCode, refuse
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
 

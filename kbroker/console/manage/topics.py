@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.administration import topics as administration
-from kbroker.administration.admin import EARLIEST, LATEST, refuse
 from kbroker.administration.topics import BY_DEFAULT
 from kbroker.console.group_lag import reads
 from kbroker.console.manage.context import listed, plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
 from kbroker.error_codes import error_name
-from kbroker.errors import ErrorCode, KafkaError
+from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
-from kbroker.types import uuid_to_text
+from kbroker.types import EARLIEST, LATEST, uuid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

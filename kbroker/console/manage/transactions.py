@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kbroker.administration.admin import TRANSACTION, refuse
+from kbroker.administration.admin import TRANSACTION
 from kbroker.console.download import time_of
 from kbroker.console.manage.context import plural
 from kbroker.console.manage.plan import Action, Done, Plan, Table
 from kbroker.console.parameters import BadParameterError
+from kbroker.errors import refuse
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation, ResourceKind
 

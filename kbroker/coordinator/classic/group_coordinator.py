@@ -12,11 +12,12 @@ answer through a callback.  Methods raise `KafkaError` (what concerns the whole 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kbroker.clock import Clock
 from kbroker.coordinator.classic.group import Group
@@ -43,7 +44,6 @@ from kbroker.coordinator.classic.rebalance import GroupLimits, Rebalances
 from kbroker.coordinator.classic.refusals import Refusals
 from kbroker.coordinator.runtime.plan import TransactionalProducer
 from kbroker.coordinator.runtime.shard import StateLog
-from kbroker.coordinator.runtime.timers import TimerHandle
 from kbroker.errors import (
     CoordinatorLoadInProgressError,
     ErrorCode,
@@ -69,13 +69,6 @@ _MINUTE_MS = 60_000
 _EXPIRY_PORTION = 64
 
 
-class EventLoop(Protocol):
-    """What the coordinator needs of asyncio's loop."""
-
-    def call_later(self, delay: float, callback: Callable[[], None], /) -> TimerHandle:
-        """Run `callback` in `delay` seconds."""
-
-
 class GroupCoordinator:
     """Coordinates every group whose partition of the state topic this broker leads.
 
@@ -86,7 +79,7 @@ class GroupCoordinator:
         self,
         config: BrokerConfig,
         clock: Clock,
-        loop: EventLoop,
+        loop: asyncio.AbstractEventLoop,
         state_log: StateLog,
         metadata_cache: MetadataCache,
         slices: Slices,

@@ -27,9 +27,9 @@ from kbroker.coordinator.modern.kind_records import UnknownRecordError
 from kbroker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kbroker.coordinator.runtime.plan import KeyValue, write_error
 from kbroker.coordinator.runtime.shard import Shard, ShardState, StateLog
-from kbroker.coordinator.runtime.timers import CallLater
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
+from kbroker.waiting import CallLater
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices

@@ -28,8 +28,9 @@ from kbroker.coordinator.classic.group_state import GroupState, can_rebalance
 from kbroker.coordinator.classic.member import Member
 from kbroker.coordinator.classic.messages import SyncResult
 from kbroker.coordinator.modern.group import LastRebalance
-from kbroker.coordinator.runtime.timers import CallLater, Deadline
+from kbroker.coordinator.runtime.timers import Deadline
 from kbroker.errors import ErrorCode
+from kbroker.waiting import CallLater
 
 logger = logging.getLogger("kbroker.groups")
 

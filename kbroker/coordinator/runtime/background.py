@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, TypeVar
 
-from kbroker.coordinator.runtime.timers import CallLater
+from kbroker.waiting import CallLater
 
 T = TypeVar("T")
 Done = Callable[[T | None, Exception | None], None]

@@ -53,11 +53,11 @@ from kbroker.clock import Clock
 from kbroker.coordinator.runtime.partitioner import partition_for
 from kbroker.coordinator.runtime.plan import KeyValue, Outcome, Plan
 from kbroker.coordinator.runtime.shard import CoordinatorState, Shard, ShardState, StateLog
-from kbroker.coordinator.runtime.timers import CallLater
 from kbroker.errors import CoordinatorNotAvailableError, NotCoordinatorError
 from kbroker.periodic import PeriodicTask
 from kbroker.records.compression import Codec
 from kbroker.types import NO_PRODUCER_ID
+from kbroker.waiting import CallLater
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace, Slices

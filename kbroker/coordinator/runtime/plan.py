@@ -15,7 +15,7 @@ from kbroker.replication.commit_wait import CommitWait
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from kbroker.coordinator.runtime.timers import CallLater
+    from kbroker.waiting import CallLater
 
 KeyValue = tuple[bytes, bytes | None]
 Settled = Callable[[KafkaError | None], None]

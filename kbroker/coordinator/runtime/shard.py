@@ -19,6 +19,7 @@ commits that was not compacted.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
@@ -30,17 +31,18 @@ from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchEr
 from kbroker._fast.records.record_codec import gather_newest
 from kbroker.clock import Clock
 from kbroker.coordinator.runtime.plan import NO_TRANSACTION, CommitPoint, KeyValue, TransactionalProducer
-from kbroker.coordinator.runtime.timers import CallLater, TimerHandle, Timers
+from kbroker.coordinator.runtime.timers import Timers
 from kbroker.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, KafkaError, NotCoordinatorError
 from kbroker.outage import Outage
 from kbroker.records.batch import RecordBatchBuilder
 from kbroker.records.compression import Codec, CompressionError
 from kbroker.records.control import ControlType, read_end_transaction
 from kbroker.records.legacy import iterate_stored_batches, iterate_stored_records
-from kbroker.types import NO_LEADER_EPOCH, NO_PRODUCER_ID
+from kbroker.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, LeaderEpoch, Offset
+from kbroker.waiting import CallLater
 
 if TYPE_CHECKING:
-    from kbroker._fast.base.slices import Pace, Slices
+    from kbroker._fast.base.slices import Pace, Slices, Turn
 
 logger = logging.getLogger("kbroker.coordinator")
 
@@ -58,13 +60,13 @@ class StateLog(CommitPoint, Protocol):
     def max_batch_bytes(self) -> int:
         """How large a batch may be."""
 
-    def append(self, partition_index: int, batch: bytearray) -> int:
+    def append(self, partition_index: int, batch: bytearray) -> Offset:
         """Append one batch; the offset of its last record.  Raises KafkaError, and nothing is appended then."""
 
-    def read(self, partition_index: int, offset: int, max_bytes: int) -> bytes:
+    def read(self, partition_index: int, offset: Offset, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `offset` on, at least one; empty at the end."""
 
-    def bounds(self, partition_index: int) -> tuple[int, int]:
+    def bounds(self, partition_index: int) -> tuple[Offset, Offset]:
         """First offset and end offset."""
 
     def leads(self, partition_index: int) -> bool:
@@ -161,7 +163,7 @@ class Shard(Generic[S]):
         self._last_superseding_type = last_superseding_type
         self._started = 0.0
         self._steps: Iterator[None] = iter(())
-        self._timer: TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | Turn | None = None
         self._outage = Outage(logger, logging.ERROR, clock.monotonic)
 
     def check_active(self) -> None:
@@ -184,7 +186,7 @@ class Shard(Generic[S]):
 
     def lead(self, leader_epoch: int) -> None:
         """This broker leads the partition in `leader_epoch`: load it, unless it has been led all the while."""
-        self.leader_epoch = leader_epoch
+        self.leader_epoch = LeaderEpoch(leader_epoch)
         if self.state not in (ShardState.LOADING, ShardState.ACTIVE):
             self.load()
 

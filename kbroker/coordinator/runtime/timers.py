@@ -8,23 +8,14 @@ loop one timer per member and session, not one per heartbeat.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kbroker.clock import Clock
 
+if TYPE_CHECKING:
+    from asyncio import TimerHandle
 
-class TimerHandle(Protocol):
-    """What scheduling gives back."""
-
-    def cancel(self) -> None:
-        """Never run it."""
-
-
-class CallLater(Protocol):
-    """asyncio's `loop.call_later`, or a test's own."""
-
-    def __call__(self, delay: float, callback: Callable[[], None], /) -> TimerHandle:
-        """Run `callback` in `delay` seconds."""
+    from kbroker.waiting import CallLater
 
 
 class Deadline:

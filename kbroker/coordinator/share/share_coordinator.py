@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.runtime.shard import StateLog
-    from kbroker.coordinator.runtime.timers import CallLater
     from kbroker.metadata.cache import MetadataCache
     from kbroker.replication.share.persister import Loaded, Stored
+    from kbroker.waiting import CallLater
 
 logger = logging.getLogger("kbroker.share")
 

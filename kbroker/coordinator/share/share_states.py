@@ -243,14 +243,11 @@ class ShareStates:
 
     async def _ask(self, node_id: int, request: Message, at_most: int, kind: type[_Answer]) -> _Answer:
         """The answer.  CoordinatorNotAvailableError where there is none."""
-        assert self._elsewhere is not None and request.api_key is not None
-        version = await self._version(node_id, request.api_key, at_most)
+        assert self._elsewhere is not None
         try:
-            answer = await self._elsewhere.of(node_id).send(request, version)
+            return await self._elsewhere.of(node_id).ask(kind, request, at_most)
         except NodeError as error:
             raise CoordinatorNotAvailableError(str(error)) from error
-        assert isinstance(answer, kind)
-        return answer
 
 
 async def _called(ask: Callable[[Callable[[_Value | KafkaError], None]], None]) -> _Value:

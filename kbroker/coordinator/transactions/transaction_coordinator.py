@@ -28,7 +28,6 @@ from kbroker.clock import Clock
 from kbroker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kbroker.coordinator.runtime.plan import KeyValue, Outcome, Plan
 from kbroker.coordinator.runtime.shard import StateLog
-from kbroker.coordinator.runtime.timers import CallLater
 from kbroker.coordinator.transactions import decisions
 from kbroker.coordinator.transactions.completion import Completion, Markers
 from kbroker.coordinator.transactions.decisions import ProducerIdNeededError
@@ -40,6 +39,7 @@ from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from kbroker.outage import Outages
 from kbroker.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from kbroker.waiting import CallLater
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices

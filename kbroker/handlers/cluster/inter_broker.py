@@ -25,7 +25,7 @@ from kbroker.protocol.api import ApiKey
 from kbroker.replication.leader_and_isr import ReplicaState, ReplicaStop, Sender
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation
-from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
+from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID, LeaderEpoch, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
@@ -127,7 +127,7 @@ def _stops(request: wire.StopReplicaRequest, version: int) -> Iterator[ReplicaSt
         for state in request.topic_states:
             for row in state.partition_states:
                 name = TopicPartition(state.topic_name, row.partition_index)
-                yield ReplicaStop(name, row.leader_epoch, row.delete_partition)
+                yield ReplicaStop(name, LeaderEpoch(row.leader_epoch), row.delete_partition)
         return
     for named in _named(request, version):
         yield ReplicaStop(named, NO_LEADER_EPOCH, request.delete_partitions)

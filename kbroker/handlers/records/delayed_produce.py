@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.replication.commit_wait import CommitWait
-from kbroker.types import NO_TIMESTAMP
+from kbroker.types import NO_OFFSET, NO_TIMESTAMP, Offset
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
@@ -22,14 +22,12 @@ if TYPE_CHECKING:
 
     PartitionProduceResponse = wire.ProduceResponse.PartitionProduceResponse
 
-NO_OFFSET = -1
-
 
 class Unacknowledged(NamedTuple):
     """A partition's answer, and the batch that it waits for."""
 
     partition: Partition
-    last_offset: int
+    last_offset: Offset
     answer: PartitionProduceResponse
 
 
@@ -40,7 +38,7 @@ def answer_when_acknowledged(
 
     Several batches of one partition are settled by the last of them, as in Kafka.
     """
-    last: dict[Partition, int] = {}
+    last: dict[Partition, Offset] = {}
     answers: dict[Partition, list[PartitionProduceResponse]] = {}
     for partition, last_offset, answer in waits:
         last[partition] = max(last_offset, last.get(partition, last_offset))

@@ -35,6 +35,7 @@ from kbroker.protocol.api import ApiKey
 from kbroker.replication.commit_wait import CommitWait
 from kbroker.schemas import wire
 from kbroker.security.authorizer import Operation
+from kbroker.types import NO_OFFSET, Offset
 
 if TYPE_CHECKING:
     Row = wire.DeleteRecordsResponse.DeleteRecordsPartitionResult
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.handlers")
 
 HIGH_WATERMARK = -1
-NO_OFFSET = -1
 
 
 async def handle_delete_records(ctx: RequestContext, request: wire.DeleteRecordsRequest) -> Struct:
@@ -88,7 +88,7 @@ def _delete(services: Services, name: str, index: int, offset: int) -> int:
     log = partition.log
     if log.config.compact and not log.config.delete:
         raise PolicyViolationError(f"The records of {name} go by compaction alone: its cleanup.policy is compact.")
-    target = log.high_watermark if offset == HIGH_WATERMARK else offset
+    target = log.high_watermark if offset == HIGH_WATERMARK else Offset(offset)
     if target < 0:
         raise OffsetOutOfRangeError(f"The offset {offset} for partition {log.topic_partition} is not valid")
     if log.delete_records_before(target):
@@ -107,7 +107,7 @@ async def _wait_for_replicas(
             partition = services.replica_manager.topics.get(topic.name, {}).get(row.partition_index)
             if row.error_code or partition is None or partition.low_watermark >= row.low_watermark:
                 continue
-            partition.wait_for_deletion(row.low_watermark, wait.expect(partial(_deleted, partition, row)))
+            partition.wait_for_deletion(Offset(row.low_watermark), wait.expect(partial(_deleted, partition, row)))
     await wait.within(timeout_ms)
 
 

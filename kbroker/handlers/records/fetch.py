@@ -236,7 +236,7 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
         read.begin()
         while not read.look(STEP_PARTITIONS):
             await pace
-        return read.is_enough(force)
+        return read.is_enough(wait.watch(read.late, force))
 
     def ended(source: RecordSource) -> None:
         target = sources[source]
@@ -245,8 +245,9 @@ async def _fetch_many(ctx: RequestContext, request: wire.FetchRequest, by_id: bo
 
     refused: list[FetchTarget] = []
     purgatory, sources = ctx.services.replica_manager.purgatory, await _sources(ctx, plan, by_id, pace)
+    wait = FetchWait(purgatory, tuple(sources), request.max_wait_ms, ended, rests=True)
     try:
-        await FetchWait(purgatory, tuple(sources), request.max_wait_ms, ended, rests=True).until(ctx, attempt)
+        await wait.until(ctx, attempt)
         while (frame := read.write(STEP_PARTITIONS)) is None:
             await pace
     finally:

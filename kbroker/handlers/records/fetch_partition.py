@@ -21,6 +21,7 @@ from kbroker.storage.log.log_values import FetchIsolation
 
 if TYPE_CHECKING:
     from kbroker._fast.log.fetch_target import FetchTarget
+    from kbroker._fast.log.log_fields import LateRead
     from kbroker.handlers.services import Services
     from kbroker.replication.partition import Partition
     from kbroker.replication.replica_manager import ReplicaManager
@@ -34,6 +35,7 @@ FIRST_VERSION_WITH_RACK = schema("FetchRequest").first_version("rack_id")
 FIRST_VERSION_WITH_TOPIC_IDS = schema("FetchRequest").first_version("topics.topic_id")
 LAST_VERSION_WITH_HARD_LIMIT = schema("FetchRequest").first_version("max_bytes") - 1
 EMPTY = b""
+Outcome = tuple[PartitionData, bool, "LateRead | None"]
 # Kafka counts a fetch with any other error as failed.
 EXPECTED = frozenset(
     {
@@ -61,8 +63,8 @@ def read_partition(
     left: int,
     first: bool,
     reader: Reader | None = None,
-) -> tuple[PartitionData, bool]:
-    """(the partition's part of the answer, whether the client must get that at once).
+) -> Outcome:
+    """(the partition's part of the answer, whether the client must get that at once, what its records wait for).
 
     `left`: how many bytes of records the answer may still get; `first`: it has none yet, so a batch comes whole.
     `reader`: where the consumer stands, if it may be sent to a nearer replica (KIP-392).
@@ -70,17 +72,17 @@ def read_partition(
     in a tight loop.
     """
     if target.refusal:
-        return failed(target.index, target.refusal, _aborted(target.refusal)), False
+        return failed(target.index, target.refusal, _aborted(target.refusal)), False, None
     manager = services.replica_manager
     try:
         return _read(manager, version, replica_id, committed, target, left, first, reader)
     except KafkaError as error:
         if error.code not in EXPECTED:
             _count_failure(manager, target)
-        return failed(target.index, error.code, _aborted(error.code)), error.code not in UNKNOWN_TOPIC
+        return failed(target.index, error.code, _aborted(error.code)), error.code not in UNKNOWN_TOPIC, None
     except OSError as error:
         log = _partition(manager, version, replica_id, target).log
-        return failed(target.index, log.storage_error("reading records", error).code, None), True
+        return failed(target.index, log.storage_error("reading records", error).code, None), True, None
 
 
 def note_end(services: Services, version: int, replica_id: int, target: FetchTarget) -> None:
@@ -124,18 +126,18 @@ def _read(
     left: int,
     first: bool,
     reader: Reader | None,
-) -> tuple[PartitionData, bool]:
+) -> Outcome:
     partition = _partition(manager, version, replica_id, target)
     partition.check_leader_epoch(target.current_leader_epoch)
     log = partition.log
     if reader is not None and manager.selector is not None:
         nearer = manager.selector.select(partition, reader, target.fetch_offset)
         if nearer is not None:
-            return _elsewhere(partition, target, nearer), True
+            return _elsewhere(partition, target, nearer), True, None
     if target.last_fetched_epoch >= 0:
         diverging = _divergence(partition, target)
         if diverging is not None:
-            return diverging, True
+            return diverging, True, None
     limit = min(target.max_bytes, left)
     if limit < 0:
         raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -169,7 +171,9 @@ def _read(
     )
     # Consumers that read from the follower wait for committed records, so a new high watermark is answered at once.
     is_news = replica_id >= 0 and manager.selector is not None and log.high_watermark > target.answered_high_watermark
-    return answer, is_news and target.answered_high_watermark >= 0
+    is_urgent = is_news and target.answered_high_watermark >= 0
+    # What was waited for is given at once, as in Kafka: it is all that the tier gives in one read.
+    return answer, is_urgent or (records is not None and target.fetch_offset < log.local_log_start_offset), data.late
 
 
 def _elsewhere(partition: Partition, target: FetchTarget, replica: int) -> PartitionData:

@@ -29,6 +29,7 @@ from kbroker.storage.log.log_values import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
 )
+from kbroker.types import LeaderEpoch
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -234,7 +235,7 @@ def _find_offset(
     if timestamp < 0 and ctx.api_version < FIRST_VERSION_OF_TIMESTAMP.get(timestamp, 127):
         raise UnsupportedVersionError()
     partition = _asked_partition(ctx, request.replica_id, topic, asked.partition_index)
-    partition.check_leader_epoch(asked.current_leader_epoch)
+    partition.check_leader_epoch(LeaderEpoch(asked.current_leader_epoch))
     log = partition.log
     if request.replica_id != CONSUMER_REPLICA_ID:
         # A broker, or a tool that stands in for one, sees what is not committed yet.
@@ -305,8 +306,10 @@ async def handle_offset_for_leader_epoch(ctx: RequestContext, request: wire.Offs
                 if not is_broker:
                     require_topic(ctx, Operation.DESCRIBE, topic.topic)
                 partition: Partition = ctx.services.replica_manager.partition(topic.topic, asked.partition)
-                partition.check_leader_epoch(asked.current_leader_epoch)
-                answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+                partition.check_leader_epoch(LeaderEpoch(asked.current_leader_epoch))
+                answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
+                    LeaderEpoch(asked.leader_epoch)
+                )
             except KafkaError as error:
                 answer.error_code = error.code
             answers.append(answer)

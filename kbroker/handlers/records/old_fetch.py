@@ -33,7 +33,7 @@ from kbroker.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
-    from kbroker._fast.log.log_fields import RecordSource
+    from kbroker._fast.log.log_fields import LateRead, RecordSource
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.records.conversions import ConvertedRecords
     from kbroker.handlers.services import RequestContext
@@ -73,8 +73,9 @@ async def handle_old_fetch(ctx: RequestContext, request: wire.FetchRequest) -> S
 
     async def attempt(force: bool) -> bool:
         nonlocal answers
-        answers, size, urgent = await _read(ctx, request, asked, pace)
-        if not is_enough(size, request.min_bytes, wait_ms, bool(partitions), urgent, force):
+        answers, size, urgent, late = await _read(ctx, request, asked, pace)
+        force = wait.watch(late, force)
+        if not is_enough(size, max(request.min_bytes, bool(late)), wait.wait_ms, bool(partitions), urgent, force):
             return False
         is_empty = await _convert(ctx, request.replica_id, answers) == 0 and size > 0
         # When no record is left after conversion, the fetch waits on, else the consumer would fetch in a loop; errors
@@ -84,7 +85,8 @@ async def handle_old_fetch(ctx: RequestContext, request: wire.FetchRequest) -> S
     def ended(partition: RecordSource) -> None:
         note_end(ctx.services, ctx.api_version, request.replica_id, partitions[partition])
 
-    await FetchWait(ctx.services.replica_manager.purgatory, tuple(partitions), wait_ms, ended).until(ctx, attempt)
+    wait = FetchWait(ctx.services.replica_manager.purgatory, tuple(partitions), wait_ms, ended)
+    await wait.until(ctx, attempt)
     return _response(asked, answers)
 
 
@@ -111,13 +113,14 @@ def _partitions(ctx: RequestContext, asked: Iterable[_Asked]) -> dict[RecordSour
 
 async def _read(
     ctx: RequestContext, request: wire.FetchRequest, asked: Iterable[_Asked], pace: Pace
-) -> tuple[Answers, int, bool]:
-    """(each partition's part of the answer, bytes found, whether that must be answered at once)."""
+) -> tuple[Answers, int, bool, list[LateRead]]:
+    """(each partition's part of the answer, bytes found, whether that must be answered at once, late reads)."""
     services, version = ctx.services, ctx.api_version
     left = min(request.max_bytes, services.fetch_max_bytes)
     answers: Answers = []
     found = 0
     any_urgent = False
+    any_late: list[LateRead] = []
     for topic, target in asked:
         await pace
         error = target.refusal or _refusal(ctx, request.replica_id, topic, target.index)
@@ -125,13 +128,14 @@ async def _read(
             answers.append((target, failed(target.index, error, None)))
             any_urgent = True
             continue
-        answer, urgent = read_partition(services, version, request.replica_id, False, target, left, found == 0)
+        answer, urgent, late = read_partition(services, version, request.replica_id, False, target, left, found == 0)
+        any_late += () if late is None else (late,)
         size = _size(answer)
         found += size
         left = max(0, left - size)
         any_urgent = any_urgent or urgent
         answers.append((target, answer))
-    return answers, found, any_urgent
+    return answers, found, any_urgent, any_late
 
 
 def _refusal(ctx: RequestContext, replica_id: int, topic: str, index: int) -> ErrorCode:

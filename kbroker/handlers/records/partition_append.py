@@ -38,7 +38,7 @@ from kbroker.storage.log.message_set_validator import (
     validate_records,
 )
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
-from kbroker.types import TopicPartition
+from kbroker.types import NO_OFFSET, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
@@ -53,7 +53,7 @@ PartitionProduceResponse = wire.ProduceResponse.PartitionProduceResponse
 BatchIndexAndErrorMessage = wire.ProduceResponse.BatchIndexAndErrorMessage
 
 ALL_REPLICAS = -1
-NO_RECORDS = -1, -1
+NO_RECORDS = NO_OFFSET, NO_OFFSET
 ADMIN_CLIENT_ID = "__admin_client"
 FIRST_VERSION_WITH_TOPIC_IDS = schema("ProduceRequest").first_version("topic_data.topic_id")
 EMPTY = memoryview(b"")
@@ -111,7 +111,7 @@ class PartitionAppend:
     )
 
     def __init__(
-        self, ctx: RequestContext, acks: int, topic: Topic, row: Row, appended: tuple[int, int] | None
+        self, ctx: RequestContext, acks: int, topic: Topic, row: Row, appended: tuple[Offset, Offset] | None
     ) -> None:
         self._ctx = ctx
         self.acks = acks
@@ -311,7 +311,7 @@ class PartitionAppend:
         self._ctx.services.schema_batches[KNOWN] += 1
 
     def _acknowledge(
-        self, partition: Partition, last_offset: int, answer: PartitionProduceResponse
+        self, partition: Partition, last_offset: Offset, answer: PartitionProduceResponse
     ) -> PartitionProduceResponse:
         if not partition.is_acknowledged(last_offset, by_all=self.acks == ALL_REPLICAS):
             self.unacknowledged = Unacknowledged(partition, last_offset, answer)

@@ -36,9 +36,10 @@ from kbroker.replication.share.share_partition import SharePartitionState
 from kbroker.replication.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
 from kbroker.schemas import wire
 from kbroker.storage.log.log_values import FetchData, FetchIsolation
+from kbroker.types import Offset
 
 if TYPE_CHECKING:
-    from kbroker._fast.log.log_fields import RecordSource
+    from kbroker._fast.log.log_fields import LateRead, RecordSource
     from kbroker._fast.records.record_batch import BatchInfo
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
@@ -151,20 +152,33 @@ class ShareRead:
         self._errors: dict[TopicIdPartition, KafkaError] = {}
         self._initializing: set[TopicIdPartition] = set()
         self._watched: dict[TopicIdPartition, tuple[SharePartitionKey, Partition]] = {}
+        self.late: list[LateRead] = []
 
     async def start(self) -> Struct | Pending:
         """The answer, or what gives it when there is something to acquire."""
         if self._acquire_some(force=False):
             return await self.response_in_slices()
-        services = self._ctx.services
-        sources: dict[RecordSource, None] = {}
-        for key, partition in self._watched.values():
-            sources[partition] = sources[services.share_partitions.source(key)] = None
-        return DelayedShareFetch(self, services.replica_manager.purgatory, tuple(sources), self._wait_ms)
+        return DelayedShareFetch(self, self._ctx.services.replica_manager.purgatory, self.sources, self._longest_ms)
 
-    def attempt(self, force: bool) -> Struct | None:
+    @property
+    def sources(self) -> tuple[RecordSource, ...]:
+        """Where more may come, by the last attempt."""
+        sources: dict[RecordSource, None] = dict.fromkeys(self.late)
+        for key, partition in self._watched.values():
+            sources[partition] = sources[self._ctx.services.share_partitions.source(key)] = None
+        return tuple(sources)
+
+    @property
+    def _longest_ms(self) -> int:
+        return max((late.wait_ms for late in self.late), default=self._wait_ms)
+
+    def attempt(self, fetch: DelayedShareFetch, force: bool) -> Struct | None:
         """Acquire what there is, and answer; None while there is too little and that need not be said (`force`)."""
-        return self.response() if self._acquire_some(force) else None
+        if self._acquire_some(force):
+            return self.response()
+        if self.late:
+            fetch.wait_at(self.sources)
+        return None
 
     def _acquire_some(self, force: bool) -> bool:
         """Acquire what there is; whether it is time to answer."""
@@ -178,7 +192,7 @@ class ShareRead:
         return self._is_enough(0, 1, force)
 
     def _is_enough(self, size: int, min_bytes: int, force: bool) -> bool:
-        return is_enough(size, min_bytes, self._wait_ms, bool(self._watched), bool(self._errors), force)
+        return is_enough(size, min_bytes, self._longest_ms, bool(self._watched), bool(self._errors), force)
 
     # Looking
 
@@ -213,6 +227,7 @@ class ShareRead:
         """What the share-partitions of the session may have to give, none of it acquired yet."""
         services = self._ctx.services
         ready = []
+        self.late = []
         for named, (key, _) in list(self._watched.items()):
             if named in self._initializing:
                 continue
@@ -247,11 +262,13 @@ class ShareRead:
             raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR, f"a fetch of {self._max_bytes} bytes")
         log = partition.log
         share.move_start(log.log_start_offset)
-        offset = share.next_fetch_offset
+        offset = Offset(share.next_fetch_offset)
         try:
             data = log.read(offset, max(1, max_bytes), self._isolation, True)
         except OffsetOutOfRangeError:
             return None  # The log was truncated: what the group has seen will be written again.
+        if data.late is not None:
+            self.late.append(data.late)
         return None if data.records is None else _Found(named, share, partition, offset, data)
 
     # Acquiring
@@ -343,13 +360,20 @@ class DelayedShareFetch(DelayedFetch):
     ) -> None:
         super().__init__(purgatory, sources, wait_ms)
         self._read = read
+        self._purgatory = purgatory
 
     def attempt(self, force: bool) -> bool:
-        answer = self._read.attempt(force)
+        answer = self._read.attempt(self, force)
         if answer is None:
             return False
         self.answer(answer)
         return True
+
+    def started(self) -> None:
+        super().started()
+        for late in self._read.late:
+            if late.is_met:  # since it was read
+                self._purgatory.mark(late)
 
 
 def _cut(region: FileRegion, headers: list[BatchInfo], acquired: list[Acquired]) -> FileRegion:

@@ -43,7 +43,7 @@ from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.files.throttle import Throttle
 from kbroker.storage.log.unified_log import UnifiedLog
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, TopicPartition
 
 logger = logging.getLogger("kbroker.cleaner")
 
@@ -111,7 +111,7 @@ class CleanerManager:
         self.found: dict[TopicPartition, Candidate] = {}
         """How dirty each compacted log was when it was last looked at."""
         self._checkpoints: dict[str, OffsetCheckpoint] = {}
-        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        self._offsets: dict[str, dict[TopicPartition, Offset]] = {}
         self._unwritten: set[str] = set()
         self._outages = Outages(logger, logging.ERROR, clock.monotonic)
         self._writing = asyncio.Lock()
@@ -192,7 +192,7 @@ class CleanerManager:
         if self.settings.enabled and self.settings.excess:
             logger.warning("%s", self.settings.excess)
 
-    def first_dirty_offset(self, log: UnifiedLog) -> int | None:
+    def first_dirty_offset(self, log: UnifiedLog) -> Offset | None:
         """The checkpoint of a log."""
         return self._offsets_in(log.parent).get(log.topic_partition)
 
@@ -207,7 +207,7 @@ class CleanerManager:
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
-    def _offsets_in(self, parent: str) -> dict[TopicPartition, int]:
+    def _offsets_in(self, parent: str) -> dict[TopicPartition, Offset]:
         offsets = self._offsets.get(parent)
         if offsets is None:
             checkpoint = OffsetCheckpoint(self._files, f"{parent}/{CLEANER_OFFSET_CHECKPOINT}")
@@ -333,7 +333,7 @@ class CleanerManager:
             self._failed(tp, error)
             return None
         if candidate.offsets.healed is not None:
-            logger.warning("%s: %s; compacting from %d", tp, candidate.offsets.healed, log.log_start_offset)
+            logger.warning("%s: %s; compacting from %d", tp, candidate.offsets.healed, log.local_log_start_offset)
             self._set_offset(log, candidate.offsets.first_dirty_offset)
         return candidate if candidate.is_due(log.config) else None
 
@@ -417,7 +417,7 @@ class CleanerManager:
 
     # -- outcomes -----------------------------------------------------------------------------------------------------
 
-    def _set_offset(self, log: UnifiedLog, offset: int) -> None:
+    def _set_offset(self, log: UnifiedLog, offset: Offset) -> None:
         self._offsets_in(log.parent)[log.topic_partition] = offset
         self._unwritten.add(log.parent)
 
@@ -425,7 +425,7 @@ class CleanerManager:
         tp = log.topic_partition
         self.uncleanable.pop(tp, None)
         if self._logs.get(tp) is log:
-            self._set_offset(log, summary.end_offset)
+            self._set_offset(log, Offset(summary.end_offset))
         use = summary.map_entries / summary.map_capacity
         self.last_cleans[tp] = LastClean(self._clock.now_ms(), seconds, use, summary)
         totals = self.totals

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from kbroker._fast.log.batch_rules import MAX_RELATIVE_OFFSET
 from kbroker.config import LogConfig
 from kbroker.storage.log.txn_index import AbortedTransaction
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, TopicPartition
 
 NO_LAG_LIMIT = (1 << 63) - 1
 
@@ -30,7 +30,7 @@ NO_LAG_LIMIT = (1 << 63) - 1
 class CleanableSegment(NamedTuple):
     """A segment as planning sees it."""
 
-    base_offset: int
+    base_offset: Offset
     size: int
 
 
@@ -41,9 +41,9 @@ class LogShape(NamedTuple):
     """
 
     segments: Sequence[CleanableSegment]
-    log_start_offset: int
-    last_stable_offset: int
-    log_end_offset: int
+    local_log_start_offset: Offset
+    last_stable_offset: Offset
+    log_end_offset: Offset
     largest_timestamp: Callable[[int], int]
     first_timestamp: Callable[[int], int]
 
@@ -51,8 +51,8 @@ class LogShape(NamedTuple):
 class CleanableRange(NamedTuple):
     """The offsets that a clean would go over.  `healed` says why the checkpoint was not believed."""
 
-    first_dirty_offset: int
-    first_uncleanable_offset: int
+    first_dirty_offset: Offset
+    first_uncleanable_offset: Offset
     bound: str
     healed: str | None = None
 
@@ -82,9 +82,9 @@ STABLE_BOUND = "a transaction is open, or records wait to be replicated"
 LAG_BOUND = "min.compaction.lag.ms has not passed"
 
 
-def first_dirty(shape: LogShape, checkpoint: int | None, *, quiet: bool) -> tuple[int, str | None]:
+def first_dirty(shape: LogShape, checkpoint: Offset | None, *, quiet: bool) -> tuple[Offset, str | None]:
     """The checkpoint, unless it cannot be true: then the log start."""
-    start = shape.log_start_offset
+    start = shape.local_log_start_offset
     if checkpoint is None:
         return start, None
     if checkpoint < start:
@@ -94,7 +94,7 @@ def first_dirty(shape: LogShape, checkpoint: int | None, *, quiet: bool) -> tupl
     return checkpoint, None
 
 
-def cleanable_range(shape: LogShape, config: LogConfig, checkpoint: int | None, now_ms: int) -> CleanableRange:
+def cleanable_range(shape: LogShape, config: LogConfig, checkpoint: Offset | None, now_ms: int) -> CleanableRange:
     """The three bounds."""
     dirty, healed = first_dirty(shape, checkpoint, quiet=config.delete)
     segments = shape.segments
@@ -114,7 +114,7 @@ def cleanable_range(shape: LogShape, config: LogConfig, checkpoint: int | None, 
     return CleanableRange(dirty, max(dirty, uncleanable), bound, healed)
 
 
-def assess(shape: LogShape, config: LogConfig, checkpoint: int | None, now_ms: int) -> Candidate:
+def assess(shape: LogShape, config: LogConfig, checkpoint: Offset | None, now_ms: int) -> Candidate:
     """How dirty the log is, and since when."""
     offsets = cleanable_range(shape, config, checkpoint, now_ms)
     clean = cleanable = 0
@@ -144,8 +144,8 @@ class Source:
     """
 
     path: str
-    base_offset: int
-    end_offset: int
+    base_offset: Offset
+    end_offset: Offset
     size: int
     index_bytes: int
     time_index_bytes: int
@@ -158,9 +158,9 @@ class CleanPlan:
 
     topic_partition: TopicPartition
     directory: str
-    first_dirty_offset: int
+    first_dirty_offset: Offset
     first_dirty_position: int
-    end_offset: int
+    end_offset: Offset
     sources: tuple[Source, ...]
     config: LogConfig
     now_ms: int

@@ -11,6 +11,7 @@ from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.log_segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, LogSegment
 from kbroker.storage.log.txn_index import AbortedTransaction
 from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.types import FIRST_OFFSET
 
 # The most segments that one clean goes over and merges; the next clean continues there.  Each replaced segment costs
 # the loop some renames, and all of a group are renamed in one go.
@@ -22,7 +23,7 @@ def shape_of(log: UnifiedLog) -> LogShape:
     segments = list(log.local.segments)
     return LogShape(
         [CleanableSegment(segment.base_offset, segment.size) for segment in segments],
-        log.log_start_offset,
+        log.local_log_start_offset,
         log.last_stable_offset,
         log.log_end_offset,
         lambda at: segments[at].largest_timestamp(),
@@ -33,7 +34,7 @@ def shape_of(log: UnifiedLog) -> LogShape:
 def plan_clean(log: UnifiedLog, offsets: CleanableRange, files: FileSystem, now_ms: int) -> CleanPlan:
     """Everything that a clean of these offsets needs to know."""
     config: LogConfig = log.config
-    segments = list(log.local.segments.between(0, offsets.first_uncleanable_offset))
+    segments = list(log.local.segments.between(FIRST_OFFSET, offsets.first_uncleanable_offset))
     dirty = sum(segment.base_offset >= offsets.first_dirty_offset for segment in segments)
     keep = max(MOST_SEGMENTS, len(segments) - dirty + 1)
     following = log.local.segments.higher(segments[:keep][-1].base_offset)

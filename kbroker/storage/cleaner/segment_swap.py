@@ -43,6 +43,7 @@ from kbroker.storage.log.log_segment import (
     LogSegment,
 )
 from kbroker.storage.log.txn_index import CURRENT_VERSION, ENTRY, AbortedTransaction
+from kbroker.types import Offset
 
 if TYPE_CHECKING:
     from kbroker.storage.log.unified_log import UnifiedLog
@@ -59,7 +60,7 @@ class CleanedSegment:
 
     __slots__ = ("_index", "_log", "_time_index", "_txn_index", "base_offset", "has_txn_index", "prefix", "size")
 
-    def __init__(self, files: FileSystem, directory: str, base_offset: int) -> None:
+    def __init__(self, files: FileSystem, directory: str, base_offset: Offset) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
         self.prefix = f"{directory}/{base_offset:020d}"
         self.base_offset = base_offset
@@ -106,7 +107,7 @@ class CleanedSegment:
             files.fsync(file.fd)
 
 
-def open_cleaned(files: FileSystem, directory: str, base_offset: int) -> CleanedSegment:
+def open_cleaned(files: FileSystem, directory: str, base_offset: Offset) -> CleanedSegment:
     """A new, empty segment beside those that it will replace.  OSError."""
     return CleanedSegment(files, directory, base_offset)
 

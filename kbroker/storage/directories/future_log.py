@@ -41,6 +41,7 @@ from kbroker.storage.log.log_segment import (
     file_prefix,
 )
 from kbroker.storage.log.partition_metadata import PARTITION_METADATA
+from kbroker.types import FIRST_OFFSET, NO_OFFSET, Offset
 
 if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
@@ -121,7 +122,7 @@ class CopyStep(NamedTuple):
     size: int
     paths: dict[str, str]
     indexes: dict[str, int] | None
-    end_offset: int
+    end_offset: Offset
     sync: bool
 
 
@@ -155,12 +156,12 @@ class FutureLog:
         self.directory = found or f"{parent}/{marked_directory(*log.topic_partition, FUTURE_SUFFIX)}"
         self.resumed = found is not None
         self.cancelled = False
-        self.epochs = b"", 0  # what the copy's epoch file holds, and the log's end when that was read
+        self.epochs = b"", FIRST_OFFSET  # what the copy's epoch file holds, and the log's end when that was read
         self.cleaning_paused = False
         self.copied_bytes = 0
         self.discarded_bytes = 0
-        self.end_offset = log.log_start_offset
-        self.synced_offset = -1
+        self.end_offset = log.local_log_start_offset
+        self.synced_offset = NO_OFFSET
         self._copies: dict[int, SegmentCopy] = {}
         self._dropped: list[str] = []
         self._unsynced: list[str] = []
@@ -185,7 +186,7 @@ class FutureLog:
         """In order of the segments."""
         return [self._copies[base] for base in sorted(self._copies)]
 
-    def path_of(self, base_offset: int, suffix: str) -> str:
+    def path_of(self, base_offset: Offset, suffix: str) -> str:
         """The path of a file of the copy."""
         return f"{self.directory}/{file_prefix(base_offset)}{suffix}"
 
@@ -465,7 +466,7 @@ class FutureLog:
         if sync:
             files.fsync(target.fd)
 
-    def copy_small_files(self, snapshots: list[int], epochs: bytes) -> None:
+    def copy_small_files(self, snapshots: list[Offset], epochs: bytes) -> None:
         """Brings topic id, producers' snapshots and epochs over, durable; removes what belongs to no segment."""
         files = self.files
         self.remove_dropped()

@@ -29,6 +29,7 @@ from kbroker.storage.log.log_segment import TXN_INDEX_SUFFIX, LogSegment, file_p
 from kbroker.storage.log.log_segments import LogSegments
 from kbroker.storage.log.producer_snapshot import SNAPSHOT_SUFFIX
 from kbroker.storage.log.space_guard import FailedDirectoryGuard, SpaceGuard
+from kbroker.types import FIRST_OFFSET
 
 if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
@@ -134,7 +135,7 @@ def _tell(future: FutureLog, target: str, segments: LogSegments) -> None:
     """Step 5.  The old files' recovery point counts only as far as the copy was fsynced, too."""
     log, old = future.log, future.log.local
     old.left = True
-    covered = max(future.synced_offset, 0)
+    covered = max(future.synced_offset, FIRST_OFFSET)
     epochs, epochs_end = future.epochs
     if log.leader_epoch_cache.encode() != epochs:
         # The copy's epoch file lacks newer epochs: recovery must find them in the batches above the recovery point.

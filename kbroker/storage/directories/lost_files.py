@@ -12,7 +12,7 @@ from kbroker.storage.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
-from kbroker.types import TopicPartition
+from kbroker.types import FIRST_OFFSET, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.storage.directories.strays import KnownTopic
@@ -60,15 +60,15 @@ class LostPartitions:
     __slots__ = ("_expected",)
 
     def __init__(self) -> None:
-        self._expected: dict[TopicPartition, tuple[int, str]] = {}
+        self._expected: dict[TopicPartition, tuple[Offset, str]] = {}
 
     def look_at(
-        self, directory: LogDir, recovery_points: Mapping[TopicPartition, int], entries: list[DirectoryEntry]
+        self, directory: LogDir, recovery_points: Mapping[TopicPartition, Offset], entries: list[DirectoryEntry]
     ) -> list[DirectoryEntry]:
         """Takes in what the checkpoint of a log directory names; tells of lost checkpoints.  Its entries, as given."""
         tell_lost_checkpoints(directory.path, entries, clean=directory.clean)
         for tp, point in recovery_points.items():
-            self._expected[tp] = max(self._expected.get(tp, (0, "")), (point, directory.path))
+            self._expected[tp] = max(self._expected.get(tp, (FIRST_OFFSET, "")), (point, directory.path))
         return entries
 
     def note(self, damages: Damages, found: Iterable[TopicPartition], topics: Mapping[str, KnownTopic] | None) -> None:
@@ -84,4 +84,4 @@ class LostPartitions:
                 continue
             directory = f"{path}/{tp.topic}-{tp.partition}"
             reason = f"the directory {directory} is gone, which had records up to offset {offset}"
-            damages.missing(tp, directory, 0, offset, reason)
+            damages.missing(tp, directory, FIRST_OFFSET, offset, reason)

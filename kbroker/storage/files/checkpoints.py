@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from kbroker.storage.files.filesystem import FileSystem
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -65,17 +65,17 @@ def whole_number(text: str, bits: int) -> int:
     return number
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+def encode_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
     """The content of a checkpoint with an offset for each partition."""
     return encode_checkpoint(f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
 
 
-def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
+def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, Offset]:
     """The offsets by partition.  CorruptCheckpointError."""
-    offsets: dict[TopicPartition, int] = {}
+    offsets: dict[TopicPartition, Offset] = {}
     try:
         for topic, partition, offset in decode_checkpoint(data, path):
-            offsets[TopicPartition(topic, whole_number(partition, 32))] = whole_number(offset, 64)
+            offsets[TopicPartition(topic, whole_number(partition, 32))] = Offset(whole_number(offset, 64))
     except CorruptCheckpointError:
         raise
     except ValueError as error:
@@ -94,7 +94,7 @@ class OffsetCheckpoint:
         self._last: bytes | None = None
         self._named: frozenset[TopicPartition] = frozenset()
 
-    def read(self) -> dict[TopicPartition, int]:
+    def read(self) -> dict[TopicPartition, Offset]:
         """The offsets; none when the file is missing or corrupt (which is logged)."""
         try:
             data = self._files.read_file(self.path)
@@ -109,7 +109,7 @@ class OffsetCheckpoint:
         self._named = frozenset(offsets)
         return offsets
 
-    def write(self, offsets: Mapping[TopicPartition, int]) -> bool:
+    def write(self, offsets: Mapping[TopicPartition, Offset]) -> bool:
         """Replaces the file, unless it would hold what this object last wrote or read.  True when written."""
         data = encode_offsets(offsets)
         if data == self._last:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kbroker.storage.log.log_lookup import local_start, replay_steps
+from kbroker.storage.log.log_lookup import replay_steps
+from kbroker.types import Offset
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -24,7 +25,9 @@ READ_AT_ONCE = 256
 """Batches: up to 2 MB of a file, where they are small enough to be read whole."""
 
 
-async def write_cut_snapshot(log: Log, offset: int, pace: Pace, is_wanted: Callable[[], bool]) -> ProducerState | None:
+async def write_cut_snapshot(
+    log: Log, offset: Offset, pace: Pace, is_wanted: Callable[[], bool]
+) -> ProducerState | None:
     """Writes a producer snapshot at `offset`, of the batches that end before it: the state that it is of.
 
     None as soon as `is_wanted()` is False; it is asked behind each pause, and answers True where this returns a state.
@@ -34,7 +37,7 @@ async def write_cut_snapshot(log: Log, offset: int, pace: Pace, is_wanted: Calla
         local, scratch = log.local, log.producer_state.beside()
         segments = local.segments
         try:
-            begin, now_ms = local_start(local, log.log_start_offset), local.environment.clock.now_ms()
+            begin, now_ms = log.local_log_start_offset, local.environment.clock.now_ms()
             start = scratch.load_latest(begin, offset, now_ms, keep_later=True)
             for _ in replay_steps(local, scratch, start, offset, READ_AT_ONCE):
                 await pace

@@ -14,13 +14,13 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kbroker.storage.log.segment_damage import DamagedSegmentError
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, Position, TopicPartition
 
 if TYPE_CHECKING:
-    from kbroker.storage.log.log_segments import LogSegments
+    from kbroker._fast.log.log_fields import LogFields
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -45,9 +45,9 @@ class Damage:
     kind: Kind
     topic_partition: TopicPartition
     path: str
-    position: int
-    offset: int
-    end_offset: int | None
+    position: Position
+    offset: Offset
+    end_offset: Offset | None
     reason: str
 
     @property
@@ -63,26 +63,6 @@ class Damage:
         return f"offsets {self.offset} to {self.end_offset - 1}"
 
 
-class Local(Protocol):
-    """The segments of a log."""
-
-    @property
-    def segments(self) -> LogSegments:
-        """As they are now."""
-
-
-class DamagedLog(Protocol):
-    """What tells whether damage holds still."""
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that can be read."""
-
-    @property
-    def local(self) -> Local:
-        """Its segments."""
-
-
 class Damages:
     """All damages that one broker knows of.  Any thread may add one."""
 
@@ -96,7 +76,7 @@ class Damages:
         key = (damage.topic_partition, damage.path, damage.position, damage.offset)
         return self._found.setdefault(key, damage) is damage
 
-    def damaged(self, topic_partition: TopicPartition, error: DamagedSegmentError, end_offset: int | None) -> None:
+    def damaged(self, topic_partition: TopicPartition, error: DamagedSegmentError, end_offset: Offset | None) -> None:
         """A read came upon a hole; `end_offset` is where the log goes on behind it, when the segment does not."""
         hole = error.hole
         until = end_offset if hole.end_offset is None else hole.end_offset
@@ -116,10 +96,10 @@ class Damages:
             )
 
     def missing(
-        self, topic_partition: TopicPartition, path: str, offset: int, end_offset: int | None, reason: str
+        self, topic_partition: TopicPartition, path: str, offset: Offset, end_offset: Offset | None, reason: str
     ) -> None:
         """Records are not there that there should be."""
-        damage = Damage(Kind.MISSING, topic_partition, path, -1, offset, end_offset, reason)
+        damage = Damage(Kind.MISSING, topic_partition, path, Position(-1), offset, end_offset, reason)
         if self._note(damage):
             logger.error(
                 "%s: records are MISSING (%s): %s.  What can be done says `kbroker logs explain %s %d`",
@@ -129,7 +109,7 @@ class Damages:
                 *topic_partition,
             )
 
-    def is_cut(self, topic_partition: TopicPartition, log_end_offset: int) -> bool:
+    def is_cut(self, topic_partition: TopicPartition, log_end_offset: Offset) -> bool:
         """Whether a log ends before records that were on this disk before this start."""
         return any(
             each.kind is Kind.MISSING
@@ -138,7 +118,7 @@ class Damages:
             for each in list(self._found.values())
         )
 
-    def gap(self, topic_partition: TopicPartition, path: str, offset: int, end_offset: int) -> None:
+    def gap(self, topic_partition: TopicPartition, path: str, offset: Offset, end_offset: Offset) -> None:
         """A segment ends before the next one begins, in a log that is not compacted; nothing says which records are
         missing."""
         if path not in self._gaps:
@@ -152,13 +132,13 @@ class Damages:
                 end_offset,
             )
 
-    def known(self, logs: Mapping[TopicPartition, DamagedLog]) -> list[Damage]:
+    def known(self, logs: Mapping[TopicPartition, LogFields]) -> list[Damage]:
         """What holds still, oldest first."""
         if not self._found:
             return []
         return [each for each in list(self._found.values()) if _holds(each, logs.get(each.topic_partition))]
 
-    def reasons(self, logs: Mapping[TopicPartition, DamagedLog]) -> list[str]:
+    def reasons(self, logs: Mapping[TopicPartition, LogFields]) -> list[str]:
         """The same in short lines, for `/readyz`: a few, and how many more."""
         known = self.known(logs)
         lines = [f"{each.topic_partition}: {each.kind.value}, {each.offsets}" for each in known[:SHOWN_IN_READINESS]]
@@ -167,10 +147,10 @@ class Damages:
         return lines
 
 
-def _holds(damage: Damage, log: DamagedLog | None) -> bool:
+def _holds(damage: Damage, log: LogFields | None) -> bool:
     if log is None or damage.kind is Kind.MISSING:
         return log is not None
-    if damage.end_offset is not None and log.log_start_offset >= damage.end_offset:
+    if damage.end_offset is not None and log.local_log_start_offset >= damage.end_offset:
         return False
     segment = log.local.segments.floor(damage.offset)
     return segment is not None and segment.path == damage.path and segment.is_damaged

@@ -21,6 +21,7 @@ from kbroker.records.layout import STAMPED_BYTES
 from kbroker.storage.files.open_files import SegmentFile
 from kbroker.storage.log.log_segment import LOG_SUFFIX, LogSegment, file_prefix
 from kbroker.storage.log.segment_removal import retired_suffix
+from kbroker.types import FIRST_OFFSET
 
 if TYPE_CHECKING:
     from kbroker.config import LogConfig
@@ -38,7 +39,7 @@ class DetachedBatch:
     def __init__(self, files: FileSystem, directory: str) -> None:
         self._files = files
         self.directory = directory
-        self.path = f"{directory}/{file_prefix(0)}{LOG_SUFFIX}{retired_suffix()}"
+        self.path = f"{directory}/{file_prefix(FIRST_OFFSET)}{LOG_SUFFIX}{retired_suffix()}"
         self.file = SegmentFile(files, self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         self.allocated_bytes = 0
 

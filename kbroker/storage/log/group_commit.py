@@ -20,6 +20,7 @@ in memory; records acknowledged before, as with flush.messages above 1) it refus
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -33,7 +34,7 @@ from kbroker.errors import KafkaError, NotLeaderOrFollowerError, bare
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.open_files import SegmentFile
 from kbroker.storage.log.space_guard import FailedDirectoryGuard
-from kbroker.types import is_internal
+from kbroker.types import Offset, is_internal
 
 if TYPE_CHECKING:
     from kbroker.config import LogConfig
@@ -56,16 +57,6 @@ class FsyncMode(Enum):
     COMMIT = "commit"
 
 
-class Loop(Protocol):
-    """What group commit needs of asyncio's loop."""
-
-    def call_soon(self, callback: Callable[[], None], /) -> object:
-        """Run `callback` after this turn."""
-
-    def call_soon_threadsafe(self, callback: Callable[[], None], /) -> object:
-        """The same, from another thread."""
-
-
 class Environment(Protocol):
     """What logs share."""
 
@@ -76,7 +67,7 @@ class Local(Protocol):
     """The segments of a log, as group commit sees them."""
 
     flush_failed: bool
-    log_end_offset: int
+    log_end_offset: Offset
 
     @property
     def environment(self) -> Environment:
@@ -106,7 +97,7 @@ class CommittedLog(Protocol):
         """Its segments."""
 
     @property
-    def recovery_point(self) -> int:
+    def recovery_point(self) -> Offset:
         """Everything below it is durable, with indexes and snapshots."""
 
     def flush(self) -> None:
@@ -115,7 +106,7 @@ class CommittedLog(Protocol):
     def storage_error(self, what: str, error: OSError) -> KafkaStorageError:
         """The client's error for a disk that failed."""
 
-    def truncate_to(self, offset: int) -> object:
+    def truncate_to(self, offset: Offset) -> object:
         """Drops every record at or after `offset`."""
 
 
@@ -124,7 +115,7 @@ class _Job(NamedTuple):
 
     files: tuple[SegmentFile, ...]
     sync_directory: Callable[[], None] | None
-    end_offset: int
+    end_offset: Offset
     newest_base: int
     generation: int
 
@@ -149,7 +140,7 @@ class GroupCommit:
         self._files = files
         self._executor: Executor | None = None
         self.mode = mode
-        self.loop: Loop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.on_durable: Callable[[CommittedLog], None] = lambda log: None
         self.on_refused: Callable[[CommittedLog, KafkaError], None] = lambda log, error: None
         self.fsync_count = 0
@@ -159,7 +150,7 @@ class GroupCommit:
 
     def attach(
         self,
-        loop: Loop,
+        loop: asyncio.AbstractEventLoop,
         executor: Executor,
         on_durable: Callable[[CommittedLog], None],
         on_refused: Callable[[CommittedLog, KafkaError], None],
@@ -250,7 +241,7 @@ class LogCommitter:
         self.durable_offset = log.recovery_point
         self.requested_offset = log.recovery_point
 
-    def appended(self, end_offset: int) -> None:
+    def appended(self, end_offset: Offset) -> None:
         """The log ends at `end_offset` now.  Raises KafkaError only where there is no loop that could wait."""
         requested = self.requested_offset
         # While an fsync is due every append waits for it, so the acknowledged records that are not durable never exceed
@@ -277,11 +268,11 @@ class LogCommitter:
         waits = self.requested_offset > self.durable_offset
         assert not waits or self._running or self._paused, f"{self._log.topic_partition}: an fsync that is not begun"
 
-    def holds(self, last_offset: int) -> bool:
+    def holds(self, last_offset: Offset) -> bool:
         """Whether the batch that ends with `last_offset` must not be acknowledged yet."""
         return self.durable_offset <= last_offset < self.requested_offset
 
-    def bound(self, log_end_offset: int) -> int:
+    def bound(self, log_end_offset: Offset) -> Offset:
         """The offset below which all is as durable as the settings ask, of a log that ends at `log_end_offset`."""
         return self.durable_offset if self.has_failed or self.requested_offset > self.durable_offset else log_end_offset
 
@@ -289,12 +280,12 @@ class LogCommitter:
         """Counts acknowledgements that have waited for an fsync."""
         self._commits.settled_count += count
 
-    def flushed(self, end_offset: int) -> None:
+    def flushed(self, end_offset: Offset) -> None:
         """Everything below `end_offset` was made durable in another way."""
         self.durable_offset = max(self.durable_offset, end_offset)
         self.requested_offset = max(self.requested_offset, end_offset)
 
-    def truncated(self, offset: int) -> None:
+    def truncated(self, offset: Offset) -> None:
         """The log was cut at `offset`: what an fsync under way covers is not known any more."""
         self._generation += 1
         self._named_base = -1

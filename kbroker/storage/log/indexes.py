@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.log.batch_seek import find_batch
@@ -28,12 +29,13 @@ from kbroker.records.layout import BATCH_OVERHEAD
 from kbroker.storage.files.filesystem import FileSystem, naming
 from kbroker.storage.files.log_dir_failure import NO_SPACE
 from kbroker.storage.files.open_files import HolderQueue
+from kbroker.types import Offset, Position
 
 complaints = RateLimitedLog(logging.getLogger("kbroker.storage"))
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
-NO_OFFSET = -1 << 63
+ANY_OFFSET = Offset(-1 << 63)
 
 
 class IndexFile:
@@ -55,7 +57,13 @@ class IndexFile:
     table: OffsetTable | TimeTable
 
     def __init__(
-        self, files: FileSystem, open_files: HolderQueue, path: str, base_offset: int, max_bytes: int, entry_bytes: int
+        self,
+        files: FileSystem,
+        open_files: HolderQueue,
+        path: str,
+        base_offset: Offset,
+        max_bytes: int,
+        entry_bytes: int,
     ) -> None:
         self._files = files
         self._open_files = open_files
@@ -256,7 +264,13 @@ class OffsetIndex(IndexFile):
 
     table: OffsetTable
 
-    def __init__(self, files: FileSystem, open_files: HolderQueue, path: str, base_offset: int, max_bytes: int) -> None:
+    if TYPE_CHECKING:
+
+        def _get(self, slot: int) -> tuple[Offset, Position]: ...
+
+    def __init__(
+        self, files: FileSystem, open_files: HolderQueue, path: str, base_offset: Offset, max_bytes: int
+    ) -> None:
         super().__init__(files, open_files, path, base_offset, max_bytes, OFFSET_ENTRY_BYTES)
         stored, last = self._stored_entries()
         self.table = OffsetTable(base_offset, stored)
@@ -269,12 +283,12 @@ class OffsetIndex(IndexFile):
         """Whether the segment has to roll for want of entries."""
         return self.table.entries >= self.max_entries
 
-    def append(self, offset: int, position: int) -> None:
+    def append(self, offset: Offset, position: Position) -> None:
         """Add an entry; entries reach the file in groups.  OSError."""
         if self.table.append(offset, position) >= TAIL_ENTRIES:
             self.write_tail()
 
-    def position_for(self, offset: int) -> int:
+    def position_for(self, offset: Offset) -> Position:
         """Where to start scanning for `offset`."""
         position = self.table.position_for(offset)
         if position == NEEDS_MAP:
@@ -283,7 +297,7 @@ class OffsetIndex(IndexFile):
         self.recently_used = True
         return position
 
-    def last_position(self, log_fd: int, log_bytes: int) -> int | None:
+    def last_position(self, log_fd: int, log_bytes: int) -> Position | None:
         """The position of the last entry's batch; None when no batch of that entry begins there."""
         table = self.table
         position = table.last_value
@@ -293,23 +307,23 @@ class OffsetIndex(IndexFile):
             return None
         header = self._files.pread(log_fd, min(BATCH_OVERHEAD, log_bytes - position), position)
         try:
-            _, size, first, last = find_batch(header, NO_OFFSET, position, log_bytes)
+            _, size, first, last = find_batch(header, ANY_OFFSET, position, log_bytes)
         except ValueError:
             return None
         # Kafka up to 3.9 wrote one entry for several batches: the position of the first and the last offset of the
         # last.
         return position if size and self.base_offset <= first <= last <= table.last_key else None
 
-    def entry_before(self, offset: int) -> tuple[int, int] | None:
+    def entry_before(self, offset: Offset) -> tuple[Offset, Position] | None:
         """The last entry (offset, position) below `offset`."""
         slot = self._slot_for(offset - 1)
         return None if slot == NO_SLOT else self._get(slot)
 
-    def upper_bound(self, position: int) -> tuple[int, int] | None:
+    def upper_bound(self, position: Position) -> tuple[Offset, Position] | None:
         """The first entry (offset, position) whose batch starts at or after `position`."""
         return next(self.entries_behind(position - 1), None)
 
-    def entries_behind(self, position: int) -> Iterator[tuple[int, int]]:
+    def entries_behind(self, position: Position) -> Iterator[tuple[Offset, Position]]:
         """The entries (offset, position) of batches behind `position`, in their order."""
         slot = self.table.upper_slot_for_value(position + 1)
         if slot == NEEDS_MAP:
@@ -319,18 +333,18 @@ class OffsetIndex(IndexFile):
             for at in range(slot, self.table.entries):
                 yield self._get(at)
 
-    def floor(self, position: int) -> tuple[int, int] | None:
+    def floor(self, position: Position) -> tuple[Offset, Position] | None:
         """The last entry (offset, position) of a batch at or before `position`."""
         behind = self.upper_bound(position + 1)
         return self.entry_before(behind[0] if behind is not None else self.table.last_key + 1)
 
-    def entries_down_from(self, offset: int, most: int) -> Iterator[tuple[int, int]]:
+    def entries_down_from(self, offset: Offset, most: int) -> Iterator[tuple[Offset, Position]]:
         """The last entries (offset, position) up to `offset`, at most so many, the last one first."""
         slot = self._slot_for(offset)
         for at in range(slot, max(-1, slot - most), -1):
             yield self._get(at)
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: Offset) -> None:
         """Drops entries for `offset` and later."""
         self.keep(self._slot_for(offset - 1) + 1)
 
@@ -342,7 +356,13 @@ class TimeIndex(IndexFile):
 
     table: TimeTable
 
-    def __init__(self, files: FileSystem, open_files: HolderQueue, path: str, base_offset: int, max_bytes: int) -> None:
+    if TYPE_CHECKING:
+
+        def _get(self, slot: int) -> tuple[int, Offset]: ...
+
+    def __init__(
+        self, files: FileSystem, open_files: HolderQueue, path: str, base_offset: Offset, max_bytes: int
+    ) -> None:
         super().__init__(files, open_files, path, base_offset, max_bytes, TIME_ENTRY_BYTES)
         stored, last = self._stored_entries()
         self.table = TimeTable(base_offset, stored)
@@ -355,23 +375,23 @@ class TimeIndex(IndexFile):
         """Whether the segment has to roll: the last entry is kept for its close."""
         return self.table.entries >= self.max_entries - 1
 
-    def append(self, timestamp: int, offset: int) -> None:
+    def append(self, timestamp: int, offset: Offset) -> None:
         """Add an entry; entries reach the file in groups.  OSError."""
         if self.table.append(timestamp, offset) >= TAIL_ENTRIES:
             self.write_tail()
 
-    def last_entry(self) -> tuple[int, int]:
+    def last_entry(self) -> tuple[int, Offset]:
         """(timestamp, offset) of the last entry; (-1, base offset) without one."""
         if self.table.entries == 0:
             return -1, self.base_offset
         return self.table.last_key, self.table.last_value
 
-    def entry_for(self, timestamp: int) -> tuple[int, int] | None:
+    def entry_for(self, timestamp: int) -> tuple[int, Offset] | None:
         """(timestamp, offset) of the last entry that is not later; None when all are."""
         slot = self._slot_for(timestamp)
         return None if slot == NO_SLOT else self._get(slot)
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: Offset) -> None:
         """Drops entries for `offset` and later."""
         table = self.table
         if table.stored and table.mapped is None:

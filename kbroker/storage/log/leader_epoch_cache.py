@@ -31,29 +31,32 @@ from kbroker.storage.files.checkpoints import (
 )
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.replaced_file import ReplacedFile
+from kbroker.types import LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from kbroker._fast.records.record_batch import BatchInfo
 
 logger = logging.getLogger("kbroker.storage")
 
-UNDEFINED_EPOCH = -1
-UNDEFINED_OFFSET = -1
+UNDEFINED_EPOCH = LeaderEpoch(-1)
+UNDEFINED_OFFSET = Offset(-1)
 
 
 class EpochEndOffset(NamedTuple):
     """The end offset (exclusive) of the largest epoch up to the one asked for; both -1 when unknown."""
 
-    leader_epoch: int
-    end_offset: int
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
 
 
 @lru_cache(maxsize=256)
-def _decode(data: bytes) -> tuple[tuple[int, int], ...]:
+def _decode(data: bytes) -> tuple[tuple[LeaderEpoch, Offset], ...]:
     """The pairs in a file's content: a start reads one of each partition, and most hold the same."""
     entries = decode_checkpoint(data, "leader epochs")
     try:
-        return tuple((whole_number(epoch, 32), whole_number(start, 64)) for epoch, start in entries)
+        return tuple(
+            (LeaderEpoch(whole_number(epoch, 32)), Offset(whole_number(start, 64))) for epoch, start in entries
+        )
     except ValueError as error:
         raise CorruptCheckpointError("an entry is not `epoch offset`") from error
 
@@ -66,8 +69,8 @@ class LeaderEpochCache(EpochFields):
     def __init__(self, files: FileSystem, directory: str) -> None:
         self._files = files
         self._file = ReplacedFile(files, f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
-        self._epochs: list[int] = []
-        self._starts: list[int] = []
+        self._epochs: list[LeaderEpoch] = []
+        self._starts: list[Offset] = []
         self.latest_epoch = UNDEFINED_EPOCH
         self.dirty = False
 
@@ -96,16 +99,16 @@ class LeaderEpochCache(EpochFields):
         return self._file.path
 
     @property
-    def entries(self) -> list[tuple[int, int]]:
+    def entries(self) -> list[tuple[LeaderEpoch, Offset]]:
         """(epoch, start offset) of all epochs, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     @property
-    def earliest(self) -> tuple[int, int] | None:
+    def earliest(self) -> tuple[LeaderEpoch, Offset] | None:
         """(epoch, start offset) of the oldest epoch."""
         return (self._epochs[0], self._starts[0]) if self._epochs else None
 
-    def _insert(self, epoch: int, start: int) -> bool:
+    def _insert(self, epoch: LeaderEpoch, start: Offset) -> bool:
         """Adds a pair, dropping later ones that contradict it.  False when nothing changes."""
         epochs, starts = self._epochs, self._starts
         if epoch < 0 or start < 0:
@@ -120,7 +123,7 @@ class LeaderEpochCache(EpochFields):
         self.latest_epoch = epoch
         return True
 
-    def assign(self, epoch: int, start_offset: int) -> None:
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Notes that `epoch` begins at `start_offset`; nothing happens when it is the latest already."""
         if self._insert(epoch, start_offset):
             self.dirty = True
@@ -135,7 +138,7 @@ class LeaderEpochCache(EpochFields):
         elif 0 <= info.partition_leader_epoch != self.latest_epoch:
             self.assign(info.partition_leader_epoch, info.base_offset)
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+    def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEndOffset:
         """Kafka's endOffsetFor: the end of the largest known epoch that is not after `epoch`."""
         epochs, starts = self._epochs, self._starts
         if epoch == UNDEFINED_EPOCH or not epochs or epoch > epochs[-1]:
@@ -147,19 +150,19 @@ class LeaderEpochCache(EpochFields):
             return EpochEndOffset(epoch, starts[0])
         return EpochEndOffset(epochs[higher - 1], starts[higher])
 
-    def epoch_for_offset(self, offset: int) -> int:
+    def epoch_for_offset(self, offset: Offset) -> LeaderEpoch:
         """The epoch that wrote `offset`, or -1."""
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else UNDEFINED_EPOCH
 
-    def truncate_from_end(self, end_offset: int) -> None:
+    def truncate_from_end(self, end_offset: Offset) -> None:
         """Forgets epochs that start at or after `end_offset`."""
         keep = bisect_left(self._starts, end_offset)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
             self._changed()
 
-    def truncate_from_start(self, start_offset: int) -> None:
+    def truncate_from_start(self, start_offset: Offset) -> None:
         """Moves the first pair up to `start_offset` and forgets those before it."""
         at = bisect_right(self._starts, start_offset)
         if at == 0 or (at == 1 and self._starts[0] == start_offset):

@@ -39,10 +39,11 @@ from kbroker.storage.log.segment_damage import DamagedSegmentError
 from kbroker.storage.log.segment_removal import SegmentRemoval, retired_suffix
 from kbroker.storage.log.segment_view import SegmentConfig
 from kbroker.storage.log.space_guard import SpaceGuard
-from kbroker.types import TopicPartition
+from kbroker.types import FIRST_OFFSET, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.storage.log.group_commit import GroupCommit
+    from kbroker.storage.log.log_values import Tier
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -59,7 +60,7 @@ class LogEnvironment:
     Without `commits` a log fsyncs in place when `flush.messages` asks for it.  `later` carries deletions out
     after a delay in ms, away from the loop, and `soon` without one; where that is None they are made in place.
     `producers` is what the logs' producers are counted against; `verifies`: a transaction's first batch must bring a
-    guard (`transaction.partition.verification.enable`).
+    guard (`transaction.partition.verification.enable`).  `tier`: where records are that have left this disk.
     """
 
     __slots__ = (
@@ -76,6 +77,7 @@ class LogEnvironment:
         "producer_expiration_ms",
         "producers",
         "soon",
+        "tier",
         "verifies",
     )
 
@@ -104,6 +106,7 @@ class LogEnvironment:
         self.open_files = open_files
         self.later = later
         self.soon: Callable[[Callable[[], None]], None] | None = None
+        self.tier: Tier | None = None
         self.executor = executor
         self.producer_expiration_ms = producer_expiration_ms
 
@@ -123,7 +126,7 @@ def random_jitter(config: LogConfig) -> int:
     return random.randrange(min(config.segment_jitter_ms, config.segment_ms)) if config.segment_jitter_ms > 0 else 0
 
 
-def new_segment(directory: str, config: LogConfig, environment: LogEnvironment, base_offset: int) -> LogSegment:
+def new_segment(directory: str, config: LogConfig, environment: LogEnvironment, base_offset: Offset) -> LogSegment:
     """A segment with freshly made files."""
     segment = LogSegment(
         environment.files,
@@ -165,8 +168,8 @@ class LocalLog(LocalLogFields):
         config: LogConfig,
         environment: LogEnvironment,
         segments: LogSegments,
-        recovery_point: int,
-        log_end_offset: int,
+        recovery_point: Offset,
+        log_end_offset: Offset,
     ) -> None:
         self.directory = directory
         self.topic_partition = topic_partition
@@ -182,7 +185,7 @@ class LocalLog(LocalLogFields):
         # The smallest offset that a truncation went to; a copy in another directory (`future_log`) resets it.
         self.lowest_cut = NEVER_CUT
         self.flush_failed = False
-        self._flushing: list[tuple[int, Future[Exception | None]]] = []
+        self._flushing: list[tuple[Offset, Future[Exception | None]]] = []
         self._removals: list[SegmentRemoval] = []
 
     @classmethod
@@ -192,7 +195,7 @@ class LocalLog(LocalLogFields):
         topic_partition: TopicPartition,
         config: LogConfig,
         environment: LogEnvironment,
-        offset: int,
+        offset: Offset,
     ) -> LocalLog:
         """A log without records in a directory without segments."""
         first = new_segment(directory, config, environment, offset)
@@ -200,10 +203,10 @@ class LocalLog(LocalLogFields):
 
     # -- roll ---------------------------------------------------------------------------------------------------------
 
-    def _new_segment(self, base_offset: int) -> LogSegment:
+    def _new_segment(self, base_offset: Offset) -> LogSegment:
         return new_segment(self.directory, self.config, self.environment, base_offset)
 
-    def roll(self, base_offset: int, reason: RollReason | None) -> LogSegment:
+    def roll(self, base_offset: Offset, reason: RollReason | None) -> LogSegment:
         """Ends the active segment and starts one at `base_offset`.  Returns the segment that became inactive.
 
         An empty active segment with the same base offset, whose index has no room for an entry is made anew.
@@ -243,7 +246,7 @@ class LocalLog(LocalLogFields):
             files.fsync_directory(self.directory.rpartition("/")[0])
             self._name_durable = True
 
-    def sync_jobs(self, end_offset: int) -> list[SyncJob]:
+    def sync_jobs(self, end_offset: Offset) -> list[SyncJob]:
         """What to fsync so that everything below `end_offset` is durable."""
         return [segment.sync_job() for segment in self.segments.between(self.recovery_point, end_offset)]
 
@@ -268,7 +271,7 @@ class LocalLog(LocalLogFields):
         if self.flush_failed:
             raise OSError(errno.EIO, "an earlier fsync failed", self.directory)
 
-    def flush_now(self, end_offset: int, extra: Iterable[DurableJob] = ()) -> None:
+    def flush_now(self, end_offset: Offset, extra: Iterable[DurableJob] = ()) -> None:
         """fsyncs and moves the recovery point to `end_offset`, or to the log's end where that comes before it."""
         if end_offset <= self.recovery_point:
             return
@@ -294,7 +297,7 @@ class LocalLog(LocalLogFields):
                 job.run(self.environment.files)
             self.sync_directory()
 
-    def flush_later(self, end_offset: int, extra: Iterable[DurableJob] = ()) -> None:
+    def flush_later(self, end_offset: Offset, extra: Iterable[DurableJob] = ()) -> None:
         """The same on the executor, when there is one; `collect_flushes` moves the recovery point."""
         executor = self.environment.executor
         if executor is None:
@@ -353,7 +356,7 @@ class LocalLog(LocalLogFields):
         """
         bases = [segment.base_offset for segment in self.segments]
         assert all(one < other for one, other in pairwise(bases)), (self.topic_partition, bases)
-        with_records = bases if self.segments.active.size else bases[:-1] or [0]
+        with_records = bases if self.segments.active.size else bases[:-1] or [FIRST_OFFSET]
         assert with_records[-1] <= self.log_end_offset, (self.topic_partition, bases, self.log_end_offset)
         assert self.recovery_point <= self.log_end_offset, (self.topic_partition, self.recovery_point)
 
@@ -413,7 +416,7 @@ class LocalLog(LocalLogFields):
         if failure is not None:
             raise again(failure)
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: Offset) -> None:
         """Drops every record at or after `offset`."""
         if offset >= self.log_end_offset:
             return
@@ -435,7 +438,7 @@ class LocalLog(LocalLogFields):
             self.check_invariants()
         active.resize_indexes()
 
-    def restart_at(self, offset: int) -> None:
+    def restart_at(self, offset: Offset) -> None:
         """Drops all records; the log goes on empty at `offset`."""
         self.wait_for_flushes()
         self.finish_removals()

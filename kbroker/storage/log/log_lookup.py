@@ -10,7 +10,6 @@ from kbroker._fast.log.batch_seek import walk_batches
 from kbroker._fast.records.record_batch import BatchInfo
 from kbroker.records.legacy import iterate_stored_records
 from kbroker.storage.log import markers
-from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log.local_log import LocalLog
 from kbroker.storage.log.log_segment import LogSegment
 from kbroker.storage.log.log_validator import LONG_BATCH_BYTES
@@ -35,15 +34,15 @@ from kbroker.storage.log.segment_search import check_end, missing_behind
 from kbroker.storage.log.segment_view import BatchLocation, Hole
 from kbroker.storage.log.time_search import latest_time, start_for
 from kbroker.storage.log.txn_index import AbortedTransaction
-from kbroker.types import NO_TIMESTAMP
+from kbroker.types import FIRST_POSITION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, Position
 
 if TYPE_CHECKING:
     from kbroker.storage.log.log_view import Log
 
 
 def region(
-    local: LocalLog, start_offset: int, bound: int, max_bytes: int, min_one_message: bool
-) -> tuple[LogSegment, int, int, bool] | None:
+    local: LocalLog, start_offset: Offset, bound: Offset, max_bytes: int, min_one_message: bool
+) -> tuple[LogSegment, Position, int, bool] | None:
     """(segment, position, length, first batch incomplete) of the bytes that a read gets; None when there are none.
 
     `start_offset` < `bound` <= log end.  If compaction has removed the offset, the region begins with the next batch
@@ -82,7 +81,7 @@ def region(
     return segment, position, available if available < limit_bytes else limit_bytes, limit_bytes < first_size
 
 
-def _locate(segment: LogSegment, offset: int, following: LogSegment | None) -> BatchLocation | None:
+def _locate(segment: LogSegment, offset: Offset, following: LogSegment | None) -> BatchLocation | None:
     """`LogSegment.locate`, for a batch that lies before the next segment: the file of another one is damage, too."""
     location = segment.locate(offset)
     if location is not None and following is not None and location.last_offset >= following.base_offset:
@@ -94,7 +93,7 @@ def _locate(segment: LogSegment, offset: int, following: LogSegment | None) -> B
 
 
 def aborted_transactions(
-    local: LocalLog, segment: LogSegment, start_offset: int, position: int, length: int
+    local: LocalLog, segment: LogSegment, start_offset: Offset, position: Position, length: int
 ) -> list[AbortedTransaction]:
     """The aborted transactions that overlap a region, for a READ_COMMITTED reader."""
     segments = local.segments
@@ -113,7 +112,7 @@ def aborted_transactions(
     return found
 
 
-def read_bytes(local: LocalLog, start_offset: int, bound: int, max_bytes: int) -> bytes:
+def read_bytes(local: LocalLog, start_offset: Offset, bound: Offset, max_bytes: int) -> bytes:
     """Whole batches as bytes; empty when there is nothing between the offset and the bound."""
     if start_offset >= bound:
         return b""
@@ -122,11 +121,11 @@ def read_bytes(local: LocalLog, start_offset: int, bound: int, max_bytes: int) -
         return b""
     segment, position, length, _ = found
     data = local.environment.files.pread(segment.file().fd, length, position)
-    whole = walk_batches(data, 0, len(data))[0]
+    whole = walk_batches(data, FIRST_POSITION, len(data))[0]
     return data if whole == len(data) else data[:whole]
 
 
-def replay_producers(local: LocalLog, state: ProducerState, start_offset: int, end_offset: int) -> None:
+def replay_producers(local: LocalLog, state: ProducerState, start_offset: Offset, end_offset: Offset) -> None:
     """Brings producer state from the batch that contains `start_offset`, as Kafka does, to that which ends at
     `end_offset`.
 
@@ -138,7 +137,7 @@ def replay_producers(local: LocalLog, state: ProducerState, start_offset: int, e
 
 
 def replay_steps(
-    local: LocalLog, state: ProducerState, start_offset: int, end_offset: int, at_once: int = BATCHES_AT_ONCE
+    local: LocalLog, state: ProducerState, start_offset: Offset, end_offset: Offset, at_once: int = BATCHES_AT_ONCE
 ) -> Iterator[BatchInfo]:
     """The batches of `replay_producers`, each once the state has it; `at_once` are read together."""
     files = local.environment.files
@@ -169,7 +168,7 @@ def rebuild_producer_state(log: Log, known: ProducerState | None = None) -> None
     if known is not None and known.map_end_offset == end:
         state.take_over(known)
     else:
-        start = state.load_latest(local_start(local, log.log_start_offset), end, local.environment.clock.now_ms())
+        start = state.load_latest(log.local_log_start_offset, end, local.environment.clock.now_ms())
         replay_producers(local, state, start, end)
     state.keep_unreplicated(ended)
     state.on_high_watermark(log.high_watermark)
@@ -185,56 +184,47 @@ class DeferredSearch:
     log: Log
     segment: LogSegment
     batch: bytes
-    leader_epoch: int
-    next_position: int
+    leader_epoch: LeaderEpoch
+    next_position: Position
     timestamp: int
-    log_start_offset: int
+    start_offset: Offset
 
     def search(self) -> TimestampOffset | None:
         """The first record of the batch that is late enough."""
-        return _first_in_batch(self.batch, self.timestamp, self.log_start_offset, self.leader_epoch)
+        return _first_in_batch(self.batch, self.timestamp, self.start_offset, self.leader_epoch)
 
     def go_on(self) -> TimestampOffset | DeferredSearch | None:
         """Continues the search behind the batch of `search`."""
-        start, timestamp = self.log_start_offset, self.timestamp
-        found = _record_in(self.log.local, self.segment, self.next_position, timestamp, start, self.log)
-        following = self.log.local.segments.higher(self.segment.base_offset)
+        log, timestamp = self.log, self.timestamp
+        found = _record_in(log, self.segment, self.next_position, timestamp, defers=True)
+        following = log.local.segments.higher(self.segment.base_offset)
         while found is None and following is not None:
-            if latest_time(following, self.log.local.environment.files) >= timestamp:
-                found = _first_record_at(self.log.local, following, timestamp, start, self.log)
-            following = self.log.local.segments.higher(following.base_offset)
+            if latest_time(following, log.local.environment.files) >= timestamp:
+                found = _first_record_at(log, following, timestamp, defers=True)
+            following = log.local.segments.higher(following.base_offset)
         return found
 
 
 Found = TimestampOffset | DeferredSearch | None
 
 
-def local_start(local: LocalLog, log_start_offset: int) -> int:
-    """See `UnifiedLog.local_log_start_offset`."""
-    return max(log_start_offset, local.segments.first.base_offset)
+def offset_for_timestamp(log: Log, timestamp: int, *, defers: bool) -> Found:
+    """See UnifiedLog.offset_for_timestamp and `find_by_timestamp`; with `defers` long batches are left to others.
 
-
-def offset_for_timestamp(
-    local: LocalLog,
-    epochs: LeaderEpochCache,
-    log_start_offset: int,
-    timestamp: int,
-    deferring: Log | None = None,
-) -> Found:
-    """See UnifiedLog.offset_for_timestamp and `find_by_timestamp`; with `deferring` long batches are left to others."""
+    Records are looked for on this disk."""
+    local, epochs = log.local, log.leader_epoch_cache
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        is_local = timestamp == EARLIEST_LOCAL_TIMESTAMP
-        start = local_start(local, log_start_offset) if is_local else log_start_offset
+        start = log.log_start_offset if timestamp == EARLIEST_TIMESTAMP else log.local_log_start_offset
         return TimestampOffset(NO_TIMESTAMP, start, epochs.epoch_for_offset(start))
     if timestamp == LATEST_TIMESTAMP:
         return TimestampOffset(NO_TIMESTAMP, local.log_end_offset, epochs.latest_epoch)
     if timestamp == LATEST_TIERED_TIMESTAMP:
-        return TimestampOffset(NO_TIMESTAMP, -1, -1)
+        return TimestampOffset(NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
     if timestamp == MAX_TIMESTAMP:
-        return _latest_record(local, log_start_offset, deferring)
+        return _latest_record(log, defers=defers)
     for segment in local.segments:
         if latest_time(segment, local.environment.files) >= timestamp:
-            found = _first_record_at(local, segment, timestamp, log_start_offset, deferring)
+            found = _first_record_at(log, segment, timestamp, defers=defers)
             if found is not None:
                 return found
     return None
@@ -247,7 +237,8 @@ def offsets_before(log: Log, timestamp: int, max_count: int, now_ms: int) -> lis
     It is what ListOffsets v0 answers, as clients before 0.10.1 ask it.  OSError when a file cannot be looked at.
     """
     segments, files = list(log.local.segments), log.local.environment.files
-    begins = [max(segment.base_offset, log.log_start_offset) for segment in segments]
+    begins: list[int] = [max(segment.base_offset, log.local_log_start_offset) for segment in segments]
+    begins[0] = log.log_start_offset
     has_end = segments[-1].size > 0
     if has_end:
         begins.append(log.log_end_offset)
@@ -263,56 +254,48 @@ def offsets_before(log: Log, timestamp: int, max_count: int, now_ms: int) -> lis
 
 def find_by_timestamp(log: Log, timestamp: int) -> Found:
     """UnifiedLog.offset_for_timestamp for the event loop: a long batch comes as a DeferredSearch, for a thread."""
-    return offset_for_timestamp(log.local, log.leader_epoch_cache, log.log_start_offset, timestamp, log)
+    return offset_for_timestamp(log, timestamp, defers=True)
 
 
-def _latest_record(local: LocalLog, log_start_offset: int, deferring: Log | None) -> Found:
-    newest = max(local.segments, key=lambda segment: latest_time(segment, local.environment.files))
+def _latest_record(log: Log, *, defers: bool) -> Found:
+    newest = max(log.local.segments, key=lambda segment: latest_time(segment, log.local.environment.files))
     timestamp, last_offset = newest.max_timestamp
     if timestamp < 0:
         return None
     location = newest.locate(last_offset)
     if location is None:
         return None
-    return _record_in(local, newest, location.position, timestamp, log_start_offset, deferring)
+    return _record_in(log, newest, location.position, timestamp, defers=defers)
 
 
-def _first_record_at(
-    local: LocalLog, segment: LogSegment, timestamp: int, log_start_offset: int, deferring: Log | None
-) -> Found:
-    start = max(start_for(segment, local.environment.files, timestamp), log_start_offset)
+def _first_record_at(log: Log, segment: LogSegment, timestamp: int, *, defers: bool) -> Found:
+    local = log.local
+    start = max(start_for(segment, local.environment.files, timestamp), log.local_log_start_offset)
     location = _locate(segment, start, local.segments.higher(segment.base_offset))
     if location is None:
         return None
-    return _record_in(local, segment, location.position, timestamp, log_start_offset, deferring)
+    return _record_in(log, segment, location.position, timestamp, defers=defers)
 
 
-def _record_in(
-    local: LocalLog,
-    segment: LogSegment,
-    position: int,
-    timestamp: int,
-    log_start_offset: int,
-    deferring: Log | None,
-) -> Found:
-    files = local.environment.files
+def _record_in(log: Log, segment: LogSegment, position: Position, timestamp: int, *, defers: bool) -> Found:
+    files, start = log.local.environment.files, log.local_log_start_offset
     for info in readable_headers(segment, files, position, segment.size, 64, strict=True):
-        if info.max_timestamp < timestamp or info.last_offset < log_start_offset:
+        if info.max_timestamp < timestamp or info.last_offset < start:
             continue
         batch, epoch = read_batch(files, segment, info), info.partition_leader_epoch
-        if deferring is not None and info.compression and info.size_in_bytes >= LONG_BATCH_BYTES:
+        if defers and info.compression and info.size_in_bytes >= LONG_BATCH_BYTES:
             behind = info.position + info.size_in_bytes
-            return DeferredSearch(deferring, segment, bytes(batch), epoch, behind, timestamp, log_start_offset)
-        found = _first_in_batch(batch, timestamp, log_start_offset, epoch)
+            return DeferredSearch(log, segment, bytes(batch), epoch, behind, timestamp, start)
+        found = _first_in_batch(batch, timestamp, start, epoch)
         if found is not None:
             return found
     return None
 
 
-def _first_in_batch(batch: bytes, timestamp: int, log_start_offset: int, epoch: int) -> TimestampOffset | None:
+def _first_in_batch(batch: bytes, timestamp: int, start: Offset, epoch: LeaderEpoch) -> TimestampOffset | None:
     for record in iterate_stored_records(batch):
-        if record.timestamp >= timestamp and record.offset >= log_start_offset:
-            return TimestampOffset(record.timestamp, record.offset, epoch)
+        if record.timestamp >= timestamp and record.offset >= start:
+            return TimestampOffset(record.timestamp, Offset(record.offset), epoch)
     return None
 
 
@@ -321,4 +304,7 @@ def check_invariants(log: Log) -> None:
     start, stable, high, end = log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
     if not start <= stable <= high <= end:
         raise AssertionError(f"{log.topic_partition}: start {start}, stable {stable}, high {high}, end {end}")
+    local, first = log.local_log_start_offset, log.local.segments.first.base_offset
+    if not max(start, first) <= local <= high or (local > start and log.local.environment.tier is None):
+        raise AssertionError(f"{log.topic_partition}: start {start}, first segment {first}, start on this disk {local}")
     log.local.check_invariants()

@@ -32,6 +32,7 @@ from kbroker.storage.log.indexes import OffsetIndex, TimeIndex
 from kbroker.storage.log.segment_damage import begin_of
 from kbroker.storage.log.segment_view import BatchLocation, Hole, SegmentConfig
 from kbroker.storage.log.txn_index import TransactionIndex
+from kbroker.types import NO_OFFSET, LeaderEpoch, Offset, Position
 
 if TYPE_CHECKING:
     from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
@@ -77,17 +78,17 @@ class SyncJob(NamedTuple):
             files.sync_path(path)
 
 
-def file_prefix(base_offset: int) -> str:
+def file_prefix(base_offset: Offset) -> str:
     """The name of a segment's files without suffix: the offset in 20 digits."""
     return f"{base_offset:020d}"
 
 
-def base_offset_of(name: str) -> int:
+def base_offset_of(name: str) -> Offset:
     """The offset in a segment file's or snapshot's name.  ValueError when the name is not of that form."""
     digits, dot, _ = name.partition(".")
     if not dot or not digits.isascii() or not digits.isdigit():
         raise ValueError(f"{name!r} does not begin with an offset")
-    return int(digits)
+    return Offset(int(digits))
 
 
 class LogSegment(SegmentFields):
@@ -123,7 +124,7 @@ class LogSegment(SegmentFields):
         files: FileSystem,
         open_files: OpenFiles,
         directory: str,
-        base_offset: int,
+        base_offset: Offset,
         config: SegmentConfig,
         *,
         size: int = 0,
@@ -143,7 +144,7 @@ class LogSegment(SegmentFields):
         self._prefix = f"{directory}/{base_offset:020d}"
         self._suffix = suffix
         self._log_path = f"{self._prefix}{LOG_SUFFIX}{suffix}"
-        self._size = size
+        self._size = Position(size)
         self.allocated_bytes = max(ALLOCATE_FROM_BYTES, size)
         self.open_file: SegmentFile | None = None
         self._offset_index: OffsetIndex | None = None
@@ -171,7 +172,7 @@ class LogSegment(SegmentFields):
         return self._log_path
 
     @property
-    def size(self) -> int:
+    def size(self) -> Position:
         """The bytes of the log file that hold records."""
         return self._size if self.tail is None else self.tail.size
 
@@ -318,7 +319,7 @@ class LogSegment(SegmentFields):
             self.indexes_full = self.offset_index.is_full or self.time_index.is_full
         return tail
 
-    def write(self, data: Buffer, size: int, last_offset: int) -> None:
+    def write(self, data: Buffer, size: int, last_offset: Offset) -> None:
         """Writes `size` bytes of batches up to `last_offset` at the end; `append_steps.count_in` counts them.
 
         OSError leaves everything as it was.
@@ -349,13 +350,13 @@ class LogSegment(SegmentFields):
         self.open_file = file
         self.allocated_bytes = allocated_bytes
 
-    def _allocate_ahead(self, file: SegmentFile, position: int, size: int) -> None:
+    def _allocate_ahead(self, file: SegmentFile, position: Position, size: int) -> None:
         """Reserves the next blocks of a segment that has shown that it grows; it is written without them too."""
         end = max(position + size, min(position + ALLOCATE_STEP_BYTES, self.config.segment_bytes))
         ahead = self._files.allocate_ahead(file.fd, position, end - position)
         self.allocated_bytes = end if ahead else NO_LIMIT
 
-    def begin_rebuild(self, position: int, offset: int, txn_offset: int) -> None:
+    def begin_rebuild(self, position: Position, offset: Offset, txn_offset: Offset) -> None:
         """Drops the index entries from `offset` on; the batches from `position` on are accounted for again.
 
         Aborted transactions are forgotten from `txn_offset` on, where the replay of producers begins.
@@ -370,7 +371,7 @@ class LogSegment(SegmentFields):
         # one.
         self.tail = AppendTail(position, max_timestamp, offset_of_max, interval + 1 if position else 0, interval)
 
-    def account(self, base_offset: int, last_offset: int, size: int, max_timestamp: int) -> None:
+    def account(self, base_offset: Offset, last_offset: Offset, size: int, max_timestamp: int) -> None:
         """Counts and indexes a batch that recovery has found in the file."""
         tail = self.tail
         if tail is None:
@@ -394,7 +395,7 @@ class LogSegment(SegmentFields):
         self._files.pwrite(self.file().fd, batch, self._size)
         self._size += len(batch)
 
-    def index_batch(self, tail: AppendTail, last_offset: int, position: int) -> None:
+    def index_batch(self, tail: AppendTail, last_offset: Offset, position: Position) -> None:
         """Makes the index entries that are due with a batch."""
         offset_index, time_index = self.offset_index, self.time_index
         if not self.indexes_full:
@@ -405,7 +406,7 @@ class LogSegment(SegmentFields):
                 self._tell("writing an index", error)
         self.indexes_full = offset_index.is_full or time_index.is_full
 
-    def cut_failed_write(self, file: SegmentFile, position: int) -> None:
+    def cut_failed_write(self, file: SegmentFile, position: Position) -> None:
         """Cuts off the bytes that a failed write may have left behind `position`."""
         # Leftover bytes must not pass for records: until they are cut, nothing is appended and no stop is clean.
         self.allocated_bytes = UNCUT
@@ -455,7 +456,7 @@ class LogSegment(SegmentFields):
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
-    def locate(self, offset: int) -> BatchLocation | None:
+    def locate(self, offset: Offset) -> BatchLocation | None:
         """The first batch that ends at or after `offset`; None when there is none.
 
         DamagedSegmentError when it cannot be found because the bytes at its place are no batches.
@@ -465,7 +466,7 @@ class LogSegment(SegmentFields):
             # The tail remembers appended batches, which may be damaged on disk since.
             found = tail.find(offset) if not any(hole.holds(offset) for hole in self.holes) else None
             if found is not None:
-                return BatchLocation(found[0], found[1], -1, -1)
+                return BatchLocation(found[0], found[1], NO_OFFSET, NO_OFFSET)
             end = tail.size
         else:
             end = self._size
@@ -477,23 +478,23 @@ class LogSegment(SegmentFields):
         self.holes = tuple(sorted((*self.holes, hole)))
         self.is_damaged = True
 
-    def _keep_holes(self, position: int) -> None:
+    def _keep_holes(self, position: Position) -> None:
         """Forgets the holes that begin at or behind `position`."""
         self.holes = tuple(hole for hole in self.holes if hole.position < position)
         self.is_damaged = bool(self.holes)
 
-    def readable_end(self, position: int) -> int:
+    def readable_end(self, position: Position) -> Position:
         """The end of the contiguous batches from `position` on: the next hole, or the segment's end."""
         return min((hole.position for hole in self.holes if hole.position >= position), default=self.size)
 
-    def measure(self) -> tuple[int, int, int]:
+    def measure(self) -> tuple[Offset, int, Offset]:
         """(next offset, max timestamp, offset of it) from the index ends and the batches after them.
 
         CorruptSegmentError when the log does not end with a whole batch, or its index does not lead to one.
         """
         return segment_search.measure(self, self._files)
 
-    def end(self, *, is_indexed: bool) -> tuple[int, int]:
+    def end(self, *, is_indexed: bool) -> tuple[Offset, LeaderEpoch]:
         """The offset after the last batch, and that one's leader epoch (-1 without one).
 
         Errors as `measure`; without `is_indexed` the offset index is known to be empty.
@@ -502,7 +503,7 @@ class LogSegment(SegmentFields):
         return measured.next_offset, measured.leader_epoch
 
     @property
-    def max_timestamp(self) -> tuple[int, int]:
+    def max_timestamp(self) -> tuple[int, Offset]:
         """The largest timestamp and the last offset of its batch; (-1, base offset) while empty."""
         if self.tail is not None:
             return self.tail.max_timestamp, self.tail.offset_of_max_timestamp
@@ -527,7 +528,7 @@ class LogSegment(SegmentFields):
             paths.append(self.path_of(TXN_INDEX_SUFFIX))
         return SyncJob(tuple(paths))
 
-    def truncate_to(self, offset: int) -> int:
+    def truncate_to(self, offset: Offset) -> int:
         """Drops the batches from the one that holds `offset`.  Returns the bytes dropped."""
         self.prepare_append()
         position = begin_of(self, offset)
@@ -536,7 +537,7 @@ class LogSegment(SegmentFields):
         self.txn_index.truncate_to(offset)
         return 0 if position is None else self.cut(position)
 
-    def cut(self, position: int) -> int:
+    def cut(self, position: Position) -> int:
         """Drops the bytes from `position`, which begins a batch; the indexes must be cut already."""
         dropped = self.size - position
         self._files.ftruncate(self.file().fd, position)

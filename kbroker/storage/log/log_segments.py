@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kbroker._fast.log.log_fields import SegmentsFields
 from kbroker.storage.log.log_segment import LogSegment
+from kbroker.types import Offset
 
 
 class LogSegments(SegmentsFields):
@@ -61,17 +62,17 @@ class LogSegments(SegmentsFields):
         gone = set(map(id, removed))
         return LogSegments((*(segment for segment in self._segments if id(segment) not in gone), *added))
 
-    def get(self, base_offset: int) -> LogSegment | None:
+    def get(self, base_offset: Offset) -> LogSegment | None:
         """The segment with this base offset."""
         at = bisect_left(self._bases, base_offset)
         return self._segments[at] if at < len(self._bases) and self._bases[at] == base_offset else None
 
-    def floor(self, offset: int) -> LogSegment | None:
+    def floor(self, offset: Offset) -> LogSegment | None:
         """The last segment that begins at or before `offset`."""
         at = bisect_right(self._bases, offset)
         return self._segments[at - 1] if at else None
 
-    def higher(self, offset: int) -> LogSegment | None:
+    def higher(self, offset: Offset) -> LogSegment | None:
         """The first segment that begins after `offset`."""
         at = bisect_right(self._bases, offset)
         return self._segments[at] if at < len(self._segments) else None
@@ -80,10 +81,10 @@ class LogSegments(SegmentsFields):
         """The segments older than this one."""
         return self._segments[: bisect_left(self._bases, segment.base_offset)]
 
-    def from_offset(self, start: int) -> Sequence[LogSegment]:
+    def from_offset(self, start: Offset) -> Sequence[LogSegment]:
         """The segments that may hold `start` or anything after it."""
         return self._segments[max(bisect_right(self._bases, start) - 1, 0) :]
 
-    def between(self, start: int, end: int) -> Sequence[LogSegment]:
+    def between(self, start: Offset, end: Offset) -> Sequence[LogSegment]:
         """The segments that may hold something of [start, end)."""
         return self._segments[max(bisect_right(self._bases, start) - 1, 0) : bisect_left(self._bases, end)]

@@ -68,7 +68,7 @@ from kbroker.records.compression import (
 )
 from kbroker.records.layout import ATTRIBUTES_LOW_POSITION
 from kbroker.storage.log.detached_batch import DETACHED_BYTES, DetachedBatch
-from kbroker.types import NO_TIMESTAMP
+from kbroker.types import NO_TIMESTAMP, LeaderEpoch, Offset
 
 if TYPE_CHECKING:
     from kbroker.config import LogConfig
@@ -140,7 +140,7 @@ class AnalyzedBatch:
         """Whether a reader finds all of it at one place."""
         return True
 
-    def stamp(self, base_offset: int, leader_epoch: int) -> memoryview | bytearray:
+    def stamp(self, base_offset: Offset, leader_epoch: LeaderEpoch) -> memoryview | bytearray:
         """Gives the batch its place in the log; the bytes are then ready to be written."""
         stamp(self.view, 0, base_offset, leader_epoch, self.info)
         return self.view
@@ -207,7 +207,7 @@ def validate_and_analyze(
     return _analyze_fully(view, info, config, now_ms, topic_partition)
 
 
-def assign_offsets(analyzed: AnalyzedBatch, base_offset: int, leader_epoch: int) -> memoryview | bytearray:
+def assign_offsets(analyzed: AnalyzedBatch, base_offset: Offset, leader_epoch: LeaderEpoch) -> memoryview | bytearray:
     """See `AnalyzedBatch.stamp`."""
     return analyzed.stamp(base_offset, leader_epoch)
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbroker._fast.files.file_region import FileRegion
 from kbroker.storage.log.log_validator import AppendOrigin
 from kbroker.storage.log.txn_index import AbortedTransaction
+from kbroker.types import NO_LEADER_EPOCH, LeaderEpoch, Offset, Position
+
+if TYPE_CHECKING:
+    from kbroker._fast.log.log_fields import LateRead
+    from kbroker.types import TopicPartition
 
 __all__ = [
     "AppendOrigin",
@@ -36,68 +42,52 @@ class TimestampOffset(NamedTuple):
     """A record found by its timestamp."""
 
     timestamp: int
-    offset: int
-    leader_epoch: int = -1
+    offset: Offset
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
+@dataclass(slots=True, eq=False)
 class AppendResult:
     """What an append did.  For a duplicate, what the first append of the same batch did."""
 
-    __slots__ = ("duplicate", "first_offset", "last_offset", "log_append_time", "log_start_offset", "size_bytes")
-
-    def __init__(
-        self,
-        first_offset: int,
-        last_offset: int,
-        log_append_time: int,
-        log_start_offset: int,
-        duplicate: bool,
-        size_bytes: int,
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.log_append_time = log_append_time
-        self.log_start_offset = log_start_offset
-        self.duplicate = duplicate
-        self.size_bytes = size_bytes
-
-    def __repr__(self) -> str:
-        return f"AppendResult({self.first_offset}..{self.last_offset}, duplicate={self.duplicate})"
+    first_offset: Offset
+    last_offset: Offset
+    log_append_time: int
+    log_start_offset: Offset
+    duplicate: bool
+    size_bytes: int
 
 
+@dataclass(slots=True, eq=False)
 class FetchData:
     """What a read found: a region of a segment's file and the offsets that go with it.
 
     `fetch_offset_position` is the region's place in its segment; `size` the region's length (0 when `records` is None).
+    `late`: there are records, which come later.
     """
 
-    __slots__ = (
-        "aborted_transactions",
-        "fetch_offset_position",
-        "first_entry_incomplete",
-        "high_watermark",
-        "last_stable_offset",
-        "log_start_offset",
-        "records",
-        "size",
-    )
+    records: FileRegion | None
+    fetch_offset_position: Position
+    first_entry_incomplete: bool
+    aborted_transactions: list[AbortedTransaction] | None
+    high_watermark: Offset
+    log_start_offset: Offset
+    last_stable_offset: Offset
+    size: int
+    late: LateRead | None = None
 
-    def __init__(
+
+class Tier(Protocol):
+    """Remote storage, as a log sees it."""
+
+    def read_into(
         self,
-        records: FileRegion | None,
-        fetch_offset_position: int,
-        first_entry_incomplete: bool,
-        aborted_transactions: list[AbortedTransaction] | None,
-        high_watermark: int,
-        log_start_offset: int,
-        last_stable_offset: int,
-        size: int,
+        data: FetchData,
+        partition: TopicPartition,
+        start_offset: Offset,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        min_one_message: bool,
     ) -> None:
-        self.records = records
-        self.fetch_offset_position = fetch_offset_position
-        self.first_entry_incomplete = first_entry_incomplete
-        self.aborted_transactions = aborted_transactions
-        self.high_watermark = high_watermark
-        self.log_start_offset = log_start_offset
-        self.last_stable_offset = last_stable_offset
-        self.size = size
+        """Gives `data`, which has the log's bounds, the records from an offset below the first on this disk, or the
+        late read that they wait for: see `UnifiedLog.read`.  KafkaError."""

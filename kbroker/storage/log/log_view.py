@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from kbroker.types import Offset
+
 if TYPE_CHECKING:
     from kbroker.errors import KafkaStorageError
     from kbroker.storage.log.group_commit import LogCommitter
@@ -23,25 +25,26 @@ class Log(Protocol):
     producer_state: ProducerState
     leader_epoch_cache: LeaderEpochCache
     committer: LogCommitter | None
-    log_start_offset: int
-    high_watermark: int
+    log_start_offset: Offset
+    local_log_start_offset: Offset
+    high_watermark: Offset
 
     @property
-    def last_stable_offset(self) -> int:
+    def last_stable_offset(self) -> Offset:
         """No transaction is open below it."""
 
     @property
-    def log_end_offset(self) -> int:
+    def log_end_offset(self) -> Offset:
         """The offset of the next record."""
 
     @property
-    def recovery_point(self) -> int:
+    def recovery_point(self) -> Offset:
         """Everything below it is durable, with indexes and snapshots."""
 
     def forget_epochs(self, magic: int) -> None:
         """Clears the epoch cache for an append in a message format without epochs."""
 
-    def segment_for(self, size: int, last: int, max_timestamp: int, first: int) -> LogSegment:
+    def segment_for(self, size: int, last: Offset, max_timestamp: int, first: Offset) -> LogSegment:
         """The segment that takes a batch of `size` bytes and these offsets, after rolling where that is due.
 
         Raises RecordListTooLargeError, KafkaStorageError.

@@ -11,6 +11,7 @@ from kbroker.records.control import ControlType, read_end_transaction
 from kbroker.storage.log.log_values import AppendResult
 from kbroker.storage.log.producer_state import ControlMarker, Duplicate, ProducerState
 from kbroker.storage.log.txn_index import AbortedTransaction
+from kbroker.types import Offset
 
 if TYPE_CHECKING:
     from kbroker.storage.log.log_segment import LogSegment
@@ -31,7 +32,7 @@ def read_marker(batch: memoryview | bytearray | bytes) -> ControlMarker | None:
 
 
 def validated_marker(
-    state: ProducerState, info: BatchInfo, batch: memoryview | bytearray | bytes, offset: int
+    state: ProducerState, info: BatchInfo, batch: memoryview | bytearray | bytes, offset: Offset
 ) -> ControlMarker | None:
     """The marker in a control batch that is to be appended; KafkaError when its coordinator has been replaced."""
     marker = read_marker(batch)
@@ -40,14 +41,14 @@ def validated_marker(
     return marker
 
 
-def duplicate_result(duplicate: Duplicate, log_start_offset: int, size: int) -> AppendResult:
+def duplicate_result(duplicate: Duplicate, log_start_offset: Offset, size: int) -> AppendResult:
     """As in Kafka: the time of the batch as it was stored, whichever kind of time it is."""
     first, last, timestamp = duplicate
     return AppendResult(first, last, timestamp, log_start_offset, True, size)
 
 
 def update_producer(
-    log: Log, info: BatchInfo, base: int, last: int, marker: ControlMarker | None, segment: LogSegment
+    log: Log, info: BatchInfo, base: Offset, last: Offset, marker: ControlMarker | None, segment: LogSegment
 ) -> None:
     """Notes in the producer state, and in the transaction index, a batch that was written."""
     state = log.producer_state

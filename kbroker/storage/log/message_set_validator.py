@@ -69,7 +69,16 @@ from kbroker.storage.log.log_validator import (
     validate_and_analyze,
     validate_rebuilt_size,
 )
-from kbroker.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
+from kbroker.types import (
+    FIRST_OFFSET,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    LeaderEpoch,
+    Offset,
+)
 
 if TYPE_CHECKING:
     from kbroker.config import LogConfig
@@ -99,7 +108,7 @@ class AnalyzedMessages(AnalyzedBatch):
 
     @classmethod
     def absolute(
-        cls, info: BatchInfo, inner: bytes, source: int, codec: int, level: int | None, at: int
+        cls, info: BatchInfo, inner: bytes, source: int, codec: int, level: int | None, at: Offset
     ) -> AnalyzedMessages:
         """Of magic 0, compressed, for a log that ends at `at`."""
         made = cls(info, bytearray(), source, codec, needs_rebuild=True)
@@ -111,7 +120,7 @@ class AnalyzedMessages(AnalyzedBatch):
     def is_one(self) -> bool:
         return self.target_codec != Codec.NONE
 
-    def stamp(self, base_offset: int, leader_epoch: int) -> Buffer:
+    def stamp(self, base_offset: Offset, leader_epoch: LeaderEpoch) -> Buffer:
         if not self.target_codec:
             number_messages(self.view, self.size_in_bytes, base_offset)
         elif self._inner is None:
@@ -120,7 +129,7 @@ class AnalyzedMessages(AnalyzedBatch):
             self._wrap(base_offset)
         return self.view
 
-    def _wrap(self, base_offset: int) -> None:
+    def _wrap(self, base_offset: Offset) -> None:
         inner = rewrite_messages(self._inner or b"", 0, first=base_offset)
         last = base_offset + self.info.last_offset_delta
         self.view = wrap(inner, 0, self.target_codec, last, NO_TIMESTAMP, level=self._level)
@@ -140,7 +149,7 @@ class _Request:
     config: LogConfig
     now_ms: int
     topic_partition: object
-    log_end_offset: int
+    log_end_offset: Offset
     on_loop: bool
 
     @property
@@ -161,7 +170,7 @@ def validate_records(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     topic_partition: object = "",
     produce_version: int = LATEST_PRODUCE_VERSION,
-    log_end_offset: int = 0,
+    log_end_offset: Offset = FIRST_OFFSET,
     on_loop: bool = False,
 ) -> AnalyzedBatch | None:
     """Judges the records of a Produce request of any version.  Raises KafkaError subclasses; None where there are none.

@@ -43,7 +43,7 @@ from kbroker.storage.log.producer_snapshot import (
     encode_snapshot,
 )
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard, VerificationState
-from kbroker.types import NO_TIMESTAMP, TopicPartition
+from kbroker.types import FIRST_OFFSET, NO_TIMESTAMP, Offset, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -55,8 +55,8 @@ DEFAULT_EXPIRATION_MS = 86_400_000
 class Duplicate(NamedTuple):
     """A batch that was appended before, with the offsets and time it got then."""
 
-    first_offset: int
-    last_offset: int
+    first_offset: Offset
+    last_offset: Offset
     timestamp: int
 
 
@@ -71,8 +71,8 @@ class CompletedTransaction(NamedTuple):
     """A transaction that its marker has just ended."""
 
     producer_id: int
-    first_offset: int
-    last_offset: int
+    first_offset: Offset
+    last_offset: Offset
     is_aborted: bool
 
 
@@ -111,12 +111,12 @@ class ProducerState(ProducerFields):
         self.verifies = verifies
         self.producers = ProducerTable(budget)
         self.verifications: dict[int, VerificationState] = {}
-        self._ongoing: dict[int, int] = {}
-        self.unreplicated: dict[int, int] = {}
-        self.first_unstable_offset: int | None = None
-        self.map_end_offset = 0
+        self._ongoing: dict[Offset, int] = {}
+        self.unreplicated: dict[Offset, Offset] = {}
+        self.first_unstable_offset: Offset | None = None
+        self.map_end_offset = FIRST_OFFSET
         self.last_snapshot_offset = 0
-        self.snapshots: dict[int, int] = {}
+        self.snapshots: dict[Offset, int] = {}
 
     def beside(self) -> ProducerState:
         """An empty state of the same partition, which has the same snapshots and counts for no budget."""
@@ -127,7 +127,7 @@ class ProducerState(ProducerFields):
     # -- append -------------------------------------------------------------------------------------------------------
 
     def validate(
-        self, info: BatchInfo, origin: AppendOrigin, offset: int, guard: VerificationGuard = NO_GUARD
+        self, info: BatchInfo, origin: AppendOrigin, offset: Offset, guard: VerificationGuard = NO_GUARD
     ) -> Duplicate | None:
         """Looks at a batch that has a producer id before it is written at `offset`.  Raises InvalidTxnStateError."""
         if origin is AppendOrigin.CLIENT and not self.verifications and self.producers.is_next(info):
@@ -156,7 +156,7 @@ class ProducerState(ProducerFields):
             )
         return None
 
-    def _validate_sequence(self, info: BatchInfo, entry: ProducerEntry | None, offset: int) -> None:
+    def _validate_sequence(self, info: BatchInfo, entry: ProducerEntry | None, offset: Offset) -> None:
         epoch, first = info.producer_epoch, info.base_sequence
         verification = self.verifications.get(info.producer_id)
         if verification is not None:
@@ -183,7 +183,7 @@ class ProducerState(ProducerFields):
         elif first != entry.next_sequence:
             raise self._out_of_order(entry, first, offset)
 
-    def validate_marker(self, info: BatchInfo, marker: ControlMarker, offset: int) -> None:
+    def validate_marker(self, info: BatchInfo, marker: ControlMarker, offset: Offset) -> None:
         """Judges an end-of-transaction marker of a coordinator that may have been replaced.  Raises KafkaError."""
         entry = self.producers.get(info.producer_id)
         if entry is not None and entry.coordinator_epoch > marker.coordinator_epoch:
@@ -193,7 +193,7 @@ class ProducerState(ProducerFields):
                 f"{self._topic_partition}: {marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
             )
 
-    def validate_final_epoch(self, producer_id: int, epoch: int, transaction_version: int, offset: int) -> None:
+    def validate_final_epoch(self, producer_id: int, epoch: int, transaction_version: int, offset: Offset) -> None:
         """Judges the epoch of a marker of transaction version 2 or later (KIP-890): there each has one of its own.
 
         InvalidProducerEpochError for a late one; one that is sent again, after the transaction has ended, is not.
@@ -207,14 +207,14 @@ class ProducerState(ProducerFields):
                 f"which is smaller than or equal to the last seen epoch {entry.producer_epoch}"
             )
 
-    def _validate_epoch(self, entry: ProducerEntry, epoch: int, offset: int) -> None:
+    def _validate_epoch(self, entry: ProducerEntry, epoch: int, offset: Offset) -> None:
         if epoch < entry.producer_epoch:
             raise InvalidProducerEpochError(
                 f"Epoch of producer {entry.producer_id} at offset {offset} in {self._topic_partition} is {epoch}, "
                 f"which is smaller than the last seen epoch {entry.producer_epoch}"
             )
 
-    def _out_of_order(self, entry: ProducerEntry, sequence: int, offset: int) -> KafkaError:
+    def _out_of_order(self, entry: ProducerEntry, sequence: int, offset: Offset) -> KafkaError:
         return OutOfOrderError(
             f"Out of order sequence number for producer {entry.producer_id} at offset {offset} in partition "
             f"{self._topic_partition}: {sequence} (incoming seq. number), {entry.last_sequence} "
@@ -222,7 +222,7 @@ class ProducerState(ProducerFields):
         )
 
     def update(
-        self, info: BatchInfo, base_offset: int, last_offset: int, marker: ControlMarker | None = None
+        self, info: BatchInfo, base_offset: Offset, last_offset: Offset, marker: ControlMarker | None = None
     ) -> CompletedTransaction | None:
         """Notes a batch that was written, or that a restart found."""
         completed = None
@@ -237,7 +237,7 @@ class ProducerState(ProducerFields):
             self._settle_verification(info)
         return completed
 
-    def begin_transaction(self, first_offset: int, producer_id: int) -> None:
+    def begin_transaction(self, first_offset: Offset, producer_id: int) -> None:
         """A batch was written that is the first of a transaction."""
         self._ongoing[first_offset] = producer_id
         self._refresh_unstable()
@@ -293,7 +293,7 @@ class ProducerState(ProducerFields):
             return
         del self.verifications[info.producer_id]
 
-    def stable_offset_after(self, completed: CompletedTransaction) -> int:
+    def stable_offset_after(self, completed: CompletedTransaction) -> Offset:
         """The last stable offset once `completed` is done: what its aborted-transaction entry records."""
         others = (first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id)
         return min(others, default=completed.last_offset + 1)
@@ -307,7 +307,7 @@ class ProducerState(ProducerFields):
         self.unreplicated[completed.first_offset] = completed.last_offset
         self._refresh_unstable()
 
-    def on_high_watermark(self, high_watermark: int) -> None:
+    def on_high_watermark(self, high_watermark: Offset) -> None:
         """Transactions whose marker lies below the high watermark are stable."""
         done = [first for first, last in self.unreplicated.items() if last < high_watermark]
         for first in done:
@@ -315,7 +315,7 @@ class ProducerState(ProducerFields):
         if done:
             self._refresh_unstable()
 
-    def keep_unreplicated(self, ended: dict[int, int]) -> None:
+    def keep_unreplicated(self, ended: dict[Offset, Offset]) -> None:
         """Transactions, from first to last offset, that ended above the high watermark; `clear` has forgotten them."""
         if ended:
             self.unreplicated.update(ended)
@@ -361,7 +361,7 @@ class ProducerState(ProducerFields):
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 
-    def _snapshot_path(self, offset: int) -> str:
+    def _snapshot_path(self, offset: Offset) -> str:
         return f"{self._directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
     def moved_to(self, directory: str) -> None:
@@ -390,11 +390,11 @@ class ProducerState(ProducerFields):
         self.last_snapshot_offset = offset
         return path
 
-    def load_latest(self, log_start_offset: int, end_offset: int, now_ms: int, *, keep_later: bool = False) -> int:
+    def load_latest(self, start_offset: Offset, end_offset: Offset, now_ms: int, *, keep_later: bool = False) -> Offset:
         """Replaces the state by the newest valid snapshot at or below `end_offset`.
 
-        Returns the offset to replay from.  Broken snapshots are removed, and those past the end unless the caller keeps
-        them.
+        Returns the offset to replay from: `start_offset`, the first on this disk, without a snapshot.  Broken snapshots
+        are removed, and those past the end unless the caller keeps them.
         """
         self.clear()
         for offset in sorted(self.snapshots, reverse=True):
@@ -405,10 +405,10 @@ class ProducerState(ProducerFields):
             if self.snapshots[offset] == EMPTY_SNAPSHOT_BYTES or self._load(offset, now_ms):
                 self.map_end_offset = self.last_snapshot_offset = offset
                 return offset
-        self.map_end_offset = self.last_snapshot_offset = log_start_offset
-        return log_start_offset
+        self.map_end_offset = self.last_snapshot_offset = start_offset
+        return start_offset
 
-    def _load(self, offset: int, now_ms: int) -> bool:
+    def _load(self, offset: Offset, now_ms: int) -> bool:
         path = self._snapshot_path(offset)
         try:
             entries = decode_snapshot(self._files.read_file(path), path)
@@ -442,27 +442,27 @@ class ProducerState(ProducerFields):
         self._ongoing.clear()
         self.unreplicated.clear()
         self.first_unstable_offset = None
-        self.map_end_offset = 0
+        self.map_end_offset = FIRST_OFFSET
         self.last_snapshot_offset = 0
 
-    def restart_at(self, offset: int) -> None:
+    def restart_at(self, offset: Offset) -> None:
         """Forgets everything, snapshots included: the log starts empty at `offset`."""
         for known in list(self.snapshots):
             self._remove_snapshot(known)
         self.clear()
         self.map_end_offset = self.last_snapshot_offset = offset
 
-    def _remove_snapshot(self, offset: int) -> None:
+    def _remove_snapshot(self, offset: Offset) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._files.unlink(self._snapshot_path(offset))
         self.snapshots.pop(offset, None)
 
-    def remove_snapshots_after(self, offset: int) -> None:
+    def remove_snapshots_after(self, offset: Offset) -> None:
         """Remove the snapshots of later offsets.  OSError."""
         for known in [known for known in self.snapshots if known > offset]:
             self._remove_snapshot(known)
 
-    def remove_snapshots_before(self, offset: int) -> None:
+    def remove_snapshots_before(self, offset: Offset) -> None:
         """Keeps what a restart needs for a log that begins at `offset`: later snapshots and the newest before them."""
         for known in [known for known in self.snapshots if known < offset]:
             self._remove_snapshot(known)

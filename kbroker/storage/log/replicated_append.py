@@ -14,7 +14,7 @@ from kbroker.errors import CorruptMessageError
 from kbroker.records.layout import LENGTH_POSITION, LOG_OVERHEAD
 from kbroker.storage.log import markers
 from kbroker.storage.log.log_values import AppendResult
-from kbroker.types import NO_TIMESTAMP
+from kbroker.types import NO_OFFSET, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kbroker.storage.log.log_segment import LogSegment
@@ -76,7 +76,7 @@ class _Run:
 
     def __init__(self, log: Log, view: memoryview) -> None:
         self.view = view
-        self.first = self.last = -1
+        self.first = self.last = NO_OFFSET
         self.size = 0
         self._log = log
         self._next = log.log_end_offset

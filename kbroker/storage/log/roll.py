@@ -10,6 +10,7 @@ from enum import Enum
 
 from kbroker._fast.log.batch_rules import RollCause, roll_cause
 from kbroker.storage.log.log_segment import ASK_RULE, LogSegment
+from kbroker.types import Offset
 
 ANY_TIME = 2**63 - 1
 
@@ -46,7 +47,7 @@ def time_limit(segment: LogSegment, segment_ms: int, now_ms: int) -> int:
 
 
 def roll_reason(
-    segment: LogSegment, limit: int, segment_ms: int, size: int, last_offset: int, max_timestamp: int, *, now_ms: int
+    segment: LogSegment, limit: int, segment_ms: int, size: int, last_offset: Offset, max_timestamp: int, *, now_ms: int
 ) -> RollReason | None:
     """Why a batch must go into a new segment; None when it fits the active one.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kbroker._fast.records.record_batch import MAGIC_V2, BatchInfo
 from kbroker.records.legacy import iterate_stored_records
 from kbroker.storage.files.filesystem import FileSystem
+from kbroker.types import Offset, Position
 
 if TYPE_CHECKING:
     from kbroker.storage.log.segment_view import Segment
@@ -20,7 +21,7 @@ BATCHES_AT_ONCE = 4096
 
 
 def iterate_headers(
-    files: FileSystem, segment: Segment, position: int, end: int, batches_at_once: int = BATCHES_AT_ONCE
+    files: FileSystem, segment: Segment, position: Position, end: int, batches_at_once: int = BATCHES_AT_ONCE
 ) -> Iterator[BatchInfo]:
     """The header, with its position, of each batch that begins in [position, end); checksums are not looked at.
 
@@ -35,11 +36,11 @@ def iterate_headers(
             return
 
 
-def first_offset(files: FileSystem, segment: Segment, info: BatchInfo) -> int:
+def first_offset(files: FileSystem, segment: Segment, info: BatchInfo) -> Offset:
     """The offset of a batch's first record; that of an old format's wrapper takes decompressing it."""
     if info.magic >= MAGIC_V2 or not info.compression:
         return info.base_offset
-    return next(iterate_stored_records(read_batch(files, segment, info))).offset
+    return Offset(next(iterate_stored_records(read_batch(files, segment, info))).offset)
 
 
 def read_batch(files: FileSystem, segment: Segment, info: BatchInfo) -> bytes:

@@ -20,6 +20,7 @@ from kbroker.records.layout import BATCH_OVERHEAD, LOG_OVERHEAD
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE
 from kbroker.storage.log.segment_view import Hole
+from kbroker.types import FIRST_POSITION, Offset, Position
 
 if TYPE_CHECKING:
     from kbroker.storage.log.segment_view import Segment
@@ -45,12 +46,14 @@ class Stop(NamedTuple):
     """Where reading headers ended: a batch that reaches an offset, the end of the file, or damage (`reason`)."""
 
     batch: BatchInfo | None
-    position: int
-    next_offset: int
+    position: Position
+    next_offset: Offset
     reason: str
 
 
-def read_to(segment: Segment, files: FileSystem, position: int, next_offset: int, end: int, offset: int) -> Stop:
+def read_to(
+    segment: Segment, files: FileSystem, position: Position, next_offset: Offset, end: int, offset: Offset
+) -> Stop:
     """Reads headers from `position`, where a batch of `next_offset` or later begins, to one that reaches `offset`."""
     file = segment.file()
     while position < end:
@@ -69,14 +72,14 @@ def read_to(segment: Segment, files: FileSystem, position: int, next_offset: int
     return Stop(None, position, next_offset, scan.reason or f"the file ends there, {end} bytes were written")
 
 
-def trusted_start(segment: Segment, files: FileSystem, offset: int, end: int) -> tuple[int, int]:
+def trusted_start(segment: Segment, files: FileSystem, offset: Offset, end: int) -> tuple[Position, Offset]:
     """(position, offset) of a batch at or below `offset` that an index entry leads to; else the segment's start.
 
     A batch before a hole does not count if `offset` lies behind the hole.
     """
     floor = max(
         ((hole.end_position, hole.end_offset) for hole in segment.holes if (hole.end_offset or offset + 1) <= offset),
-        default=(0, segment.base_offset),
+        default=(FIRST_POSITION, segment.base_offset),
     )
     index = segment.offset_index
     for key, position in index.entries_down_from(offset, 8):
@@ -88,7 +91,7 @@ def trusted_start(segment: Segment, files: FileSystem, offset: int, end: int) ->
     return floor[0], floor[1] or segment.base_offset
 
 
-def confirmed(segment: Segment, files: FileSystem, key: int, position: int, end: int) -> BatchInfo | None:
+def confirmed(segment: Segment, files: FileSystem, key: Offset, position: Position, end: int) -> BatchInfo | None:
     """The batch that an index entry leads to; None when there is none, or it is not the entry's.
 
     Kafka up to 3.9 wrote one entry for several batches: the position of the first and the last offset of the last.
@@ -117,7 +120,7 @@ def hole_at(segment: Segment, files: FileSystem, stop: Stop, end: int) -> Hole:
     known = next((hole for hole in segment.holes if hole.position == stop.position), None)
     if known is not None:
         return known
-    resumed, offset = end, None
+    resumed, offset = Position(end), None
     for key, position in segment.offset_index.entries_behind(stop.position):
         info = confirmed(segment, files, key, position, end)
         if info is not None and info.base_offset >= stop.next_offset:
@@ -128,12 +131,12 @@ def hole_at(segment: Segment, files: FileSystem, stop: Stop, end: int) -> Hole:
     return hole
 
 
-def find_shrunk(segment: Segment, files: FileSystem, end_offset: int) -> DamagedSegmentError | None:
+def find_shrunk(segment: Segment, files: FileSystem, end_offset: Offset) -> DamagedSegmentError | None:
     """What is gone of a segment whose file ends before `size`, up to `end_offset`; None where nothing is."""
-    there = files.size(segment.file().fd)
+    there = Position(files.size(segment.file().fd))
     if there >= segment.size or any(hole.position <= there for hole in segment.holes):
         return None
-    position, offset = 0, segment.base_offset
+    position, offset = FIRST_POSITION, segment.base_offset
     entry = segment.offset_index.floor(there)
     info = confirmed(segment, files, *entry, there) if entry is not None else None
     if info is not None:
@@ -146,7 +149,7 @@ def find_shrunk(segment: Segment, files: FileSystem, end_offset: int) -> Damaged
 
 
 def readable_headers(
-    segment: Segment, files: FileSystem, position: int, end: int, at_once: int = BATCHES_AT_ONCE, *, strict: bool
+    segment: Segment, files: FileSystem, position: Position, end: int, at_once: int = BATCHES_AT_ONCE, *, strict: bool
 ) -> Iterator[BatchInfo]:
     """The headers of all batches from `position` on that can be found; `strict`: DamagedSegmentError at a hole."""
     file = segment.file()
@@ -173,7 +176,7 @@ def readable_headers(
         position, next_offset = hole.end_position, hole.end_offset
 
 
-def begin_of(segment: Segment, offset: int) -> int | None:
+def begin_of(segment: Segment, offset: Offset) -> Position | None:
     """The position of the batch or hole that holds `offset`; None when the segment ends before it."""
     try:
         location = segment.locate(offset)
@@ -182,11 +185,11 @@ def begin_of(segment: Segment, offset: int) -> int | None:
     return location.position if location is not None else None
 
 
-def readable_position(segment: Segment, offset: int) -> int:
+def readable_position(segment: Segment, offset: Offset) -> Position:
     """The position to begin reading at for `offset`: the end of the hole if one holds it, the segment's size when
     nothing follows."""
     try:
         location = segment.locate(offset) if offset > segment.base_offset else None
     except DamagedSegmentError as error:
         return error.hole.end_position
-    return location.position if location is not None else 0
+    return location.position if location is not None else FIRST_POSITION

@@ -30,6 +30,7 @@ from kbroker.storage.log.segment_damage import (
     trusted_start,
 )
 from kbroker.storage.log.segment_view import BatchLocation, Hole
+from kbroker.types import FIRST_POSITION, NO_LEADER_EPOCH, LeaderEpoch, Offset, Position
 
 if TYPE_CHECKING:
     from kbroker.storage.log.segment_view import Segment
@@ -46,7 +47,7 @@ _LONG_WALK_BYTES = 1 << 20
 _LONG_WALK_ENTRIES = 16
 
 
-def find_location(segment: Segment, files: FileSystem, offset: int, end: int) -> BatchLocation | None:
+def find_location(segment: Segment, files: FileSystem, offset: Offset, end: int) -> BatchLocation | None:
     """The first batch that ends at or after `offset`, in a segment of `end` bytes; None when there is none.
 
     DamagedSegmentError when the offset lies in a hole.
@@ -73,7 +74,7 @@ def find_location(segment: Segment, files: FileSystem, offset: int, end: int) ->
     return location
 
 
-def _look_up(segment: Segment, files: FileSystem, offset: int, end: int) -> BatchLocation | None:
+def _look_up(segment: Segment, files: FileSystem, offset: Offset, end: int) -> BatchLocation | None:
     position = segment.offset_index.position_for(offset)
     floors = [hole.end_position for hole in segment.holes if hole.end_offset is not None and hole.end_offset <= offset]
     position = max(position, *floors) if floors else position
@@ -103,7 +104,7 @@ def _is_long(segment: Segment, walked: int) -> bool:
 
 
 def _judge(
-    segment: Segment, files: FileSystem, offset: int, end: int, position: int, reason: str
+    segment: Segment, files: FileSystem, offset: Offset, end: int, position: Position, reason: str
 ) -> BatchLocation | None:
     """A look-up that began at `position` came to bytes that are no batch: which of index and log is damaged?"""
     start, first = trusted_start(segment, files, offset, end)
@@ -121,7 +122,7 @@ def _judge(
     return batch and BatchLocation(batch.position, batch.size_in_bytes, batch.base_offset, batch.last_offset)
 
 
-def check_end(segment: Segment, files: FileSystem, offset: int) -> None:
+def check_end(segment: Segment, files: FileSystem, offset: Offset) -> None:
     """Checks a segment that ends before `offset`, though the log goes on: its end may have been cut off between two
     batches.
 
@@ -140,7 +141,7 @@ def check_end(segment: Segment, files: FileSystem, offset: int) -> None:
 
 
 def _walk(
-    segment: Segment, files: FileSystem, offset: int, position: int, end: int, *least_offset: int
+    segment: Segment, files: FileSystem, offset: Offset, position: Position, end: int, *least_offset: Offset
 ) -> tuple[BatchLocation | None, int]:
     """The location, and where the walk stopped."""
     file = segment.file()
@@ -161,9 +162,9 @@ def _walk(
 def rebuild_offset_index(segment: Segment, files: FileSystem, end: int) -> None:
     """Makes the entries again that appending the batches made."""
     index = segment.offset_index
-    entries: list[tuple[int, int]] = []
+    entries: list[tuple[Offset, Position]] = []
     since = 0
-    for info in readable_headers(segment, files, 0, end, strict=False):
+    for info in readable_headers(segment, files, FIRST_POSITION, end, strict=False):
         if since > segment.config.index_interval_bytes and len(entries) < index.max_entries:
             entries.append((info.last_offset, info.position))
             since = 0
@@ -177,10 +178,10 @@ def rebuild_offset_index(segment: Segment, files: FileSystem, end: int) -> None:
 class Measured(NamedTuple):
     """The batches at a segment's end: the offset after them, their max timestamp and its offset, the last's epoch."""
 
-    next_offset: int
+    next_offset: Offset
     max_timestamp: int
-    offset_of_max: int
-    leader_epoch: int
+    offset_of_max: Offset
+    leader_epoch: LeaderEpoch
 
 
 def measure_end(segment: Segment, files: FileSystem, *, is_indexed: bool) -> Measured:
@@ -189,10 +190,10 @@ def measure_end(segment: Segment, files: FileSystem, *, is_indexed: bool) -> Mea
     CorruptSegmentError when the file does not end with a whole batch, or the index does not lead to one.
     """
     max_timestamp, offset_of_max = -1, segment.base_offset
-    next_offset, epoch = segment.base_offset, -1
+    next_offset, epoch = segment.base_offset, NO_LEADER_EPOCH
     size, path = segment.size, segment.path
     file = segment.file() if size else None
-    position: int | None = 0
+    position: Position | None = FIRST_POSITION
     if file is not None and is_indexed:
         position = segment.offset_index.last_position(file.fd, size)
     if position is None:
@@ -214,13 +215,13 @@ def measure_end(segment: Segment, files: FileSystem, *, is_indexed: bool) -> Mea
     return Measured(next_offset, max_timestamp, offset_of_max, epoch)
 
 
-def measure(segment: Segment, files: FileSystem) -> tuple[int, int, int]:
+def measure(segment: Segment, files: FileSystem) -> tuple[Offset, int, Offset]:
     """See LogSegment.measure."""
     next_offset, timestamp, offset, _ = measure_end(segment, files, is_indexed=True)
     if segment.size == 0:
         return next_offset, timestamp, offset
     largest = segment.time_index.last_entry()
-    position = readable_position(segment, largest[1]) if largest[0] >= 0 else 0
+    position = readable_position(segment, largest[1]) if largest[0] >= 0 else FIRST_POSITION
     # If the time index lacks entries, the batches between its last entry and the offset index's last entry are not in
     # it.
     for info in readable_headers(segment, files, position, segment.offset_index.table.last_value, 64, strict=False):
@@ -242,7 +243,7 @@ def missing_behind(segment: Segment, files: FileSystem, following: Segment) -> H
         return None
     if following.base_offset - stop.next_offset > MOST_OFFSETS:
         return None
-    if is_thinned(segment, files, start, first) or is_thinned(following, files, 0, following.base_offset):
+    if is_thinned(segment, files, start, first) or is_thinned(following, files, FIRST_POSITION, following.base_offset):
         return None
     last = following.base_offset - 1
     reason = f"offsets {stop.next_offset} to {last} are missing: a segment between it and the next one is gone"
@@ -251,7 +252,7 @@ def missing_behind(segment: Segment, files: FileSystem, following: Segment) -> H
     return hole
 
 
-def is_thinned(segment: Segment, files: FileSystem, position: int, next_offset: int) -> bool:
+def is_thinned(segment: Segment, files: FileSystem, position: Position, next_offset: Offset) -> bool:
     """Whether batches lack records or follow each other with gaps, or are of a format that does not tell."""
     if position >= segment.size:
         return False

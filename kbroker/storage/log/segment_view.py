@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kbroker.types import Offset, Position
+
 if TYPE_CHECKING:
     from kbroker._fast.log.batch_seek import FollowUps
     from kbroker._fast.log.index import AppendTail
@@ -23,10 +25,10 @@ class SegmentConfig(NamedTuple):
 class BatchLocation(NamedTuple):
     """Where a batch lies in its segment, and its offsets (-1 when they were not needed to find it)."""
 
-    position: int
+    position: Position
     size: int
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
 
 
 class Hole(NamedTuple):
@@ -35,13 +37,13 @@ class Hole(NamedTuple):
     `end_offset` is None where no batch of the segment follows.
     """
 
-    position: int
-    end_position: int
-    offset: int
-    end_offset: int | None
+    position: Position
+    end_position: Position
+    offset: Offset
+    end_offset: Offset | None
     reason: str
 
-    def holds(self, offset: int) -> bool:
+    def holds(self, offset: Offset) -> bool:
         """Whether the offset lies in the hole."""
         return self.offset <= offset and (self.end_offset is None or offset < self.end_offset)
 
@@ -49,7 +51,7 @@ class Hole(NamedTuple):
 class Segment(Protocol):
     """A segment's files, indexes and what is known of its batches."""
 
-    base_offset: int
+    base_offset: Offset
     config: SegmentConfig
     follow_ups: FollowUps | None
     holes: tuple[Hole, ...]
@@ -62,8 +64,8 @@ class Segment(Protocol):
         """The log file."""
 
     @property
-    def size(self) -> int:
-        """The bytes of its batches."""
+    def size(self) -> Position:
+        """The bytes of its batches: the position behind them."""
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -74,13 +76,13 @@ class Segment(Protocol):
         """Offsets by time."""
 
     @property
-    def max_timestamp(self) -> tuple[int, int]:
+    def max_timestamp(self) -> tuple[int, Offset]:
         """(largest timestamp, offset of its batch)."""
 
     def file(self) -> SegmentFile:
         """The open log file."""
 
-    def locate(self, offset: int) -> BatchLocation | None:
+    def locate(self, offset: Offset) -> BatchLocation | None:
         """The first batch that ends at or after `offset`."""
 
     def add_hole(self, hole: Hole) -> None:

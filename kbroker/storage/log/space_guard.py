@@ -26,6 +26,7 @@ from kbroker.outage import Outage
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log.log_validator import AppendOrigin
+from kbroker.types import Offset
 
 SHORT_BYTES = 256 << 20
 ROOM_BYTES = 1 << 20
@@ -37,7 +38,7 @@ class Growing(Protocol):
     """A log, as far as it shows whether appends succeed."""
 
     @property
-    def log_end_offset(self) -> int:
+    def log_end_offset(self) -> Offset:
         """The offset that the next record gets."""
 
 
@@ -45,7 +46,7 @@ class _FoundFull(NamedTuple):
     """A write that found no space: which log's, where that ended, and how much was said to be free."""
 
     log: Growing
-    end_offset: int
+    end_offset: Offset
     free_bytes: int
 
 

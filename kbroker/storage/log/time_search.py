@@ -16,6 +16,7 @@ from kbroker._fast.log.batch_seek import max_timestamp_of
 from kbroker.records.layout import BATCH_OVERHEAD
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.log.segment_damage import DamagedSegmentError, readable_headers, readable_position
+from kbroker.types import FIRST_POSITION, Offset
 
 if TYPE_CHECKING:
     from kbroker.storage.log.segment_view import Segment
@@ -39,17 +40,17 @@ def _is_whole(segment: Segment, files: FileSystem) -> bool:
     return is_latest(segment, files, segment.max_timestamp, segment.size)
 
 
-def is_latest(segment: Segment, files: FileSystem, entry: tuple[int, int], end: int) -> bool:
+def is_latest(segment: Segment, files: FileSystem, entry: tuple[int, Offset], end: int) -> bool:
     """Whether an entry (timestamp, offset) is right, and no batch behind it, up to `end`, is later; -1 for no time."""
     largest, offset = entry
     if largest >= 0 and not _holds(segment, files, entry):
         return False
-    position = readable_position(segment, offset) if largest >= 0 else 0
+    position = readable_position(segment, offset) if largest >= 0 else FIRST_POSITION
     later = readable_headers(segment, files, position, end, _BATCHES_AT_ONCE, strict=False)
     return all(info.max_timestamp <= largest for info in later)
 
 
-def start_for(segment: Segment, files: FileSystem, timestamp: int) -> int:
+def start_for(segment: Segment, files: FileSystem, timestamp: int) -> Offset:
     """An offset from which every record of the segment with a timestamp >= `timestamp` follows."""
     entry = segment.time_index.entry_for(timestamp)
     if entry is not None and not _holds(segment, files, entry):
@@ -58,7 +59,7 @@ def start_for(segment: Segment, files: FileSystem, timestamp: int) -> int:
     return segment.base_offset if entry is None else entry[1]
 
 
-def _holds(segment: Segment, files: FileSystem, entry: tuple[int, int]) -> bool:
+def _holds(segment: Segment, files: FileSystem, entry: tuple[int, Offset]) -> bool:
     """Whether the batch at the entry's offset has the entry's time."""
     timestamp, offset = entry
     try:
@@ -77,7 +78,7 @@ def rebuild_time_index(segment: Segment, files: FileSystem, why: str = "leads as
     index.keep(0)
     largest, offset_of_largest = -1, segment.base_offset
     since = 0
-    for info in readable_headers(segment, files, 0, segment.size, strict=False):
+    for info in readable_headers(segment, files, FIRST_POSITION, segment.size, strict=False):
         if info.max_timestamp > largest:
             largest, offset_of_largest = info.max_timestamp, info.last_offset
         if since > segment.config.index_interval_bytes and not index.is_full:

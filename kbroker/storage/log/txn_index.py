@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kbroker.storage.files.filesystem import FileSystem
+from kbroker.types import Offset
 
 ENTRY = struct.Struct(">hqqqq")
 ENTRY_BYTES = ENTRY.size
@@ -31,9 +32,9 @@ class AbortedTransaction(NamedTuple):
     """A transaction that ended with an abort marker."""
 
     producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
 
 
 def decode_entries(data: bytes, path: str) -> Iterator[AbortedTransaction]:
@@ -51,7 +52,7 @@ class TransactionIndex:
 
     __slots__ = ("_entries", "_files", "_stored", "base_offset", "path")
 
-    def __init__(self, files: FileSystem, path: str, base_offset: int, *, exists: bool) -> None:
+    def __init__(self, files: FileSystem, path: str, base_offset: Offset, *, exists: bool) -> None:
         self._files = files
         self.path = path
         self.base_offset = base_offset
@@ -71,7 +72,7 @@ class TransactionIndex:
             self._stored = len(self._entries)
         return self._entries
 
-    def sanity_check(self, end_offset: int | None = None) -> None:
+    def sanity_check(self, end_offset: Offset | None = None) -> None:
         """Raises CorruptIndexError for a file without entries, or with an impossible one.
 
         Valid entries ascend from the segment's base offset, end below `end_offset`, and have their first offset before
@@ -107,7 +108,7 @@ class TransactionIndex:
             self._files.close(fd)
         self._stored = len(self._entries)
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: Offset) -> None:
         """Forgets transactions whose marker is at or after `offset`."""
         entries = self.entries
         kept = [entry for entry in entries if entry.last_offset < offset]
@@ -142,7 +143,7 @@ class TransactionIndex:
             finally:
                 self._files.close(fd)
 
-    def collect(self, fetch_offset: int, upper_bound: int, into: list[AbortedTransaction]) -> bool:
+    def collect(self, fetch_offset: Offset, upper_bound: Offset, into: list[AbortedTransaction]) -> bool:
         """Adds those that overlap [fetch_offset, upper_bound).  True when no later segment can hold another."""
         for entry in self.entries:
             if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:

@@ -1,8 +1,10 @@
 """A partition's log: what may be appended, what may be read, and the offsets that bound both.
 
     log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+    log_start_offset <= local_log_start_offset <= high_watermark
 
-- `log_start_offset` moves up by retention and DeleteRecords, never past the high watermark;
+- `log_start_offset`, the first offset of the partition, moves up by retention and DeleteRecords, never past the high
+  watermark; `local_log_start_offset` is the first on this disk (KIP-405): the same one without remote storage;
 - `last_stable_offset` is the first unstable offset (an open transaction's first) if it lies below the high watermark,
   else the high watermark;
 - `high_watermark` is moved up by the partition alone (`replication.partition`), and falls only with a truncation;
@@ -31,7 +33,14 @@ from kbroker._fast.log.fast_append import append_sound
 from kbroker._fast.log.log_fields import LogFields
 from kbroker._fast.records.record_batch import MAGIC_V2
 from kbroker.config import LogConfig
-from kbroker.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError, RecordListTooLargeError
+from kbroker.errors import (
+    CorruptMessageError,
+    ErrorCode,
+    KafkaError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+    RecordListTooLargeError,
+)
 from kbroker.storage.files.log_dir_failure import NO_SPACE
 from kbroker.storage.log import log_lookup, markers, replicated_append
 from kbroker.storage.log.detached_batch import DetachedBatch, write_detached
@@ -45,7 +54,7 @@ from kbroker.storage.log.producer_state import ControlMarker, ProducerState
 from kbroker.storage.log.roll import RollReason, roll_reason
 from kbroker.storage.log.space_guard import SpaceGuard
 from kbroker.storage.log.verification import NO_GUARD, VerificationGuard
-from kbroker.types import NO_TIMESTAMP, TopicPartition
+from kbroker.types import FIRST_OFFSET, NO_POSITION, NO_TIMESTAMP, LeaderEpoch, Offset, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.records.batch_info import BatchInfo
@@ -78,8 +87,8 @@ class UnifiedLog(LogFields):
         self,
         topic_partition: TopicPartition,
         local: LocalLog,
-        log_start_offset: int,
-        high_watermark: int,
+        log_start_offset: Offset,
+        high_watermark: Offset,
         leader_epoch_cache: LeaderEpochCache,
         producer_state: ProducerState,
         environment: LogEnvironment,
@@ -89,7 +98,8 @@ class UnifiedLog(LogFields):
         self.local = local
         self.directory = local.directory
         self.log_start_offset = log_start_offset
-        self.high_watermark = max(log_start_offset, min(high_watermark, local.log_end_offset))
+        self.local_log_start_offset = max(log_start_offset, local.segments.first.base_offset)
+        self.high_watermark = max(self.local_log_start_offset, min(high_watermark, local.log_end_offset))
         self.leader_epoch_cache = leader_epoch_cache
         self.producer_state = producer_state
         self._environment = environment
@@ -129,7 +139,7 @@ class UnifiedLog(LogFields):
         except OSError as error:
             raise self.storage_error("writing partition.metadata", error) from error
 
-    def assign_leader_epoch(self, epoch: int) -> None:
+    def assign_leader_epoch(self, epoch: LeaderEpoch) -> None:
         """Notes that `epoch` begins at the log end, unless the log is of an older format, which has no epochs."""
         if self._config.message_magic >= MAGIC_V2:
             self.leader_epoch_cache.assign(epoch, self.local.log_end_offset)
@@ -154,12 +164,12 @@ class UnifiedLog(LogFields):
         active.roll_after_timestamp = ASK_RULE
 
     @property
-    def log_end_offset(self) -> int:
+    def log_end_offset(self) -> Offset:
         """The offset of the next record."""
         return self.local.log_end_offset
 
     @property
-    def recovery_point(self) -> int:
+    def recovery_point(self) -> Offset:
         """Below it everything is on the disk."""
         return self.local.recovery_point
 
@@ -174,7 +184,7 @@ class UnifiedLog(LogFields):
         return len(self.local.segments)
 
     @property
-    def latest_epoch(self) -> int:
+    def latest_epoch(self) -> LeaderEpoch:
         """The newest leader epoch with records; -1 without one."""
         return self.leader_epoch_cache.latest_epoch
 
@@ -187,7 +197,7 @@ class UnifiedLog(LogFields):
     def append_as_leader(
         self,
         records: memoryview | bytearray,
-        leader_epoch: int,
+        leader_epoch: LeaderEpoch,
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         analyzed: AnalyzedBatch | None = None,
@@ -243,7 +253,7 @@ class UnifiedLog(LogFields):
         )
 
     def note_producer(
-        self, info: BatchInfo, first: int, last: int, marker: ControlMarker | None, segment: LogSegment
+        self, info: BatchInfo, first: Offset, last: Offset, marker: ControlMarker | None, segment: LogSegment
     ) -> None:
         """Of `append_steps.count_in`: a marker was written, or a batch while transactions are being verified."""
         markers.update_producer(self, info, first, last, marker, segment)
@@ -303,7 +313,9 @@ class UnifiedLog(LogFields):
 
     # -- roll ---------------------------------------------------------------------------------------------------------
 
-    def segment_for(self, size: int, last: int, max_timestamp: int, first: int, *, alone: bool = False) -> LogSegment:
+    def segment_for(
+        self, size: int, last: Offset, max_timestamp: int, first: Offset, *, alone: bool = False
+    ) -> LogSegment:
         """The segment that takes a batch, after rolling where that is due; with `alone` an empty one.
 
         Raises RecordListTooLargeError."""
@@ -331,9 +343,9 @@ class UnifiedLog(LogFields):
         self.roll(first, reason=reason)
         return self.local.segments.active
 
-    def roll(self, expected_next_offset: int | None = None, *, reason: RollReason | None = None) -> None:
+    def roll(self, expected_next_offset: Offset | None = None, *, reason: RollReason | None = None) -> None:
         """Starts a new active segment at the log end (or a later expected offset) and flushes the old one aside."""
-        base = max(expected_next_offset or 0, self.local.log_end_offset)
+        base = max(expected_next_offset or FIRST_OFFSET, self.local.log_end_offset)
         state = self.producer_state
         with self._storage_errors("rolling a segment"):
             old = self.local.roll(base, reason)
@@ -346,27 +358,35 @@ class UnifiedLog(LogFields):
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
-    def read(self, start_offset: int, max_bytes: int, isolation: FetchIsolation, min_one_message: bool) -> FetchData:
+    def read(self, start_offset: Offset, max_bytes: int, isolation: FetchIsolation, min_one_message: bool) -> FetchData:
         """The bytes from the batch that holds `start_offset`, up to the isolation's bound and `max_bytes`.
 
-        The first batch comes whole with `min_one_message`, at any size.  Raises OffsetOutOfRangeError.
+        The first batch comes whole with `min_one_message`, at any size.  What has left this disk the tier reads.
+        Raises OffsetOutOfRangeError, and OFFSET_MOVED_TO_TIERED_STORAGE for a follower.
         """
         local = self.local
         end = local.log_end_offset
         high_watermark, stable = self.high_watermark, self.last_stable_offset
         is_committed = isolation is FetchIsolation.TXN_COMMITTED
         bound = end if isolation is FetchIsolation.LOG_END else self.consumer_bound(is_committed)
-        if start_offset > end or start_offset < self.log_start_offset:
+        if start_offset > end or start_offset < self.local_log_start_offset:
+            tier = local.environment.tier
+            if self.log_start_offset <= start_offset <= end and tier is not None:
+                if isolation is FetchIsolation.LOG_END:
+                    raise KafkaError.of(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
+                data = FetchData(None, NO_POSITION, False, None, high_watermark, self.log_start_offset, stable, 0)
+                tier.read_into(data, self.topic_partition, start_offset, max_bytes, isolation, min_one_message)
+                return data
             raise OffsetOutOfRangeError(
                 f"Received request for offset {start_offset} for partition {self.topic_partition}, but we only have "
                 f"log segments from offset {self.log_start_offset} up to {end}."
             )
         if start_offset >= bound:
-            return FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
+            return FetchData(None, NO_POSITION, False, None, high_watermark, self.log_start_offset, stable, 0)
         try:
             found = log_lookup.region(local, start_offset, bound, max_bytes, min_one_message)
             if found is None:
-                return FetchData(None, -1, False, None, high_watermark, self.log_start_offset, stable, 0)
+                return FetchData(None, NO_POSITION, False, None, high_watermark, self.log_start_offset, stable, 0)
             segment, position, length, incomplete = found
             aborted = None
             if is_committed:
@@ -382,7 +402,7 @@ class UnifiedLog(LogFields):
         records = FileRegion(file.fd, position, length, file)
         return FetchData(records, position, incomplete, aborted, high_watermark, self.log_start_offset, stable, length)
 
-    def read_bytes(self, start_offset: int, max_bytes: int) -> bytes:
+    def read_bytes(self, start_offset: Offset, max_bytes: int) -> bytes:
         """Whole batches from the one that holds `start_offset` to the log end, at least one when there is one."""
         return log_lookup.read_bytes(self.local, start_offset, self.local.log_end_offset, max_bytes)
 
@@ -400,17 +420,17 @@ class UnifiedLog(LogFields):
         -2 the log start, -1 the log end, -3 the record with the largest timestamp, -4 the local log start; None when
         there is none (-5, the end of tiered storage, which this log never has, is offset -1).
         """
-        found = log_lookup.offset_for_timestamp(self.local, self.leader_epoch_cache, self.log_start_offset, timestamp)
+        found = log_lookup.offset_for_timestamp(self, timestamp, defers=False)
         assert not isinstance(found, log_lookup.DeferredSearch)
         return found
 
-    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
         """Where an epoch ends (KIP-101)."""
         return self.leader_epoch_cache.end_offset_for(epoch, self.local.log_end_offset)
 
     # -- offsets ------------------------------------------------------------------------------------------------------
 
-    def maybe_increment_log_start_offset(self, offset: int) -> bool:
+    def maybe_increment_log_start_offset(self, offset: Offset) -> bool:
         """Moves the first offset of the partition up; its segments stay.  True when it moved.
 
         OffsetOutOfRangeError past the high watermark.
@@ -423,10 +443,11 @@ class UnifiedLog(LogFields):
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self.local_log_start_offset = max(self.local_log_start_offset, offset)
         self.leader_epoch_cache.truncate_from_start(offset)
         return True
 
-    def delete_records_before(self, offset: int) -> bool:
+    def delete_records_before(self, offset: Offset) -> bool:
         """Moves the first offset up, and removes the segments that lie wholly below it.  See both."""
         has_moved = self.maybe_increment_log_start_offset(offset)
         if has_moved:
@@ -435,14 +456,14 @@ class UnifiedLog(LogFields):
             self.check_invariants()
         return has_moved
 
-    @property
-    def local_log_start_offset(self) -> int:
-        """The first offset of the partition on this disk (KIP-405): where its first segment begins, or the log start if
-        that is later."""
-        return log_lookup.local_start(self.local, self.log_start_offset)
+    def maybe_increment_local_log_start_offset(self, offset: Offset) -> None:
+        """Moves the first offset on this disk up alone: what lies below it is in remote storage."""
+        self.local_log_start_offset = max(self.local_log_start_offset, min(offset, self.high_watermark))
 
-    def delete_segments_below(self, offset: int) -> int:
-        """Removes the segments that hold nothing at or after `offset`.  The active one stays.  Returns how many."""
+    def delete_segments_below(self, offset: Offset) -> int:
+        """Removes the segments that hold nothing at or after `offset`, at most the first on this disk.  The active one
+        stays.  Returns how many."""
+        assert offset <= self.local_log_start_offset, "segments go before the log's start on this disk has moved"
         ends = takewhile(lambda pair: pair[1].base_offset <= offset, pairwise(self.local.segments))
         gone = [segment for segment, _ in ends]
         if gone:
@@ -451,7 +472,7 @@ class UnifiedLog(LogFields):
                 self.producer_state.remove_snapshots_before(self.local.segments.first.base_offset)
         return len(gone)
 
-    def truncate_to(self, offset: int, producers: ProducerState | None = None) -> bool:
+    def truncate_to(self, offset: Offset, producers: ProducerState | None = None) -> bool:
         """Drops records from `offset` on.  True when there were any.  Raises ValueError.
 
         `producers`: of what is left, where that is known."""
@@ -460,7 +481,7 @@ class UnifiedLog(LogFields):
         if offset >= self.local.log_end_offset:
             return False
         if offset < self.local.segments.first.base_offset:
-            self.truncate_fully_and_start_at(offset)
+            self.truncate_fully_and_start_at(offset, min(self.log_start_offset, offset))
             return True
         with self._storage_errors("truncating"):
             try:
@@ -472,25 +493,27 @@ class UnifiedLog(LogFields):
             self.check_invariants()
         return True
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drops everything; the log goes on empty at `offset`."""
+    def truncate_fully_and_start_at(self, offset: Offset, log_start_offset: Offset | None = None) -> None:
+        """Drops everything on this disk; the log goes on empty at `offset`, where the partition begins, too, unless
+        remote storage has it from `log_start_offset` on."""
         with self._storage_errors("truncating"):
             self.local.restart_at(offset)
             if self.committer is not None:
                 self.committer.truncated(offset)
             self.leader_epoch_cache.clear()
             self.producer_state.restart_at(offset)
-        self.log_start_offset = offset
-        self.high_watermark = offset
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.local_log_start_offset = self.high_watermark = offset
         if CHECKED:
             self.check_invariants()
 
-    def _after_truncation(self, offset: int) -> None:
+    def _after_truncation(self, offset: Offset) -> None:
         if self.committer is not None:
             self.committer.truncated(offset)
         self.leader_epoch_cache.truncate_from_end(offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
+        self.local_log_start_offset = min(self.local_log_start_offset, offset)
 
     # -- durability ---------------------------------------------------------------------------------------------------
 

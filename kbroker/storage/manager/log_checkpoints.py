@@ -29,11 +29,11 @@ from kbroker.storage.files.checkpoints import (
 from kbroker.storage.files.filesystem import DirectoryEntry, FileSystem
 from kbroker.storage.files.log_dir_failure import LogDirFailureChannel, suppressing_no_space
 from kbroker.storage.log.unified_log import UnifiedLog
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
-Offsets = dict[TopicPartition, int]
+Offsets = dict[TopicPartition, Offset]
 
 
 class DirectoryCheckpoints(NamedTuple):
@@ -67,7 +67,7 @@ def _log_starts(logs: Iterable[UnifiedLog]) -> Offsets:
     return {
         log.topic_partition: log.log_start_offset
         for log in logs
-        if log.log_start_offset > log.local.segments.first.base_offset
+        if log.log_start_offset != log.local.segments.first.base_offset
     }
 
 

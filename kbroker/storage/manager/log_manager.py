@@ -11,6 +11,7 @@ at once and removed after `file.delete.delay.ms`.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -49,7 +50,7 @@ from kbroker.storage.directories.strays import KnownTopic, log_strays, stray_log
 from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from kbroker.storage.files.log_dir_failure import NO_SPACE, LogDirFailureChannel
 from kbroker.storage.files.open_files import open_segments, process_limits
-from kbroker.storage.log.group_commit import CommittedLog, FsyncMode, GroupCommit, Loop
+from kbroker.storage.log.group_commit import CommittedLog, FsyncMode, GroupCommit
 from kbroker.storage.log.kept_traffic import KeptTraffic
 from kbroker.storage.log.local_log import LogEnvironment, storage_error
 from kbroker.storage.log.space_guard import DirectorySpaceGuard
@@ -63,7 +64,7 @@ from kbroker.storage.recovery.log_loader import LoadRequest, load_log
 from kbroker.storage.recovery.log_recoveries import Opener, note_loaded, recover_logs, take_saved_points
 from kbroker.storage.recovery.recovery_progress import RecoveryProgress
 from kbroker.storage.recovery.recovery_saver import RecoverySaver
-from kbroker.types import ZERO_UUID, TopicPartition
+from kbroker.types import FIRST_OFFSET, ZERO_UUID, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 complaints = RateLimitedLog(logger)
@@ -260,9 +261,9 @@ class LogManager:
                 tp,
                 known[1] if known is not None else default,
                 directory.clean,
-                recovery_points.get(tp, 0),
-                log_starts.get(tp, 0),
-                high_watermarks.get(tp, 0),
+                recovery_points.get(tp, FIRST_OFFSET),
+                log_starts.get(tp, FIRST_OFFSET),
+                high_watermarks.get(tp, FIRST_OFFSET),
                 self.progress,
                 saver,
             )
@@ -359,7 +360,7 @@ class LogManager:
 
     def attach(
         self,
-        loop: Loop,
+        loop: asyncio.AbstractEventLoop,
         on_durable: Callable[[CommittedLog], None],
         on_refused: Callable[[CommittedLog, KafkaError], None],
     ) -> None:

@@ -3,7 +3,7 @@
 `decide` is a pure function over a snapshot of the segments.  For `cleanup.policy` with `delete` three rules are
 applied, each to what the one before it left, each oldest first and up to the first segment that it keeps:
 
-    log start   the segment lies wholly below the log start offset (also without `delete`)
+    log start   the segment lies wholly below the first offset on this disk (also without `delete`)
     size        the log without it still holds `retention.bytes`
     time        its largest timestamp (the file's age when its records have none) is over `retention.ms` ago
 
@@ -33,7 +33,7 @@ from kbroker.errors import KafkaError
 from kbroker.outage import Outages
 from kbroker.storage.log.time_search import latest_time
 from kbroker.storage.log.unified_log import UnifiedLog
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, TopicPartition
 
 logger = logging.getLogger("kbroker.retention")
 
@@ -53,7 +53,7 @@ class Reason(Enum):
 class SegmentFacts(NamedTuple):
     """One segment as retention sees it.  `largest_timestamp` is None where no rule will ask for it."""
 
-    base_offset: int
+    base_offset: Offset
     size: int
     largest_timestamp: int | None
 
@@ -62,9 +62,9 @@ class LogFacts(NamedTuple):
     """A log at one moment; the last segment is the active one, unless `later_bytes` lie in segments after these."""
 
     segments: tuple[SegmentFacts, ...]
-    log_start_offset: int
-    high_watermark: int
-    log_end_offset: int
+    local_log_start_offset: Offset
+    high_watermark: Offset
+    log_end_offset: Offset
     later_bytes: int = 0
 
 
@@ -75,7 +75,7 @@ class Decision(NamedTuple):
     """
 
     reasons: tuple[Reason, ...]
-    new_start: int
+    new_start: Offset
     roll_first: bool
     future: SegmentFacts | None
 
@@ -110,7 +110,7 @@ def _may_go(facts: LogFacts, at: int) -> bool:
 def _below_log_start(facts: LogFacts, reasons: list[Reason]) -> None:
     segments = facts.segments
     for at in range(len(reasons), len(segments) - 1):
-        if not _may_go(facts, at) or segments[at + 1].base_offset > facts.log_start_offset:
+        if not _may_go(facts, at) or segments[at + 1].base_offset > facts.local_log_start_offset:
             return
         reasons.append(Reason.LOG_START)
 
@@ -166,7 +166,7 @@ def look_at(log: UnifiedLog, now_ms: int, most: int | None = None) -> LogFacts:
         if most is not None and len(facts) > most and segment.size:
             break
     later = log.size_bytes - sum(each.size for each in facts) if len(facts) < len(segments) else 0
-    return LogFacts(_with_ages(facts), log.log_start_offset, log.high_watermark, log.log_end_offset, later)
+    return LogFacts(_with_ages(facts), log.local_log_start_offset, log.high_watermark, log.log_end_offset, later)
 
 
 def _with_ages(facts: Sequence[SegmentFacts]) -> tuple[SegmentFacts, ...]:
@@ -215,22 +215,12 @@ class RetentionTotals(NamedTuple):
     runs: int = 0
     last_run_seconds: float = 0.0
 
-    @property
-    def segments_deleted(self) -> int:
-        """Segments deleted since the start."""
-        return sum(deleted.segments for deleted in self.by_reason.values())
-
-    @property
-    def bytes_deleted(self) -> int:
-        """Bytes deleted since the start."""
-        return sum(deleted.bytes for deleted in self.by_reason.values())
-
 
 class _Remembered(NamedTuple):
     """Until when `retention.ms` keeps a log's oldest segment; valid while that segment and the settings stay the
     same."""
 
-    base_offset: int
+    base_offset: Offset
     segment_count: int
     config: LogConfig
     until_ms: int
@@ -319,7 +309,7 @@ class Retention:
             # The active segment can only be deleted by size or time, and only when it is not empty.
             if first.size == 0 or not config.delete:
                 return True
-        elif log.log_start_offset > first.base_offset:
+        elif log.local_log_start_offset > first.base_offset:
             return False
         if config.delete and 0 <= config.retention_bytes < log.size_bytes:
             return False

@@ -51,7 +51,7 @@ from kbroker.storage.recovery.log_recovery import LogRecovery, TooWideSegmentErr
 from kbroker.storage.recovery.recovery_progress import LogProgress, RecoveryProgress
 from kbroker.storage.recovery.recovery_saver import RecoverySaver
 from kbroker.storage.recovery.segment_split import split_segment
-from kbroker.types import NO_LEADER_EPOCH, TopicPartition
+from kbroker.types import FIRST_OFFSET, NO_LEADER_EPOCH, NO_OFFSET, Offset, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -59,17 +59,21 @@ OFFSET_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, DELETED_SUFFIX, CLEANED_S
 
 
 class LoadRequest(NamedTuple):
-    """A directory to open and what the checkpoints say of it."""
+    """A directory to open and what the checkpoints say of it.
+
+    `is_tiered`: what lies below the first segment is in remote storage, from `log_start_offset` on.
+    """
 
     directory: str
     topic_partition: TopicPartition
     config: LogConfig
     clean: bool
-    recovery_point: int = 0
-    log_start_offset: int = 0
-    high_watermark: int = 0
+    recovery_point: Offset = FIRST_OFFSET
+    log_start_offset: Offset = FIRST_OFFSET
+    high_watermark: Offset = FIRST_OFFSET
     progress: RecoveryProgress | None = None
     saver: RecoverySaver | None = None
+    is_tiered: bool = False
 
 
 class _Kind(Enum):
@@ -98,12 +102,12 @@ _SINGLE = {PARTITION_METADATA: _Kind.METADATA, LEADER_EPOCH_CHECKPOINT: _Kind.EP
 
 
 @lru_cache(maxsize=1 << 14)
-def _classify(name: str) -> tuple[_Kind, int]:
+def _classify(name: str) -> tuple[_Kind, Offset]:
     """Kind and base offset (-1 without one): most names are the same in thousands of directories."""
     if not name.endswith(OFFSET_SUFFIXES):
-        return _SINGLE.get(name, _Kind.OTHER), -1
+        return _SINGLE.get(name, _Kind.OTHER), NO_OFFSET
     if not _is_named_by_offset(name):
-        return _Kind.FOREIGN, -1
+        return _Kind.FOREIGN, NO_OFFSET
     return _KINDS.get(name[20:], _Kind.LEFTOVER), base_offset_of(name)
 
 
@@ -124,14 +128,14 @@ class _Listing:
     )
 
     def __init__(self, entries: list[DirectoryEntry]) -> None:
-        self.logs: dict[int, int] = {}
+        self.logs: dict[Offset, int] = {}
         self.index_sizes: dict[int, int] = {}
         self.time_index_sizes: dict[int, int] = {}
         self.txn_indexes: set[int] = set()
         self.snapshots: list[tuple[str, int]] = []
         self.leftovers: list[str] = []  # what an interrupted deletion, compaction or split left behind
         self.foreign: list[str] = []
-        self.indexes: dict[str, int] = {}  # base offsets by the names of indexes of all kinds
+        self.indexes: dict[str, Offset] = {}  # base offsets by the names of indexes of all kinds
         self.metadata = self.epochs = False
         for name, is_directory, size in entries:
             if is_directory:
@@ -208,7 +212,7 @@ def prepare_log(request: LoadRequest, environment: LogEnvironment, progress: Log
     has_epochs = request.config.message_magic >= MAGIC_V2
     if not epochs_known or (has_epochs and epochs.earliest is None and lacks_epochs(durable, environment.files)):
         logger.warning("%s: finding leader epochs again in %d segments", epochs.path, len(durable))
-        mend_epochs(epochs, durable, environment.files, 1 << 62 if request.clean else request.recovery_point)
+        mend_epochs(epochs, durable, environment.files, Offset(1 << 62) if request.clean else request.recovery_point)
     metadata = PartitionMetadata(environment.files, request.directory, exists=listing.metadata)
     if progress is None:
         total = None if request.clean else request.progress
@@ -271,7 +275,7 @@ def _resolve_leftovers(directory: str, listing: _Listing, environment: LogEnviro
     names = listing.leftovers
     cleaned = [base_offset_of(name) for name in names if name.endswith(CLEANED_SUFFIX)]
     first_cleaned = min(cleaned, default=None)
-    swaps: dict[int, list[str]] = {}
+    swaps: dict[Offset, list[str]] = {}
     for name in names:
         if name.endswith(SWAP_SUFFIX):
             base = base_offset_of(name)
@@ -293,8 +297,8 @@ def _resolve_leftovers(directory: str, listing: _Listing, environment: LogEnviro
 def _install_swaps(
     directory: str,
     listing: _Listing,
-    swaps: dict[int, list[str]],
-    whole: dict[int, list[str]],
+    swaps: dict[Offset, list[str]],
+    whole: dict[Offset, list[str]],
     environment: LogEnvironment,
 ) -> None:
     files = environment.files
@@ -320,7 +324,7 @@ def _install_swaps(
     files.fsync_directory(directory)
 
 
-def _end_of_swap(directory: str, base: int, environment: LogEnvironment) -> int | None:
+def _end_of_swap(directory: str, base: Offset, environment: LogEnvironment) -> Offset | None:
     """The offset after a finished replacement; None when its bytes are not whole batches: the old segments stay."""
     size = _size_of(environment, f"{directory}/{base:020d}{LOG_SUFFIX}{SWAP_SUFFIX}")
     segment = LogSegment(
@@ -434,7 +438,7 @@ def _open_local_log(opening: PreparedLog) -> LocalLog:
     return LocalLog(request.directory, tp, request.config, environment, LogSegments(segments), recovery_point, end)
 
 
-def _clean_end(opening: PreparedLog, segments: list[LogSegment]) -> int | None:
+def _clean_end(opening: PreparedLog, segments: list[LogSegment]) -> Offset | None:
     """The log end by the active segment's last bytes; None when segments have to be recovered."""
     if not segments:
         return opening.request.log_start_offset
@@ -461,13 +465,13 @@ def _clean_end(opening: PreparedLog, segments: list[LogSegment]) -> int | None:
     return end
 
 
-def _recovery_start(opening: PreparedLog) -> int:
+def _recovery_start(opening: PreparedLog) -> Offset:
     """The offset from which the log is read: the recovery point, or the active segment's start after a clean stop."""
     request = opening.request
     return opening.segments[-1].base_offset if request.clean else request.recovery_point
 
 
-def _recover(opening: PreparedLog) -> tuple[list[LogSegment], int]:
+def _recover(opening: PreparedLog) -> tuple[list[LogSegment], Offset]:
     """Reads what may not be durable and keeps the valid prefix: (segments, log end)."""
     request = opening.request
     if request.clean and request.progress is not None:
@@ -482,17 +486,21 @@ def _recover(opening: PreparedLog) -> tuple[list[LogSegment], int]:
         is_compacted=request.config.compact,
         durable_offset=request.recovery_point,
     )
-    kept, end = scan.run(opening.segments, _recovery_start(opening), request.log_start_offset)
+    kept, end = scan.run(opening.segments, _recovery_start(opening), _local_start(request, opening.segments[0]))
     opening.state.remove_snapshots_after(end)
     if request.progress is not None:
         request.progress.rebuilding.discard(request.directory)
     return kept, end
 
 
+def _local_start(request: LoadRequest, first: LogSegment) -> Offset:
+    return max(request.log_start_offset, first.base_offset)
+
+
 def _assemble(opening: PreparedLog, local: LocalLog) -> UnifiedLog:
     """Pass 5."""
     request, epochs, state, metadata = opening.request, opening.epochs, opening.state, opening.metadata
-    start = max(request.log_start_offset, local.segments.first.base_offset)
+    start = request.log_start_offset if request.is_tiered else _local_start(request, local.segments.first)
     end = local.log_end_offset
     epochs.truncate_from_end(end)
     if epochs.earliest is not None:

@@ -31,6 +31,7 @@ from kbroker.storage.log.segment_search import rebuild_offset_index
 from kbroker.storage.log.segment_view import Hole
 from kbroker.storage.log.time_search import rebuild_time_index
 from kbroker.storage.log.txn_index import AbortedTransaction, CorruptIndexError
+from kbroker.types import FIRST_POSITION, Offset
 
 if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
@@ -46,7 +47,7 @@ def mend_segments(
     state: ProducerState,
     index_sizes: Mapping[int, int],
     time_index_sizes: Mapping[int, int],
-    recovery_point: int | None,
+    recovery_point: Offset | None,
 ) -> None:
     """Makes indexes again that are missing or wrong, of segments that are not recovered anyway.
 
@@ -80,7 +81,11 @@ def mend_indexes(segment: LogSegment, files: FileSystem, index_bytes: int | None
     """
     if segment.size == 0:
         if index_bytes or time_bytes:
-            segment.add_hole(Hole(0, 0, segment.base_offset, None, "the file is empty, its indexes are not"))
+            segment.add_hole(
+                Hole(
+                    FIRST_POSITION, FIRST_POSITION, segment.base_offset, None, "the file is empty, its indexes are not"
+                )
+            )
         return
     if index_bytes is None:
         logger.warning("%s: the offset index is missing; building it again", segment.path)
@@ -147,10 +152,12 @@ def note_stored(
     return completed
 
 
-def mend_epochs(epochs: LeaderEpochCache, segments: Sequence[LogSegment], files: FileSystem, end_offset: int) -> None:
+def mend_epochs(
+    epochs: LeaderEpochCache, segments: Sequence[LogSegment], files: FileSystem, end_offset: Offset
+) -> None:
     """Finds leader epochs again from the headers of all batches below `end_offset`."""
     for segment in segments:
-        for info in readable_headers(segment, files, 0, segment.size, strict=False):
+        for info in readable_headers(segment, files, FIRST_POSITION, segment.size, strict=False):
             if info.base_offset >= end_offset:
                 break
             epochs.found(info)
@@ -162,5 +169,5 @@ def lacks_epochs(segments: Sequence[LogSegment], files: FileSystem) -> bool:
     first = next((segment for segment in segments if segment.size), None)
     if first is None:
         return False
-    header = next(readable_headers(first, files, 0, first.size, 1, strict=False), None)
+    header = next(readable_headers(first, files, FIRST_POSITION, first.size, 1, strict=False), None)
     return header is not None and header.partition_leader_epoch >= 0

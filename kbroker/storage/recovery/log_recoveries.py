@@ -17,7 +17,7 @@ from kbroker.storage.log.local_log import LogEnvironment
 from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.storage.recovery.log_loader import LoadRequest, PreparedLog, finish_log, load_log, prepare_log
 from kbroker.storage.recovery.recovery_progress import REPORT_SECONDS, RecoveryProgress
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -103,7 +103,7 @@ def note_loaded(
 def take_saved_points(logs: Iterable[UnifiedLog], requests: Iterable[LoadRequest]) -> None:
     """Ends the saving of recoveries; what they made durable is durable for the logs too."""
     savers = {request.saver for request in requests if request.saver is not None}
-    saved: dict[str, int] = {}
+    saved: dict[str, Offset] = {}
     for saver in savers:
         saver.close()
         saved.update(saver.saved)

@@ -44,7 +44,7 @@ from kbroker.storage.log.txn_index import CorruptIndexError
 from kbroker.storage.recovery.log_mending import mend_epochs, note_stored
 from kbroker.storage.recovery.recovery_progress import LogProgress
 from kbroker.storage.recovery.recovery_saver import Finished, RecoverySaver
-from kbroker.types import TopicPartition
+from kbroker.types import FIRST_OFFSET, FIRST_POSITION, NO_LEADER_EPOCH, LeaderEpoch, Offset, Position, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -64,7 +64,9 @@ def _directory_of(segment: LogSegment) -> str:
     return segment.path.rpartition("/")[0]
 
 
-def _account(segment: LogSegment, scan: SegmentScan, at: int, next_offset: int, leader_epoch: int) -> tuple[int, int]:
+def _account(
+    segment: LogSegment, scan: SegmentScan, at: int, next_offset: Offset, leader_epoch: LeaderEpoch
+) -> tuple[int, Offset]:
     """Counts and indexes batches from `at` on, up to one that needs a look: (its number, next offset)."""
     tail = segment.prepare_append()
     indexes = segment.offset_index, segment.time_index
@@ -111,7 +113,7 @@ class LogRecovery:
         saver: RecoverySaver | None = None,
         *,
         is_compacted: bool = False,
-        durable_offset: int = 0,
+        durable_offset: Offset = FIRST_OFFSET,
     ) -> None:
         self._durable_offset = durable_offset
         self._environment = environment
@@ -121,11 +123,11 @@ class LogRecovery:
         self._progress = progress
         self._saver = saver
         self._is_compacted = is_compacted
-        self._producers_from = 0
+        self._producers_from = FIRST_OFFSET
 
     def run(
-        self, segments: Sequence[LogSegment], from_offset: int, log_start_offset: int
-    ) -> tuple[list[LogSegment], int]:
+        self, segments: Sequence[LogSegment], from_offset: Offset, local_log_start_offset: Offset
+    ) -> tuple[list[LogSegment], Offset]:
         """The segments of the valid prefix and the offset after its last record."""
         first = self._first_to_read(segments, from_offset)
         position, scan_offset, epoch = self._trusted_start(segments[first], from_offset)
@@ -133,7 +135,7 @@ class LogRecovery:
             logger.warning("%s is older than its log: finding leader epochs again", self._epochs.path)
             mend_epochs(self._epochs, segments[: first + 1], self._environment.files, scan_offset)
         known = min(from_offset, segments[first + 1].base_offset) if first + 1 < len(segments) else from_offset
-        self._load_producers(segments[: first + 1], log_start_offset, scan_offset, max(scan_offset, known))
+        self._load_producers(segments[: first + 1], local_log_start_offset, scan_offset, max(scan_offset, known))
         # What the file says from here on the batches say again; a pair that begins later would hide theirs.
         self._epochs.truncate_from_end(scan_offset)
         kept = list(segments[: first + 1])
@@ -146,7 +148,7 @@ class LogRecovery:
                     break
                 self._tell_gap(kept[-1], end, segment)
                 kept.append(segment)
-                position, end = 0, segment.base_offset
+                position, end = FIRST_POSITION, segment.base_offset
             left = sum(each.size for each in later)
             self._progress.expect(1 + len(later), segment.size - position + left)
             end, reason = self._scan(segment, position, end, later)
@@ -157,13 +159,13 @@ class LogRecovery:
         self._state.map_end_offset = end
         return kept, end
 
-    def _tell_gap(self, segment: LogSegment, end: int, following: LogSegment) -> None:
+    def _tell_gap(self, segment: LogSegment, end: Offset, following: LogSegment) -> None:
         if following.base_offset <= end or segment.is_damaged:
             return
         environment = self._environment
         if not self._is_compacted and following.base_offset > self._durable_offset:
             # A failing machine may lose the end of one file and not the next: that is logged, and is no damage.
-            if not is_thinned(segment, environment.files, 0, segment.base_offset):
+            if not is_thinned(segment, environment.files, FIRST_POSITION, segment.base_offset):
                 reason = f"offsets {end} to {following.base_offset - 1} are missing behind {segment.path}"
                 directory = _directory_of(segment)
                 environment.damages.missing(self._topic_partition, directory, end, following.base_offset, reason)
@@ -179,7 +181,7 @@ class LogRecovery:
         level = logging.DEBUG if self._is_compacted else logging.WARNING
         logger.log(level, "%s: offsets %d to %d are missing", self._topic_partition, end, following.base_offset - 1)
 
-    def _keep(self, segment: LogSegment, end: int, following: LogSegment | None) -> None:
+    def _keep(self, segment: LogSegment, end: Offset, following: LogSegment | None) -> None:
         """Takes a snapshot where a segment follows, and has what was read saved when the recovery is a long one."""
         state, saver = self._state, self._saver
         saves = saver is not None and saver.is_due
@@ -202,7 +204,7 @@ class LogRecovery:
                 jobs.append(epochs)
             saver.add(Finished(self._topic_partition, _directory_of(segment), state.map_end_offset, jobs))
 
-    def _first_to_read(self, segments: Sequence[LogSegment], from_offset: int) -> int:
+    def _first_to_read(self, segments: Sequence[LogSegment], from_offset: Offset) -> int:
         at = len(segments) - 1
         while at > 0 and segments[at].base_offset > from_offset:
             at -= 1
@@ -213,9 +215,9 @@ class LogRecovery:
             logger.warning("%s: dropping segment %d: %s", self._topic_partition, segment.base_offset, why)
             segment.delete_files()
 
-    def _trusted_start(self, segment: LogSegment, from_offset: int) -> tuple[int, int, int]:
+    def _trusted_start(self, segment: LogSegment, from_offset: Offset) -> tuple[Position, Offset, LeaderEpoch]:
         """(position, offset, epoch) of a batch below the recovery point that an index entry leads to, or the start."""
-        start = 0, segment.base_offset, -1
+        start = FIRST_POSITION, segment.base_offset, NO_LEADER_EPOCH
         index = segment.offset_index
         index.keep(index.sane_entries(segment.size - LEAST_STORED_BYTES))
         times = segment.time_index
@@ -237,12 +239,12 @@ class LogRecovery:
         return start
 
     def _load_producers(
-        self, before: Sequence[LogSegment], log_start_offset: int, scan_offset: int, durable_offset: int
+        self, before: Sequence[LogSegment], local_log_start_offset: Offset, scan_offset: Offset, durable_offset: Offset
     ) -> None:
         """State as of the scan's start, or of a snapshot between it and the recovery point."""
         state = self._state
         now_ms = self._environment.clock.now_ms()
-        offset = state.load_latest(log_start_offset, durable_offset, now_ms, keep_later=True)
+        offset = state.load_latest(local_log_start_offset, durable_offset, now_ms, keep_later=True)
         self._producers_from = max(offset, scan_offset)
         if offset >= scan_offset:
             return
@@ -261,8 +263,8 @@ class LogRecovery:
         note_stored(self._state, self._environment.files, segment, info, index_aborted=index_aborted)
 
     def _scan(
-        self, segment: LogSegment, position: int, next_offset: int, later: Sequence[LogSegment]
-    ) -> tuple[int, str]:
+        self, segment: LogSegment, position: Position, next_offset: Offset, later: Sequence[LogSegment]
+    ) -> tuple[Offset, str]:
         """Checks a segment from `position`; (next offset, why it was cut or "").  `later` ones go before a cut."""
         size = segment.size
         self._check_txn_index(segment)
@@ -305,7 +307,9 @@ class LogRecovery:
         rebuild_offset_index(segment, files, size)
         rebuild_time_index(segment, files, "ends at the damage")
 
-    def _take(self, segment: LogSegment, scan: SegmentScan, position: int, next_offset: int) -> tuple[int, int, str]:
+    def _take(
+        self, segment: LogSegment, scan: SegmentScan, position: Position, next_offset: Offset
+    ) -> tuple[Offset, Position, str]:
         """Accounts for good batches: (next offset, next position, why the rest does not count or "")."""
         epochs = self._epochs
         started = position
@@ -336,7 +340,7 @@ class LogRecovery:
         self._progress.read(position - started)
         return next_offset, position, reason
 
-    def _is_misplaced(self, segment: LogSegment, info: BatchInfo, next_offset: int) -> bool:
+    def _is_misplaced(self, segment: LogSegment, info: BatchInfo, next_offset: Offset) -> bool:
         """Whether a batch's far too large offset is damage: the batch behind it then has a smaller base offset, at or
         above `next_offset`."""
         following = info.position + info.size_in_bytes

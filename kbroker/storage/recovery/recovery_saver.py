@@ -17,12 +17,13 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 from kbroker.storage.files.checkpoints import OffsetCheckpoint
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.log_dir_failure import LogDirFailureChannel
 from kbroker.storage.log.log_segment import DurableJob
-from kbroker.types import TopicPartition
+from kbroker.types import Offset, TopicPartition
 
 logger = logging.getLogger("kbroker.storage")
 
@@ -30,22 +31,13 @@ AFTER_SECONDS = 5.0
 INTERVAL_SECONDS = 2.0
 
 
-class Finished:
+class Finished(NamedTuple):
     """A range of a log that recovery has read: what to fsync so that all below `end_offset` is durable."""
 
-    __slots__ = ("directory", "end_offset", "jobs", "topic_partition")
-
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        directory: str,
-        end_offset: int,
-        jobs: Sequence[DurableJob],
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.directory = directory
-        self.end_offset = end_offset
-        self.jobs = jobs
+    topic_partition: TopicPartition
+    directory: str
+    end_offset: Offset
+    jobs: Sequence[DurableJob]
 
 
 class RecoverySaver:
@@ -58,7 +50,7 @@ class RecoverySaver:
         self,
         files: FileSystem,
         checkpoint: OffsetCheckpoint,
-        points: dict[TopicPartition, int],
+        points: dict[TopicPartition, Offset],
         failures: LogDirFailureChannel | None = None,
     ) -> None:
         self._files = files
@@ -70,7 +62,7 @@ class RecoverySaver:
         self._lock = threading.Lock()
         self._waiting: list[Finished] = []
         self._closed = False
-        self.saved: dict[str, int] = {}
+        self.saved: dict[str, Offset] = {}
         self._executor: ThreadPoolExecutor | None = None
         self._saving: Future[None] | None = None
 

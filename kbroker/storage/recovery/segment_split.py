@@ -13,17 +13,18 @@ from kbroker._fast.log.batch_rules import MAX_RELATIVE_OFFSET
 from kbroker.storage.log.local_log import LogEnvironment
 from kbroker.storage.log.log_segment import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, LogSegment
 from kbroker.storage.log.segment_batches import first_offset, iterate_headers
+from kbroker.types import FIRST_POSITION, Offset, Position
 
 COPY_BYTES = 1 << 20
 
 
-def parts_of(segment: LogSegment, environment: LogEnvironment) -> list[tuple[int, int, int]]:
+def parts_of(segment: LogSegment, environment: LogEnvironment) -> list[tuple[Offset, Position, Position]]:
     """(base offset, first position, end position) of the segments that the batches fit into."""
     # The file's own size: a recovery that stopped at the first offset that is too wide has counted up to there only.
-    size = environment.files.size(segment.file().fd)
-    base, start, end = segment.base_offset, 0, 0
+    size = Position(environment.files.size(segment.file().fd))
+    base, start, end = segment.base_offset, FIRST_POSITION, FIRST_POSITION
     parts = []
-    for info in iterate_headers(environment.files, segment, 0, size):
+    for info in iterate_headers(environment.files, segment, FIRST_POSITION, size):
         if info.last_offset - base > MAX_RELATIVE_OFFSET:
             if end > start:
                 parts.append((base, start, end))

@@ -161,7 +161,7 @@ def explain_retention(log: UnifiedLog, now_ms: int) -> list[str]:
         ]
     if not config.delete:
         return ["Nothing is deleted by age or size: cleanup.policy has no delete."]
-    if facts.log_start_offset == facts.log_end_offset:
+    if facts.local_log_start_offset == facts.log_end_offset:
         return ["The log is empty: there is nothing to delete."]
     sentences = []
     oldest = facts.segments[0]

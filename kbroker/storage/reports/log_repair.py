@@ -29,13 +29,14 @@ from kbroker.storage.log.log_segment import (
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     LogSegment,
+    base_offset_of,
 )
 from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE, iterate_headers
 from kbroker.storage.log.segment_damage import Stop, hole_at
 from kbroker.storage.log.segment_search import is_thinned, missing_behind
 from kbroker.storage.log.segment_view import Hole, SegmentConfig
 from kbroker.storage.log.txn_index import TransactionIndex
-from kbroker.types import TopicPartition
+from kbroker.types import FIRST_POSITION, TopicPartition
 
 DAMAGED_SUFFIX = ".damaged"
 _COPY_BYTES = 1 << 20
@@ -63,7 +64,7 @@ class PartitionFiles:
                 files,
                 open_files,
                 directory,
-                int(name[:20]),
+                base_offset_of(name),
                 config,
                 size=names[name],
                 has_txn_index=name[:20] + TXN_INDEX_SUFFIX in names,
@@ -74,7 +75,7 @@ class PartitionFiles:
 
     def check(self) -> Iterator[Finding]:
         """Reads everything; the segments that have damage, or are followed by one that is gone."""
-        may_have_gaps = any(is_thinned(each, self._files, 0, each.base_offset) for each in self.segments)
+        may_have_gaps = any(is_thinned(each, self._files, FIRST_POSITION, each.base_offset) for each in self.segments)
         for segment, following in zip_longest(self.segments, self.segments[1:]):
             holes = tuple(_holes(segment, self._files))
             if not holes and following is not None and not may_have_gaps:
@@ -120,7 +121,7 @@ class PartitionFiles:
         following = next((each.base_offset for each in self.segments if each.base_offset > segment.base_offset), None)
         if following is None or not hole.offset < following <= hole.offset + MAX_RELATIVE_OFFSET:
             return b""
-        before = iterate_headers(self._files, segment, 0, hole.position)
+        before = iterate_headers(self._files, segment, FIRST_POSITION, hole.position)
         epoch = max((info.partition_leader_epoch for info in before), default=0)
         return empty_batch(hole.offset, following - 1, epoch)
 

@@ -43,6 +43,11 @@ class Other:
             raise self._answer
         return self._answer
 
+    async def ask(self, kind: type[Any], request: object, at_most: int) -> Any:
+        answer = await self.send(request, at_most)
+        assert isinstance(answer, kind)
+        return answer
+
 
 @pytest.mark.parametrize(
     "answer",

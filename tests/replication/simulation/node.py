@@ -232,13 +232,13 @@ class SimNode:
                 (topic, *read_partition(self.services, version, replica_id, False, target, 1 << 20, True))
                 for topic, _, target in rows
             ]
-            if last or any(urgent or len(data.records) for _, data, urgent in found):
+            if last or any(urgent or len(data.records) for _, data, urgent, _ in found):
                 break
             await asyncio.sleep(self.wait_seconds)
         response: Any = wire.FetchResponse
         return response(
             responses=[
                 response.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=[data])
-                for topic, data, _ in found
+                for topic, data, *_ in found
             ]
         )
