@@ -15,12 +15,12 @@ from functools import partial
 from kbroker.clock import Clock
 from kbroker.coordinator.classic import expiration, state_records
 from kbroker.coordinator.classic.group import Group
-from kbroker.coordinator.classic.group_kind import CommitCheck
 from kbroker.coordinator.classic.group_registry import GroupRegistry
 from kbroker.coordinator.classic.group_state import GroupState
-from kbroker.coordinator.classic.messages import UNKNOWN_MEMBER_ID, PartitionCommit
+from kbroker.coordinator.classic.messages import UNKNOWN_MEMBER_ID, PartitionCommit, new_tuple
 from kbroker.coordinator.classic.offsets import CommittedOffset
 from kbroker.coordinator.classic.rebalance import Rebalances
+from kbroker.coordinator.modern.group import CommitCheck
 from kbroker.coordinator.runtime.plan import KeyValue, Plan, TransactionalProducer, write_error
 from kbroker.errors import (
     ErrorCode,
@@ -41,8 +41,6 @@ _MOST_ENCODERS = 1024
 """Of so many groups what their commits have in common is kept."""
 # To look a member of an enumeration up takes longer than a commit has.
 _NONE, _EMPTY = ErrorCode.NONE, GroupState.EMPTY
-# Makes a named tuple without the call of Python that its class would be.
-_new = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,7 @@ class OffsetCommits:
                     codes.append(error.code)
                     continue
             timestamp = now_ms if commit_timestamp < 0 else commit_timestamp
-            committed = _new(CommittedOffset, (offset, epoch, metadata, timestamp, expire_timestamp, topic_id))
+            committed = new_tuple(CommittedOffset, (offset, epoch, metadata, timestamp, expire_timestamp, topic_id))
             accepted.append((topic, partition, committed))
             records.append(encode(topic, partition, committed))
             codes.append(_NONE)

@@ -86,16 +86,7 @@ class OffsetTable:
         for topic, partition, committed in offsets:
             if self.pending:
                 self._supersede(topic, partition, self._written)
-            partitions = topics.get(topic)
-            if partitions is None:
-                partitions = topics[topic] = {}
-            partitions[partition] = committed
-
-    def _put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
-        partitions = self.topics.get(topic)
-        if partitions is None:
-            partitions = self.topics[topic] = {}
-        partitions[partition] = committed
+            topics.setdefault(topic, {})[partition] = committed
 
     def remove(self, topic: str, partition: int) -> None:
         """Forget an offset, pending ones included: a tombstone means that it is not wanted any more."""
@@ -135,7 +126,7 @@ class OffsetTable:
             for (topic, partition), offset in offsets.items():
                 if offset.committed is not None:
                     self._supersede(topic, partition, offset.number)
-                    self._put(topic, partition, offset.committed)
+                    self.topics.setdefault(topic, {})[partition] = offset.committed
         if CHECKED:
             self.check_invariants()
 

@@ -85,7 +85,6 @@ class ShareGroups:
         self._slices = slices
         self._under_way = UnderWay(clock, retry_ms)
         self._view = Topics(self._find_topic, partial(metadata_hash, cache))
-        self._groups.take_records(records.RECORD_TYPES, records.parse, records.EPOCH)
 
     # Members
 
