@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbroker._fast.wire.codec import DecodeError
 from kbroker.coordinator.runtime.plan import KeyValue
-from kbroker.schemas import message
+from kbroker.schemas import message, program
 
 if TYPE_CHECKING:
-    from kbroker._fast.wire.codec import Program, Struct
+    from kbroker._fast.wire.codec import Struct
 
 VALUE_VERSION = 0
 
@@ -39,12 +38,6 @@ class KindRecord(NamedTuple):
         """The group that it is about."""
         group_id: str = self.key.group_id
         return group_id
-
-
-@cache
-def _program(name: str) -> Program:
-    program: Program = message(name).program(0)
-    return program
 
 
 class KindRecords:
@@ -76,8 +69,8 @@ class KindRecords:
     def record(self, record_type: int, value: Struct | None, **key: str) -> KeyValue:
         """The bytes of a record, with the fields of its key; a tombstone without a value."""
         name = self.names[record_type]
-        encoded = None if value is None else _program(f"{name}Value").encode(value, _VALUE_PREFIX)
-        return _program(f"{name}Key").encode(message(f"{name}Key")(**key), self._prefixes[record_type]), encoded
+        encoded = None if value is None else program(f"{name}Value").encode(value, _VALUE_PREFIX)
+        return program(f"{name}Key").encode(message(f"{name}Key")(**key), self._prefixes[record_type]), encoded
 
     def target_epoch(self, group_id: str, epoch: int, timestamp_ms: int) -> KeyValue:
         """The epoch that the target assignment was made for, and when."""
@@ -106,12 +99,12 @@ class KindRecords:
         (record_type,) = _SHORT.unpack_from(key)
         name = self.names[record_type]
         try:
-            parsed_key = _program(f"{name}Key").decode(key, _SHORT.size)
+            parsed_key = program(f"{name}Key").decode(key, _SHORT.size)
             if value is None:
                 return KindRecord(record_type, parsed_key, None)
             version = _SHORT.unpack_from(value)[0] if len(value) >= _SHORT.size else None
             if version != VALUE_VERSION:
                 raise UnknownRecordError(f"{name}Value version {version}")
-            return KindRecord(record_type, parsed_key, _program(f"{name}Value").decode(value, _SHORT.size))
+            return KindRecord(record_type, parsed_key, program(f"{name}Value").decode(value, _SHORT.size))
         except DecodeError as error:
             raise UnknownRecordError(f"{name}: {error}") from error
