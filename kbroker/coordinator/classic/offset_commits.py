@@ -233,6 +233,7 @@ class OffsetCommits:
         self._registry.append(group, self._tombstones(group, due))
         for topic, partition in due:
             group.offsets.remove(topic, partition)
+        assert group.offsets.places().keys().isdisjoint(due), f"group {group}: offsets that were deleted are left"
         return results
 
     @staticmethod
@@ -244,6 +245,7 @@ class OffsetCommits:
         if not group.is_empty:
             raise NonEmptyGroupError()
         self._registry.append(group, self._registry.tombstones(group))
+        assert not group.members, f"group {group} is deleted with its members"
         self._registry.discard(group)
 
     def forget_topics(self, topics: frozenset[str], groups: Iterable[Group]) -> None:
@@ -264,6 +266,7 @@ class OffsetCommits:
         self._outages.over(group.group_id, "group %s: offsets are removed again", group)
         for topic, partition in partitions:
             group.offsets.remove(topic, partition)
+        assert group.offsets.places().keys().isdisjoint(partitions), f"group {group}: offsets that are gone are left"
         logger.info("group %s: removed %d offsets (%s)", group, len(partitions), reason)
         return True
 
@@ -277,6 +280,7 @@ class OffsetCommits:
             if self._registry.groups.get(group.group_id) is not group:
                 continue
             outcome = expiration.expired(group, now_ms, self._retention_ms)
+            assert not outcome.delete_group or group.is_empty, f"group {group} expires with its members"
             if outcome.delete_group:
                 deleted[group.partition_index].append(group)
             elif outcome.offsets and self._forget(group, outcome.offsets, "expired"):
@@ -295,6 +299,7 @@ class OffsetCommits:
         self._outages.over(partition_index, "expired groups are removed again")
         for group in groups:
             logger.info("group %s has expired with %d offsets", group, len(group.offsets))
+            assert group.is_empty and not group.offsets.pending, f"group {group} expires while it is used"
             self.expired_count += len(group.offsets)
             self._registry.discard(group)
 

@@ -99,6 +99,7 @@ class OffsetTable:
             offsets.pop((topic, partition), None)
             if not offsets:
                 del self.pending[producer_id]
+        assert self.get(topic, partition) is None and not self.has_pending(topic, partition), (topic, partition)
         if CHECKED:
             self.check_invariants()
 

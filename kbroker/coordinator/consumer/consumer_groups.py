@@ -248,6 +248,7 @@ class ConsumerGroups(GroupKindService[ConsumerGroup, Draft, TargetWork, Assignme
         return targets.computed_records(kind, work, target, now_ms)
 
     def _resolve(self, kind: ConsumerGroup, wanted: frozenset[str], describes: Callable[[str], bool] | None) -> None:
+        assert not kind.resolving, f"group {kind.group_id}: its regular expressions are resolved already"
         kind.resolving = True
         image = self._cache.image
         look_up = partial(regexes.resolve, wanted, image.topics, image.version, self._clock.now_ms())

@@ -97,6 +97,13 @@ def follow(
     target = Target(target_epoch, assignment, _topic_ids(group, after, context), group.is_owned)
     stepped = reconcile(after, target, reported, subscription_changed=changed)
     if stepped != after:
+        assert after.member_epoch <= stepped.member_epoch <= target_epoch, (
+            group.group_id,
+            after,
+            stepped,
+            target_epoch,
+        )
+        assert not stepped.owns_any(stepped.pending_revocation), f"{group.group_id}: {stepped} keeps what it gives up"
         write_current(group, stepped, draft)
     return stepped
 
@@ -187,6 +194,7 @@ def _member_of(group: ConsumerGroup, request: HeartbeatRequest, draft: Draft) ->
 def replace_static(group: ConsumerGroup, current: ConsumerMember, member_id: str, draft: Draft) -> ConsumerMember:
     """The holder of an instance id comes back as `member_id`: it has what it had, and begins at epoch 0."""
     member = replace(current, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    assert current.instance_id is not None, f"{group.group_id}: {current} has no place that {member_id} could take"
     draft.records += records.removal(group.group_id, current.member_id)
     draft.records.append(records.member_metadata(group.group_id, member))
     target = group.targets.get(current.member_id, {})

@@ -122,6 +122,7 @@ class ModernGroup(Generic[M, A]):
 
     def target_records(self, targets: Iterable[tuple[str, A]], epoch: int, now_ms: int) -> list[KeyValue]:
         """The records that make these, by member, the target assignment: those that are new, and the epoch."""
+        assert epoch > self.assignment_epoch, (self.group_id, epoch, self.assignment_epoch)
         changed = [
             self.target_record(self.group_id, member_id, target)
             for member_id, target in targets

@@ -113,10 +113,12 @@ def heartbeat(
     # A target that is older than the subscription may have topics that the member no longer wants.
     target = _of_topics(target, _topic_ids(after, topics))
     if after.member_epoch != target_epoch or after.assigned != target:
+        assert target_epoch <= epoch, (group.group_id, target_epoch, epoch)
         after = replace(after, member_epoch=target_epoch, previous_member_epoch=after.member_epoch, assigned=target)
         written.append(records.current_record(group.group_id, after))
     missing = _missing(group, subscribed, topics)
     initialize = _to_begin(group, missing, is_under_way)
+    assert initialize.keys() <= missing.keys(), (group.group_id, initialize, missing)
     began = group.state_partitions.began(initialize)
     if began != group.state_partitions:
         written.append(records.state_partitions_record(group.group_id, began))

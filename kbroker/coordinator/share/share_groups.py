@@ -295,6 +295,7 @@ class ShareGroups:
             text = "share group %s: member %s could not be removed: %s"
             self._outages.failed((name, member_id), text, name, member_id, error)
             return
+        assert member_id not in group.members, f"share group {name}: {member_id} was removed and is there"
         self._outages.over((name, member_id), "share group %s: member %s could be removed", name, member_id)
         logger.info("share group %s: member %s has not been heard of and is removed", name, member_id)
 

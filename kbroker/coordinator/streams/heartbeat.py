@@ -274,6 +274,9 @@ def _step(
         return member
     stepped = reconcile(member, target, reported)
     if stepped != member:
+        assert member.member_epoch <= stepped.member_epoch <= target.epoch, (group.group_id, member, stepped)
+        kept = stepped.assigned.as_tasks()
+        assert not kept.has_any(stepped.pending_revocation), f"{group.group_id}: {stepped} keeps what it gives up"
         draft.records.append(records.current_assignment(group.group_id, stepped))
         if stepped.state is MemberState.UNREVOKED_TASKS:
             draft.set_timer(
@@ -319,6 +322,7 @@ def leave(group: StreamsGroup, request: HeartbeatRequest, draft: Draft) -> Heart
 
 def remove(group: StreamsGroup, member: StreamsMember, draft: Draft) -> None:
     """Take a member out of the group, which has a new epoch then."""
+    assert group.members.get(member.member_id) is member, (group.group_id, member)
     draft.records += records.removal(group.group_id, member.member_id)
     draft.records.append(
         records.group_epoch(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
 from kbroker.replication.share.persister import StateBatch
 
@@ -39,6 +40,8 @@ def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatc
             _add(done, known)
             if batch[1] > known[1]:
                 heappush(heap, (known[1] + 1, *batch[1:]))
+    assert not done or done[0][0] >= start_offset, (done[0], start_offset)
+    assert all(one[1] < other[0] for one, other in pairwise(done)), done
     return tuple(StateBatch(*batch) for batch in done)
 
 

@@ -36,6 +36,7 @@ async def write_cut_snapshot(log: Log, offset: int, pace: Pace, is_wanted: Calla
         try:
             begin, now_ms = local_start(local, log.log_start_offset), local.environment.clock.now_ms()
             start = scratch.load_latest(begin, offset, now_ms, keep_later=True)
+            assert start <= offset, (log.topic_partition, start, offset)
             for _ in replay_steps(local, scratch, start, offset, READ_AT_ONCE):
                 await pace
                 if not is_wanted():
@@ -46,6 +47,7 @@ async def write_cut_snapshot(log: Log, offset: int, pace: Pace, is_wanted: Calla
                 scratch.map_end_offset = offset
                 scratch.moved_to(log.directory)
                 scratch.take_snapshot()
+                assert offset == scratch.last_snapshot_offset in scratch.snapshots or offset == start, (offset, start)
                 return scratch
         except OSError as error:
             raise log.storage_error("reading producers back", error) from error
