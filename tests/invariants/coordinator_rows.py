@@ -29,7 +29,7 @@ from kbroker.coordinator.share.state_partitions import StatePartitions, TopicSta
 from kbroker.coordinator.share.state_records import ShareState
 from kbroker.coordinator.share.state_shard import ShareStateShard
 from kbroker.coordinator.streams import assignor as streams_assignor
-from kbroker.coordinator.transactions import decisions
+from kbroker.coordinator.transactions import completion, decisions
 from kbroker.coordinator.transactions.completion import Completion
 from kbroker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from kbroker.coordinator.transactions.transaction_partition import TransactionPartition
@@ -239,7 +239,8 @@ def _loaded_twice(_: Path, __: pytest.MonkeyPatch) -> None:
     state.loaded(0, 0.0)
 
 
-def _a_marker_for_another_partition(_: Path, __: pytest.MonkeyPatch) -> None:
+def _a_marker_for_another_partition(_: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(completion, "CHECKED", True)
     state, metadata = partition_of_transactions(), transaction(TransactionState.PREPARE_COMMIT, 0, 1)
     state.unmarked["id"] = {TopicPartition("orders", 2)}
     nothing: Any = None

@@ -131,6 +131,7 @@ def _a_change_over_a_change(_: Path, __: pytest.MonkeyPatch) -> None:
 
 
 def _states_out_of_order(_: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(state_batches, "CHECKED", True)
     patch.setattr(state_batches, "_add", lambda done, each: done.append((each[0], each[1] + 1, *each[2:])))
     state_batches.combine([StateBatch(0, 1, 0, 1), StateBatch(2, 3, 2, 1)], 0)
 

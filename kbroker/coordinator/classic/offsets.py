@@ -86,7 +86,11 @@ class OffsetTable:
         for topic, partition, committed in offsets:
             if self.pending:
                 self._supersede(topic, partition, self._written)
-            topics.setdefault(topic, {})[partition] = committed
+            # `setdefault` would make a dictionary for each offset, and most topics are known.
+            partitions = topics.get(topic)
+            if partitions is None:
+                partitions = topics[topic] = {}
+            partitions[partition] = committed
 
     def remove(self, topic: str, partition: int) -> None:
         """Forget an offset, pending ones included: a tombstone means that it is not wanted any more."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.coordinator.runtime.plan import Outcome
 from kbroker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from kbroker.coordinator.transactions.transaction_partition import TransactionPartition
@@ -72,7 +73,8 @@ class Completion:
             state.coordinator_epoch,
             metadata.client_version,
         )
-        assert state.unmarked[metadata.transactional_id] <= metadata.partitions, (metadata, state.unmarked)
+        if CHECKED:
+            assert state.unmarked[metadata.transactional_id] <= metadata.partitions, (metadata, state.unmarked)
         turn = self._turns.pop(metadata.transactional_id, None)
         if turn is not None:
             turn.cancel()  # Its partitions are still in `unmarked`, and written now.
