@@ -145,6 +145,8 @@ class DirectoryMoves:
 
     def _begin(self, future: FutureLog) -> None:
         tp = future.log.topic_partition
+        assert tp not in self._logs.plans.futures, f"{tp} is being moved already"
+        assert future.parent != future.log.parent, f"{tp} is in {future.parent} already"
         self._logs.plans.futures[tp] = future
         logger.info("Moving %s from %s to %s, %d bytes", tp, future.log.parent, future.parent, future.log.size_bytes)
         task = self._loop.create_task(self._move(future))
@@ -280,13 +282,16 @@ class DirectoryMoves:
 
     def _take_over(self, future: FutureLog) -> str:
         log, cleaner = future.log, self._logs.cleaner
-        tp, old_parent = log.topic_partition, log.parent
+        tp, old_parent, end = log.topic_partition, log.parent, log.log_end_offset
         cleaner.abort_and_pause(tp)
         try:
             doomed = take_over(future)
             cleaner.moved(tp, old_parent, log.parent)
         finally:
             cleaner.resume(tp)
+        assert log.parent == future.parent != old_parent, (tp, log.parent, old_parent)
+        assert log.log_end_offset == end, f"{tp} ends at {log.log_end_offset} after its move, it ended at {end}"
+        assert log.local.recovery_point <= end and log.high_watermark <= end, (log, log.local.recovery_point)
         del self._logs.plans.futures[tp]
         checkpoints = self._logs.checkpoints
         checkpoints.start_recovery_points()
@@ -297,6 +302,7 @@ class DirectoryMoves:
 
     async def _finish(self, future: FutureLog, doomed: str) -> None:
         """The new name is durable before anything of the old directory goes."""
+        assert doomed != future.log.directory, f"{doomed} is where the log lies"
         for directory in (future.parent, doomed.rpartition("/")[0]):
             try:
                 await self._in_thread(partial(self._files.fsync_directory, directory))
@@ -308,6 +314,7 @@ class DirectoryMoves:
 
     async def _discard(self, future: FutureLog) -> None:
         """Removes the copy of a move that is no longer wanted, under a name that no start takes up again."""
+        assert future.directory != future.log.directory, f"{future.directory} is where the log lies"
         if self._logs.failures.is_offline(future.parent):
             return
         name = f"{future.parent}/{marked_directory(*future.log.topic_partition, DELETE_SUFFIX)}"

@@ -86,6 +86,7 @@ class CommitWait(Pending):
         if not self._left:
             over()
             return
+        assert self._over is None, "the end of a wait is asked for twice"
         self._over = over
         if self._tally is not None:
             self._counted = len(self._left)

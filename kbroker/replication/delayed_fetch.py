@@ -102,6 +102,7 @@ class FetchPurgatory(PurgatoryFields):
             if isinstance(fetch, FetchWait):
                 fetch.ended(partition)
             self.expire(fetch)
+            assert fetch not in partition.waiting, f"{fetch} waits on for what is not served any more"
 
     def forget(self, fetch: DelayedFetch) -> None:
         """The fetch waits no more: it was answered, or its connection has ended."""

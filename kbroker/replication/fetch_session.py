@@ -193,6 +193,7 @@ class FetchSessionCache:
         keyed: dict[PartitionKey, FetchTarget] = {
             (target.topic_id if uses_topic_ids else target.topic or "", target.index): target for target in targets
         }
+        assert session_id not in self._sessions and session_id != NO_SESSION, f"session {session_id} is another's"
         session = FetchSession(session_id, uses_topic_ids, is_of_follower, now_ms, keyed)
         self._sessions[session_id] = session
         if CHECKED:
@@ -214,6 +215,7 @@ class FetchSessionCache:
             return False
         del self._sessions[victim.session_id]
         self.evictions += 1
+        assert len(self._sessions) < self._slots, (len(self._sessions), self._slots)
         return True
 
     def _idle(self, now_ms: int) -> FetchSession | None:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.cluster.client import ClientSettings, NodeClient
+from kbroker.metadata.image import NO_LEADER
 from kbroker.replication.fetcher import FetcherSettings, ReplicaFetcher
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ class FetcherManager:
     def follow(self, partition: Partition) -> None:
         """See `Fetchers`."""
         name = partition.topic_partition
+        assert partition.leader_id not in (NO_LEADER, self._settings().node_id), f"{partition} has no leader to copy"
         self.forget(name)
         key = (partition.leader_id, self._number_of(name))
         fetcher = self._fetchers.get(key)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.types import ZERO_UUID, LeaderEpoch, Offset
 
 NO_SESSION = 0
@@ -99,7 +100,15 @@ class FollowerSession:
             elif known is not None:
                 del self._known[key]
                 forgotten.append(key)
+        if CHECKED:
+            self.check_invariants()
         return FetchNames(self._id, self._epoch, sent, forgotten)
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError unless the leader's session has what is wanted, once it has got the next request."""
+        assert self._known == self._wanted, (self._known, self._wanted)
+        assert self._nameless == sum(topic_id == ZERO_UUID for _, topic_id, _ in self._wanted), self._nameless
+        assert (self._id == NO_SESSION) == (self._epoch == INITIAL_EPOCH), (self._id, self._epoch)
 
     def answered(self, session_id: int) -> None:
         """The leader has answered, without an error of the session."""

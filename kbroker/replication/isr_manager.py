@@ -118,6 +118,7 @@ class IsrManager:
 
     def propose(self, partition: Partition, isr: tuple[int, ...]) -> None:
         """See `IsrChanges`."""
+        assert partition.proposed_isr == isr != partition.isr, (str(partition), partition.proposed_isr, isr)
         epochs = [(each, self._epoch_of(each)) for each in isr]
         name = partition.topic_partition
         if len(isr) < len(partition.isr):

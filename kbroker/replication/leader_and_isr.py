@@ -169,7 +169,9 @@ class ControllerRequests:
 
     def _learn_id(self, known: Partition, state: ReplicaState) -> None:
         """The controller has given a topic an id that had none, as a cluster came to know ids."""
+        assert known.topic_id == ZERO_UUID != state.topic_id, (str(known), known.topic_id, state.topic_id)
         known.log.assign_topic_id(state.topic_id)
+        assert known.log.topic_id == state.topic_id, (str(known), known.log.topic_id, state.topic_id)
         known.topic_id = state.topic_id
         self._replicas.names[state.topic_id] = state.topic
         if known.topic_partition in self._replicas.followed:

@@ -65,6 +65,8 @@ def report_at_start(
             len(offline),
             ", ".join(log_manager.failures.offline),
         )
+    assert not offline & online.keys(), "partitions that are offline, and online"
+    assert unclean <= online.keys(), "partitions that may have lost records, and keep their epoch"
     return ReplicaReport(frozenset(offline), online, frozenset(unclean))
 
 

@@ -41,5 +41,8 @@ async def cut_log(partition: Partition, offset: Offset, pace: Pace | None) -> bo
         producers = await write_cut_snapshot(log, offset, pace, is_as_it_was)
         if producers is None:
             return False
+    assert is_as_it_was(), f"{partition}: its log has changed since it was read"
+    assert producers is None or producers.map_end_offset == offset, (str(partition), producers, offset)
     partition.truncate_to(offset, producers)
+    assert log.high_watermark <= log.log_end_offset <= end, (str(partition), log, end)
     return True

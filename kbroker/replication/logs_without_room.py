@@ -57,6 +57,7 @@ class LogsWithoutRoom:
     def refuse(self, topic_partition: TopicPartition) -> None:
         """The controller hears that the log could not be made, and decides what becomes of the replica."""
         if self._waiting.pop(topic_partition, None) is not None:
+            assert topic_partition not in self.refused, f"{topic_partition} is refused already, and was tried again"
             self.refused.add(topic_partition)
 
     def close(self) -> None:

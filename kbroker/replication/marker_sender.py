@@ -90,6 +90,7 @@ class MarkerSender:
             del self._senders[leader]
 
     async def _send(self, leader: int, queued: list[_Queued]) -> None:
+        assert leader != self._node_id and 0 < len(queued) <= MOST_IN_A_REQUEST, (leader, len(queued))
         has_epochs = any(each.marker.transaction_version >= EPOCH_PER_TRANSACTION for each in queued)
         version = VERSION_OF_EPOCHS if has_epochs else VERSION
         client = self._clients.of(leader)

@@ -181,6 +181,7 @@ class Partition(PartitionFields):
         elif image.partition_epoch > self.partition_epoch:
             # The controller has gone on by itself, and would refuse what was proposed.
             self.proposed_isr = None
+        assert image.leader_epoch >= self.leader_epoch, (self.topic_partition, self.leader_epoch, image)
         self.leader_epoch = LeaderEpoch(image.leader_epoch)
         self.leader_id = image.leader
         self.role = Role.LEADER if image.leader == self.node_id else Role.FOLLOWER
@@ -193,8 +194,10 @@ class Partition(PartitionFields):
         if self.role is Role.LEADER:
             self.advance()
             self._settle_deletions()
-        elif CHECKED:
-            self.check_invariants()
+        else:
+            assert not any(self._waits.values()) and not self._deletions, f"{self}: a follower commits nothing"
+            if CHECKED:
+                self.check_invariants()
 
     def _begin_epoch(self, image: PartitionImage) -> None:
         """Forgets what was known of followers: their logs may have been cut since."""
@@ -208,6 +211,9 @@ class Partition(PartitionFields):
             self.followers.update((each, Follower(now)) for each in image.isr if each != self.node_id)
 
     def _set_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        assert self.leader_id != self.node_id or self.node_id in isr, (
+            f"{self}: its leader {self.node_id} is not in {isr}"
+        )
         self.isr = isr
         self.partition_epoch = partition_epoch
         # More than there are replicas can never be in sync: Kafka asks for all of them then, as does this.
@@ -368,11 +374,14 @@ class Partition(PartitionFields):
 
     def _propose(self, isr: tuple[int, ...]) -> None:
         assert self.isr_changes is not None
+        assert self.role is Role.LEADER and self.proposed_isr is None, (str(self), self.role, self.proposed_isr)
+        assert self.node_id in isr and set(isr) <= set(self.replicas), (str(self), isr, self.replicas)
         self.proposed_isr = isr
         self.isr_changes.propose(self, isr)
 
     def isr_granted(self, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller's answer to a proposal: the ISR that is in force by now."""
+        assert self.role is Role.LEADER, f"{self}: an ISR for a follower"
         if partition_epoch >= self.partition_epoch:
             self.proposed_isr = None
             self._set_isr(isr, partition_epoch)
@@ -468,13 +477,16 @@ class Partition(PartitionFields):
         """Drop records and leader epochs from `offset` on; those before the log's start cannot be kept.
 
         `producers`: of what is left, where that is known."""
+        assert self.role is Role.FOLLOWER, f"{self}: a leader's log is cut at {offset}"
         log = self.log
         if not log.truncate_to(max(offset, FIRST_OFFSET), producers):
             # An epoch in which nothing was written goes, too, or the leader would answer the same again.
             log.leader_epoch_cache.truncate_from_end(offset)
+        assert log.log_end_offset <= max(offset, 0), (str(self), log.log_end_offset, offset)
 
     def restart_at(self, offset: Offset) -> None:
         """Drop everything: the leader's log begins at `offset`, behind the end of this one."""
+        assert self.role is Role.FOLLOWER and offset >= self.log.log_end_offset, (str(self), self.role, offset)
         self.log.truncate_fully_and_start_at(offset)
 
     # -- what requests ask --------------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ class _Comparison:
 
     def take_some(self) -> list[PartitionImage]:
         """Compare the next partitions; those that have changed."""
+        assert not self.is_over, f"{self.topic.name} is compared already"
         start, self.at = self.at, min(self.at + COMPARED_AT_ONCE, len(self.topic.partitions))
         done, images = self.asked, self.topic.partitions
         return [images[at] for at in range(start, self.at) if at not in done and self.is_altered(at)]
@@ -92,6 +93,7 @@ class PendingRoles:
 
     def put_topic(self, before: TopicImage, topic: TopicImage) -> None:
         """All that has changed of a topic, for later."""
+        assert before.name == topic.name, (before.name, topic.name)
         self._topics[topic.name] = _Comparison(self.before(before), topic)
 
     def before(self, topic: TopicImage) -> TopicImage:
@@ -105,7 +107,9 @@ class PendingRoles:
         comparison, older = self._topics.get(name.topic), self._roles.pop(name, None)
         if comparison is None or not comparison.take(name.partition):
             return older
-        return comparison.topic, comparison.topic.partitions[name.partition]
+        image = comparison.topic.partitions[name.partition]
+        assert older is None or older[1].leader_epoch <= image.leader_epoch, (name, older, image)
+        return comparison.topic, image
 
     def pop_first(self) -> Role | None:
         """The newest role of the partition that came first; None where what came first has changed nothing."""

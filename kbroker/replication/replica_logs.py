@@ -55,6 +55,7 @@ class ReplicaLogs:
         topic_partition = TopicPartition(topic.name, image.partition)
         self._deferred.pop(topic_partition, None)
         self.delete(topic_partition)
+        assert topic_partition not in self._dying, f"{topic_partition} would be deleted as soon as it is made"
         is_known = topic_partition in self.offline  # It is tried again every second.
         try:
             log = self._log_manager.get_or_create_log(topic_partition, topic.topic_id, config, is_known=is_known)
@@ -70,8 +71,10 @@ class ReplicaLogs:
             logger.warning("the log of %s is there by now", topic_partition)
             self.offline.discard(topic_partition)
         self.without_room.forget(topic_partition)
+        assert log.topic_partition == topic_partition not in self.offline, (log, topic_partition)
         if image.leader == self._node_id:
             log.assign_leader_epoch(LeaderEpoch(image.leader_epoch))
+            assert log.high_watermark <= log.log_end_offset, log
         return log
 
     def is_there(self, topic_partition: TopicPartition) -> bool:
@@ -86,6 +89,7 @@ class ReplicaLogs:
 
     def defer(self, topic: TopicImage, image: PartitionImage) -> None:
         """The log of a partition that is led from now on is empty until it is made."""
+        assert image.leader == self._node_id, f"{topic.name}-{image.partition} is led by {image.leader}"
         self._deferred[TopicPartition(topic.name, image.partition)] = (topic, image)
 
     def is_deferred(self, topic_partition: TopicPartition) -> bool:
@@ -110,6 +114,7 @@ class ReplicaLogs:
 
     def take_away(self, topic_partition: TopicPartition) -> None:
         """The log of a deleted partition goes when there is time; it may have been made in part."""
+        assert topic_partition not in self._deferred, f"{topic_partition} would be made again"
         self._dying[topic_partition] = None
 
     @property
@@ -145,6 +150,7 @@ class ReplicaLogs:
 
     def retry_refused(self) -> None:
         """There is room again: partitions whose new logs found none are no longer offline, as a controller may ask."""
+        assert self.without_room.refused <= self.offline, (self.without_room.refused, self.offline)
         self.offline -= self.without_room.refused
         self.without_room.refused.clear()
 
@@ -162,4 +168,5 @@ class ReplicaLogs:
         self.without_room.close()
         for topic_partition in list(self._dying):
             self.delete(topic_partition)
+        assert not self._dying, f"deleted partitions come back with the next start: {list(self._dying)}"
         self._deferred.clear()

@@ -254,6 +254,9 @@ class ReplicaRoles:
         if partition is None:
             self.logs.without_room.refuse(topic_partition)
             raise KafkaStorageError(f"the log of {topic_partition} could not be made")
+        assert self.leads(*topic_partition) != (topic_partition in self.followed), f"{partition} is led and followed"
+        assert self.leads(*topic_partition) == (image.leader == self._node_id), (str(partition), image)
+        assert (partition.leader_epoch, partition.leader_id) == (image.leader_epoch, image.leader), (partition, image)
         return partition
 
     def is_offline(self, topic_partition: TopicPartition) -> bool:
@@ -278,6 +281,7 @@ class ReplicaRoles:
         partition = self.followed.pop(topic_partition, partition)
         if partition is not None:
             self._purgatory.expire_partition(partition)
+        assert self.hosted(topic_partition) is None and not self.leads(*topic_partition), f"{topic_partition} is left"
         if not delete:
             return
         self.logs.offline.discard(topic_partition)
@@ -326,9 +330,11 @@ class ReplicaRoles:
         """Take the role of a partition, or make its log, if either was put off; whether there was something to do."""
         if (role := self.pending.pop(topic_partition)) is not None:
             self._take(*role)
+            assert topic_partition not in self.pending, f"{topic_partition} has a role that it has not taken"
             return True
         if (role := self.logs.deferred(topic_partition)) is not None:
             self._lead(*role, self._log_config(role[0].configs))
+            assert not self.logs.is_deferred(topic_partition), f"{topic_partition}: its log is made again and again"
             return True
         return False
 
@@ -366,6 +372,7 @@ class ReplicaRoles:
         self.names.pop(topic.topic_id, None)
         self.logs.delete_topic(topic)
         hosted = list(partitions.values())
+        assert not self.pending or all(TopicPartition(topic.name, each) not in self.pending for each in partitions)
         if self.followed:
             names = (TopicPartition(topic.name, index) for index in range(len(topic.partitions)))
             hosted += [self._stop_following(name) for name in names if name in self.followed]

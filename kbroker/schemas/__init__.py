@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.messages import build_message
 from kbroker.protocol.schema import MessageSchema
 from kbroker.schemas.families import FAMILY_OF_API, FAMILY_OF_DATA
 
+if TYPE_CHECKING:
+    from kbroker._fast.wire.codec import Program
+
 
 @cache
 def message(name: str) -> Any:
     """The class of the message that Kafka calls `name`.  KeyError when there is none."""
     return build_message(schema(name))
+
+
+@cache
+def program(name: str, version: int = 0) -> Program:
+    """Encodes and decodes a version of the message that Kafka calls `name`.  KeyError when there is none."""
+    made: Program = message(name).program(version)
+    return made
 
 
 def schema(name: str) -> MessageSchema:

@@ -56,3 +56,14 @@ def test_markers_are_written_no_further_when_the_partition_of_the_state_is_led_n
     delete_topic(world.cache, TRANSACTION_STATE_TOPIC)
     world.loop.advance(10)
     assert sum(counts(world)) == 1
+
+
+def test_an_end_that_is_committed_late_leaves_the_markers_of_the_next_transaction() -> None:
+    """The next transaction of the id would be prepared by then, and never end."""
+    world = ending()
+    (state,) = (each for each in world.coordinator.runtime.active_states() if "t" in each.transactions)
+    left = state.unmarked["t"]
+    state.completed("t")
+    assert state.unmarked["t"] is left
+    world.loop.advance(0)
+    assert world.found("t").state is TransactionState.COMPLETE_COMMIT

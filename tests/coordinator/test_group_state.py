@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.group_state import PREDECESSORS, GroupState, IllegalTransitionError, can_rebalance
+from kbroker.coordinator.classic.member import Member
 from kbroker.coordinator.runtime.partitioner import java_string_hash, partition_for
 from kbroker.coordinator.runtime.timers import Deadline
 from tests.coordinator.harness import ManualLoop
@@ -18,6 +19,8 @@ def test_every_move_that_the_table_lacks_is_refused() -> None:
     for source in GroupState:
         for target in GroupState:
             group = Group("g", 0, 0)
+            if target in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+                group.add(Member("m", None, "", "", 1000, 1000, "consumer", ()), None)
             group.state = source
             if source in PREDECESSORS[target]:
                 group.transition_to(target, 5)

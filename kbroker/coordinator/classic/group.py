@@ -107,6 +107,8 @@ class Group:
         """Enter `state`.  IllegalTransitionError when the table forbids it."""
         if self.state not in PREDECESSORS[state]:
             raise IllegalTransitionError(self.group_id, self.state, state)
+        assert self.members or state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE), (self.group_id, state)
+        assert not self.members or state is not GroupState.EMPTY, (self.group_id, list(self.members))
         self.previous_state = self.state
         self.state = state
         self.state_timestamp = now_ms
@@ -117,6 +119,8 @@ class Group:
         self.pending_syncs.clear()
         if self.members:
             self.protocol_name = self.select_protocol()
+            assert self._supported[self.protocol_name] == len(self.members), (self.group_id, self.protocol_name)
+            assert self.leader_id in self.members, (self.group_id, self.leader_id)
             self.subscribed_topics = self.compute_subscribed_topics()
             self.transition_to(GroupState.COMPLETING_REBALANCE, now_ms)
         else:
@@ -237,6 +241,7 @@ class Group:
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
         member.stop_session()
+        assert not member.awaits_join and not member.awaits_sync, f"{self.group_id}: {member_id} waits for nothing"
         if CHECKED:
             self.check_invariants()
         return member
@@ -270,6 +275,8 @@ class Group:
     def replace_static(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> Member:
         """Give the place of a static member to its new incarnation; a request that waits under the old id is fenced."""
         old = self.members[old_member_id]
+        assert self.static_members[group_instance_id] == old_member_id, (self.group_id, group_instance_id)
+        assert new_member_id not in self.members, (self.group_id, new_member_id)
         self.answer_join(old, JoinResult(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
         self.answer_sync(old, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
         old.stop_session()
@@ -448,6 +455,7 @@ class Group:
         self.protocol_name = protocol_name
         if leader_id in self.members:
             self.leader_id = leader_id
+        assert self.awaiting_join_count == 0 and (self.leader_id is None) == (not self.members), self.group_id
         self.state_timestamp = state_timestamp
         self.subscribed_topics = self.compute_subscribed_topics()
 
@@ -455,6 +463,7 @@ class Group:
         """A group of a newer kind, or none, takes the place of the classic one; offsets stay."""
         self.stop_timers()
         self.forget_everyone()
+        assert not self.members and not self.pending_joins and self.state is GroupState.EMPTY, self.group_id
         self.kind = kind
 
     def forget_everyone(self) -> None:

@@ -6,7 +6,7 @@ while its `kind` is None; otherwise `kind` holds the state of the newer protocol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kbroker.coordinator.runtime.plan import KeyValue
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
         SyncReply,
         SyncRequest,
     )
-
-# Raises KafkaError for a partition, by topic name, topic id and index, whose offset may not be committed.
-CommitCheck = Callable[[str, bytes, int], None]
+    from kbroker.coordinator.modern.group import CommitCheck
 
 
 class GroupKind(Protocol):

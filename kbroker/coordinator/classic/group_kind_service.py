@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from kbroker.coordinator.classic.group_kind import KindServer
 from kbroker.coordinator.classic.kind_groups import KindGroups, ReplayedKind
 from kbroker.coordinator.modern.draft import ModernDraft, TimerChange
 from kbroker.coordinator.runtime.plan import Plan
@@ -21,13 +21,12 @@ from kbroker.errors import KafkaError
 from kbroker.metadata.features import NO_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from kbroker.clock import Clock
     from kbroker.coordinator.classic.group import Group
     from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
     from kbroker.coordinator.classic.group_registry import GroupPartition
-    from kbroker.coordinator.modern.kind_records import KindRecord
     from kbroker.coordinator.runtime.background import Background
     from kbroker.coordinator.runtime.plan import KeyValue, Outcome
     from kbroker.metadata.cache import MetadataCache
@@ -69,35 +68,24 @@ SettingsT = TypeVar("SettingsT", bound=ServedProtocol)
 AnswerT = TypeVar("AnswerT")
 
 
-@dataclass(frozen=True, slots=True)
-class KindFormat(Generic[KindT]):
-    """How groups of a kind are named and stored.
+class GroupKindService(KindServer, ABC, Generic[KindT, DraftT, WorkT, TargetT, SettingsT]):
+    """See the module's docstring.  `TargetT`: a member's part of a target assignment; `group_type` names the groups in
+    errors; `feature` has to be on for the protocol."""
 
-    `group_record`: the type of record whose tombstone ends a group; `feature`: what has to be on for the protocol.
-    """
-
-    kind: type[KindT]
+    kind_class: type[KindT]
+    draft_class: type[DraftT]
     group_type: str
-    record_types: Collection[int]
-    parse: Callable[[bytes, bytes | None], KindRecord]
-    group_record: int
     feature: str
-
-
-class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT, SettingsT]):
-    """See the module's docstring.  `TargetT`: a member's part of a target assignment."""
 
     def __init__(
         self,
-        format_: KindFormat[KindT],
         coordinator: GroupCoordinator,
         settings: SettingsT,
         clock: Clock,
         metadata_cache: MetadataCache,
         background: Background,
     ) -> None:
-        self._format = format_
-        self._groups = KindGroups(coordinator.registry, format_.kind, format_.group_type)
+        self._groups = KindGroups(coordinator.registry, self.kind_class, self.group_type)
         self._refusals = coordinator.refusals
         self._settings = settings
         self._clock = clock
@@ -106,13 +94,9 @@ class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT, SettingsT]):
         self._features: Features | None = None
         self._is_on = False
         self.rebalance_count = 0
-        self._groups.take_records(format_.record_types, format_.parse, format_.group_record)
+        coordinator.serve_kind(self.group_type, self)
 
     # What a kind says
-
-    @abstractmethod
-    def _new_draft(self) -> DraftT:
-        """What an operation without a request begins with."""
 
     @abstractmethod
     def _begin_sessions(self, kind: KindT, draft: DraftT) -> None:
@@ -137,7 +121,7 @@ class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT, SettingsT]):
         kind = self._groups.find(group_id)
         if kind is None:
             return
-        draft = self._new_draft()
+        draft = self.draft_class()
         self._begin_sessions(kind, draft)
         self._follow(group_id, draft)
 
@@ -151,12 +135,12 @@ class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT, SettingsT]):
         return outcome
 
     def _on_timer(self, group_id: str, timer: TimerChange) -> None:
-        draft = self._new_draft()
+        draft = self.draft_class()
 
         def operation(partition: GroupPartition, now_ms: int) -> Plan[bool]:
             group = partition.groups.get(group_id)
             kind = None if group is None else group.kind
-            if group is None or not isinstance(kind, self._format.kind):
+            if group is None or not isinstance(kind, self.kind_class):
                 return Plan(False)
             return self._expire(group, kind, timer, now_ms, draft)
 
@@ -209,7 +193,7 @@ class GroupKindService(ABC, Generic[KindT, DraftT, WorkT, TargetT, SettingsT]):
         features = self._cache.image.features
         if features is not self._features:
             self._features = features
-            self._is_on = features.level(self._format.feature) > NO_LEVEL
+            self._is_on = features.level(self.feature) > NO_LEVEL
         return self._is_on and self._settings.is_served
 
     def described(self, group_id: str) -> KindT:

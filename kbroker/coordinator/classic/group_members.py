@@ -99,6 +99,7 @@ class GroupMembers:
             request.protocol_type,
             request.protocols,
         )
+        assert member_id not in group.members, f"group {group}: {member_id} is a member already"
         member.is_new = True
         if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
@@ -149,6 +150,7 @@ class GroupMembers:
         member = group.replace_static(instance_id, old_member_id, member_id)
         self._rebalances.watch(group, member)
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms, reply)
+        assert old_member_id not in group.members and group.static_members[instance_id] == member_id, instance_id
         tail = f"{member_id} with instance id {instance_id}"
         if group.state is GroupState.COMPLETING_REBALANCE:
             # The leader may already be computing an assignment for the old member id.
@@ -234,6 +236,7 @@ class GroupMembers:
             request.member_id,
             len(assignments),
         )
+        assert group.state is GroupState.COMPLETING_REBALANCE, f"group {group}: an assignment in {group.state}"
         error = self._store.store_group(group, assignments) if fits else ErrorCode.UNKNOWN_SERVER_ERROR
         if error is ErrorCode.NONE:
             self._rebalances.hand_out(group, assignments)
@@ -267,6 +270,7 @@ class GroupMembers:
         """Remove members at their own wish or an administrator's."""
         members_before = len(group.members)
         results = [self._leave_one(group, member) for member in leaving]
+        assert len(group.members) >= members_before - len(leaving), f"group {group}: others are gone as well"
         gone = [result.member_id or result.group_instance_id or "" for result in results if not result.error]
         if len(group.members) == members_before:
             # Only pending ids were removed: they belong to no generation, but a rebalance may wait for them.

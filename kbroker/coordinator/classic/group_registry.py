@@ -118,6 +118,7 @@ class GroupPartition:
     def loaded(self, record_count: int, seconds: float) -> None:
         """Serve the groups of this partition."""
         groups, self.groups = self.groups, self._registry.groups
+        assert groups is not self.groups and groups.keys().isdisjoint(self.groups), f"partition {self.index} is loaded"
         self.groups.update(groups)
         if record_count:
             logger.info(
@@ -136,6 +137,7 @@ class GroupPartition:
         """Serve the groups of this partition no more; their members look elsewhere."""
         if self.groups is self._registry.groups:
             self._registry.forget_partition(self.index)
+            assert all(each.partition_index != self.index for each in self.groups.values()), f"{self.index} is left"
         self.groups = {}
 
 
@@ -228,12 +230,14 @@ class GroupRegistry:
         """A new, empty group; stored with its first offset or generation."""
         shard = self._shard_of(group_id)
         shard.check_active()
+        assert group_id not in self.groups, f"group {group_id} is there already"
         group = self.groups[group_id] = Group(group_id, shard.index, self._clock.now_ms())
         return group
 
     def discard(self, group: Group) -> None:
         """Drop a group of which nothing is stored or that was deleted."""
         group.stop_timers()
+        assert self.groups.get(group.group_id) in (None, group), f"another group {group} is there by now"
         group.transition_to(GroupState.DEAD, self._clock.now_ms())
         self.groups.pop(group.group_id, None)
 

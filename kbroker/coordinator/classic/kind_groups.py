@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 from kbroker.coordinator.classic.group_kind import GroupKind
 from kbroker.coordinator.modern.group import LastRebalance
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbroker.coordinator.classic.group import Group
     from kbroker.coordinator.classic.group_registry import GroupPartition, GroupRegistry
     from kbroker.coordinator.modern.draft import TimerChange
-    from kbroker.coordinator.modern.kind_records import KindRecord
+    from kbroker.coordinator.modern.kind_records import KindRecord, KindRecords
     from kbroker.coordinator.runtime.plan import KeyValue
     from kbroker.coordinator.runtime.timers import Timers
 
@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 class ReplayedKind(GroupKind, Protocol):
     """A group that its records make."""
+
+    kind_records: ClassVar[KindRecords]
 
     def __init__(self, group_id: str) -> None: ...
 
@@ -47,8 +49,8 @@ KindT = TypeVar("KindT", bound=ReplayedKind)
 logger = logging.getLogger("kbroker.groups")
 
 
-def apply_record(partition: GroupPartition, kind: type[KindT], record: KindRecord, group_record: int) -> None:
-    """Apply a record of a group of `kind`; `group_record` is the type whose tombstone ends the group."""
+def apply_record(partition: GroupPartition, kind: type[KindT], record: KindRecord) -> None:
+    """Apply a record of a group of `kind`; the tombstone of its epoch ends the group."""
     group = partition.groups.get(record.group_id)
     known = None if group is None else group.kind
     if not isinstance(known, kind):
@@ -56,7 +58,7 @@ def apply_record(partition: GroupPartition, kind: type[KindT], record: KindRecor
             return
         known = kind(record.group_id)
         partition.group(record.group_id).become(known)
-    if record.value is None and record.record_type == group_record:
+    if record.value is None and record.record_type == kind.kind_records.group:
         known.end_validity()
         partition.end_kind(record.group_id)
     else:
@@ -64,13 +66,15 @@ def apply_record(partition: GroupPartition, kind: type[KindT], record: KindRecor
 
 
 class KindGroups(Generic[KindT]):
-    """See the module's docstring.  `group_type` names the groups in errors."""
+    """See the module's docstring; applies the kind's records from now on.  `group_type` names the groups in errors."""
 
     def __init__(self, registry: GroupRegistry, kind: type[KindT], group_type: str) -> None:
         self._registry = registry
         self._runtime = registry.runtime
         self._kind = kind
         self._group_type = group_type
+        for record_type in kind.kind_records.names:
+            registry.record_kinds[record_type] = self._replay
 
     def find(self, group_id: str) -> KindT | None:
         """The group, where there is one of this kind."""
@@ -89,19 +93,8 @@ class KindGroups(Generic[KindT]):
         """A group, to read.  GroupIdNotFoundError, or a client's error while it is not known whether it exists."""
         return self.of(self._registry.find(group_id), group_id)
 
-    def take_records(
-        self,
-        record_types: Iterable[int],
-        parse: Callable[[bytes, bytes | None], KindRecord],
-        group_record: int,
-    ) -> None:
-        """Apply the kind's records from now on; `group_record` is the type whose tombstone ends a group."""
-
-        def replay(partition: GroupPartition, key: bytes, value: bytes | None) -> None:
-            apply_record(partition, self._kind, parse(key, value), group_record)
-
-        for record_type in record_types:
-            self._registry.record_kinds[record_type] = replay
+    def _replay(self, partition: GroupPartition, key: bytes, value: bytes | None) -> None:
+        apply_record(partition, self._kind, self._kind.kind_records.parse(key, value))
 
     def rebalanced(self, group_id: str, reason: str, now_ms: int) -> None:
         """The group has a new epoch, for a reason that goes into the log and stays known until the next."""

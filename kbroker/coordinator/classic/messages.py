@@ -15,6 +15,8 @@ from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID
 UNKNOWN_MEMBER_ID = ""
 NO_GENERATION = -1
 NO_REASON = "not provided"
+# Makes a named tuple without the call of Python that its class would be.
+new_tuple = tuple.__new__
 
 
 class MemberProtocol(NamedTuple):

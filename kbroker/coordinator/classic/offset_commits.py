@@ -15,12 +15,12 @@ from functools import partial
 from kbroker.clock import Clock
 from kbroker.coordinator.classic import expiration, state_records
 from kbroker.coordinator.classic.group import Group
-from kbroker.coordinator.classic.group_kind import CommitCheck
 from kbroker.coordinator.classic.group_registry import GroupRegistry
 from kbroker.coordinator.classic.group_state import GroupState
-from kbroker.coordinator.classic.messages import UNKNOWN_MEMBER_ID, PartitionCommit
+from kbroker.coordinator.classic.messages import UNKNOWN_MEMBER_ID, PartitionCommit, new_tuple
 from kbroker.coordinator.classic.offsets import CommittedOffset
 from kbroker.coordinator.classic.rebalance import Rebalances
+from kbroker.coordinator.modern.group import CommitCheck
 from kbroker.coordinator.runtime.plan import KeyValue, Plan, TransactionalProducer, write_error
 from kbroker.errors import (
     ErrorCode,
@@ -41,8 +41,6 @@ _MOST_ENCODERS = 1024
 """Of so many groups what their commits have in common is kept."""
 # To look a member of an enumeration up takes longer than a commit has.
 _NONE, _EMPTY = ErrorCode.NONE, GroupState.EMPTY
-# Makes a named tuple without the call of Python that its class would be.
-_new = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,7 @@ class OffsetCommits:
                     codes.append(error.code)
                     continue
             timestamp = now_ms if commit_timestamp < 0 else commit_timestamp
-            committed = _new(CommittedOffset, (offset, epoch, metadata, timestamp, expire_timestamp, topic_id))
+            committed = new_tuple(CommittedOffset, (offset, epoch, metadata, timestamp, expire_timestamp, topic_id))
             accepted.append((topic, partition, committed))
             records.append(encode(topic, partition, committed))
             codes.append(_NONE)
@@ -235,6 +233,7 @@ class OffsetCommits:
         self._registry.append(group, self._tombstones(group, due))
         for topic, partition in due:
             group.offsets.remove(topic, partition)
+        assert group.offsets.places().keys().isdisjoint(due), f"group {group}: offsets that were deleted are left"
         return results
 
     @staticmethod
@@ -246,6 +245,7 @@ class OffsetCommits:
         if not group.is_empty:
             raise NonEmptyGroupError()
         self._registry.append(group, self._registry.tombstones(group))
+        assert not group.members, f"group {group} is deleted with its members"
         self._registry.discard(group)
 
     def forget_topics(self, topics: frozenset[str], groups: Iterable[Group]) -> None:
@@ -266,6 +266,7 @@ class OffsetCommits:
         self._outages.over(group.group_id, "group %s: offsets are removed again", group)
         for topic, partition in partitions:
             group.offsets.remove(topic, partition)
+        assert group.offsets.places().keys().isdisjoint(partitions), f"group {group}: offsets that are gone are left"
         logger.info("group %s: removed %d offsets (%s)", group, len(partitions), reason)
         return True
 
@@ -279,6 +280,7 @@ class OffsetCommits:
             if self._registry.groups.get(group.group_id) is not group:
                 continue
             outcome = expiration.expired(group, now_ms, self._retention_ms)
+            assert not outcome.delete_group or group.is_empty, f"group {group} expires with its members"
             if outcome.delete_group:
                 deleted[group.partition_index].append(group)
             elif outcome.offsets and self._forget(group, outcome.offsets, "expired"):
@@ -297,6 +299,7 @@ class OffsetCommits:
         self._outages.over(partition_index, "expired groups are removed again")
         for group in groups:
             logger.info("group %s has expired with %d offsets", group, len(group.offsets))
+            assert group.is_empty and not group.offsets.pending, f"group {group} expires while it is used"
             self.expired_count += len(group.offsets)
             self._registry.discard(group)
 

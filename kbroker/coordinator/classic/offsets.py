@@ -86,16 +86,11 @@ class OffsetTable:
         for topic, partition, committed in offsets:
             if self.pending:
                 self._supersede(topic, partition, self._written)
+            # `setdefault` would make a dictionary for each offset, and most topics are known.
             partitions = topics.get(topic)
             if partitions is None:
                 partitions = topics[topic] = {}
             partitions[partition] = committed
-
-    def _put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
-        partitions = self.topics.get(topic)
-        if partitions is None:
-            partitions = self.topics[topic] = {}
-        partitions[partition] = committed
 
     def remove(self, topic: str, partition: int) -> None:
         """Forget an offset, pending ones included: a tombstone means that it is not wanted any more."""
@@ -108,6 +103,7 @@ class OffsetTable:
             offsets.pop((topic, partition), None)
             if not offsets:
                 del self.pending[producer_id]
+        assert self.get(topic, partition) is None and not self.has_pending(topic, partition), (topic, partition)
         if CHECKED:
             self.check_invariants()
 
@@ -135,7 +131,7 @@ class OffsetTable:
             for (topic, partition), offset in offsets.items():
                 if offset.committed is not None:
                     self._supersede(topic, partition, offset.number)
-                    self._put(topic, partition, offset.committed)
+                    self.topics.setdefault(topic, {})[partition] = offset.committed
         if CHECKED:
             self.check_invariants()
 

@@ -85,6 +85,7 @@ class Rebalances:
     def watch_pending(self, group: Group, member_id: str, timeout_ms: int) -> None:
         """Expect the bearer of a fresh member id to join with it in time."""
         expire = partial(self._on_pending_end, group, member_id)
+        assert member_id not in group.members, f"group {group}: {member_id} is a member already"
         deadline = group.pending_joins[member_id] = Deadline(self._clock, self._call_later, expire)
         deadline.move(timeout_ms / 1000)
 
@@ -129,6 +130,7 @@ class Rebalances:
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         _end(group.sync_deadline)
+        assert not any(each.awaits_sync for each in group.members.values()), f"group {group}: a SyncGroup is forgotten"
         first = group.state is GroupState.EMPTY
         logger.info(
             "preparing to rebalance group %s in state %s with old generation %d (reason: %s)",
@@ -185,6 +187,7 @@ class Rebalances:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
+        assert not can_rebalance(group.state), f"group {group} forms a generation in {group.state}"
         _end(group.join_deadline)
         missing = [member.member_id for member in group.members_not_joined() if not member.is_static]
         for member_id in missing:
@@ -196,7 +199,9 @@ class Rebalances:
             logger.info("group %s: no member has joined within the rebalance timeout, waiting on", group)
             self._schedule_join(group, group.rebalance_timeout_ms, partial(self._on_join_timeout, group))
             return
+        before = group.generation_id
         group.start_generation(self._clock.now_ms())
+        assert group.generation_id > before, f"group {group}: two generations {before}"
         if group.state is GroupState.EMPTY:
             logger.info("group %s with generation %d is now empty", group, group.generation_id)
             error = self._store.store_group(group, {})
@@ -219,6 +224,7 @@ class Rebalances:
             self.watch(group, member)
             is_leader = member.member_id == group.leader_id
             group.answer_join(member, group.join_result(member.member_id, with_members=is_leader))
+        assert group.awaiting_join_count == 0, f"group {group}: {group.awaiting_join_count} JoinGroups are forgotten"
 
     # The sync phase
 
@@ -230,6 +236,7 @@ class Rebalances:
 
     def hand_out(self, group: Group, assignments: Mapping[str, bytes]) -> None:
         """Give everybody its assignment; the group is Stable."""
+        assert assignments.keys() == group.members.keys(), f"group {group}: an assignment of other members"
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         group.transition_to(GroupState.STABLE, self._clock.now_ms())
@@ -251,6 +258,7 @@ class Rebalances:
             return
         if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return
+        assert group.pending_syncs <= group.members.keys(), f"group {group} waits for {group.pending_syncs}"
         silent = sorted(group.pending_syncs)
         for member_id in silent:
             group.remove(member_id)

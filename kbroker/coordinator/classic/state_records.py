@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, NamedTuple
 
-from kbroker._fast.wire.codec import DecodeError, Program
+from kbroker._fast.wire.codec import DecodeError
 from kbroker.coordinator.classic.group import Group
 from kbroker.coordinator.classic.member import Member
 from kbroker.coordinator.classic.messages import MemberProtocol
 from kbroker.coordinator.classic.offsets import NO_EXPIRY, CommittedOffset
 from kbroker.coordinator.modern.kind_records import UnknownRecordError
-from kbroker.schemas import message, wire
+from kbroker.schemas import message, program, wire
 
 OFFSET_TYPES = (0, 1)
 GROUP_TYPE = 2
@@ -51,16 +50,10 @@ class GroupRecord(NamedTuple):
     value: wire.GroupMetadataValue | None
 
 
-@cache
-def _program(name: str, version: int) -> Program:
-    program: Program = message(name).program(version)
-    return program
-
-
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The key of an offset."""
     key = wire.OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-    return _program("OffsetCommitKey", 0).encode(key, _OFFSET_KEY_PREFIX)
+    return program("OffsetCommitKey").encode(key, _OFFSET_KEY_PREFIX)
 
 
 def offset_value(committed: CommittedOffset) -> bytes:
@@ -74,7 +67,7 @@ def offset_value(committed: CommittedOffset) -> bytes:
         topic_id=committed.topic_id,
     )
     version = 4 if committed.expire_timestamp == NO_EXPIRY else 1
-    return _program("OffsetCommitValue", version).encode(value, _PREFIXES[version])
+    return program("OffsetCommitValue", version).encode(value, _PREFIXES[version])
 
 
 class OffsetEncoder:
@@ -130,7 +123,7 @@ class OffsetEncoder:
 
 def group_key(group_id: str) -> bytes:
     """The key of a group's metadata."""
-    return _program("GroupMetadataKey", 0).encode(wire.GroupMetadataKey(group=group_id), _GROUP_KEY_PREFIX)
+    return program("GroupMetadataKey").encode(wire.GroupMetadataKey(group=group_id), _GROUP_KEY_PREFIX)
 
 
 def group_value(group: Group, assignments: Mapping[str, bytes]) -> bytes:
@@ -157,7 +150,7 @@ def group_value(group: Group, assignments: Mapping[str, bytes]) -> bytes:
         current_state_timestamp=-1 if group.state_timestamp is None else group.state_timestamp,
         members=members,
     )
-    return _program("GroupMetadataValue", _GROUP_VERSION).encode(value, _PREFIXES[_GROUP_VERSION])
+    return program("GroupMetadataValue", _GROUP_VERSION).encode(value, _PREFIXES[_GROUP_VERSION])
 
 
 def parse_record(key: bytes | None, value: bytes | None) -> OffsetRecord | GroupRecord:
@@ -167,10 +160,10 @@ def parse_record(key: bytes | None, value: bytes | None) -> OffsetRecord | Group
     (record_type,) = _SHORT.unpack_from(key)
     try:
         if record_type in OFFSET_TYPES:
-            parsed = _program("OffsetCommitKey", 0).decode(key, 2)
+            parsed = program("OffsetCommitKey").decode(key, 2)
             return OffsetRecord(parsed.group, parsed.topic, parsed.partition, _parse_offset(value, record_type))
         if record_type == GROUP_TYPE:
-            parsed = _program("GroupMetadataKey", 0).decode(key, 2)
+            parsed = program("GroupMetadataKey").decode(key, 2)
             return GroupRecord(parsed.group, None if value is None else _parse_value("GroupMetadataValue", value))
     except DecodeError as error:
         raise UnknownRecordError(f"record of type {record_type}: {error}") from error
@@ -184,7 +177,7 @@ def _parse_value(name: str, value: bytes) -> Any:
     value_class = message(name)
     if not value_class.min_version <= version <= value_class.max_version:
         raise UnknownRecordError(f"{name} version {version}")
-    return _program(name, version).decode(value, 2)
+    return program(name, version).decode(value, 2)
 
 
 def _parse_offset(value: bytes | None, record_type: int) -> CommittedOffset | None:

@@ -26,7 +26,7 @@ from kbroker.coordinator.classic.messages import (
 from kbroker.coordinator.consumer.draft import Draft, HeartbeatContext, TimerKind
 from kbroker.coordinator.consumer.embedded import assignment_bytes, owned_by_id, read_subscription
 from kbroker.coordinator.consumer.group import ConsumerGroup
-from kbroker.coordinator.consumer.heartbeat import check_room, follow, known_static, replace_static
+from kbroker.coordinator.consumer.heartbeat import follow, known_static, replace_static
 from kbroker.coordinator.consumer.member import ClassicMember, ConsumerMember, MemberState
 from kbroker.coordinator.consumer.migration import ClassicState, downgrade, may_downgrade
 from kbroker.coordinator.consumer.settings import MigrationPolicy
@@ -50,7 +50,7 @@ def join(
         raise InconsistentGroupProtocolError()
     is_new = request.member_id == UNKNOWN_MEMBER_ID
     member_id = str(uuid.uuid4()) if is_new else request.member_id
-    check_room(group, member_id, context)
+    group.check_room(member_id, context.settings.max_size)
     if not _supports(group, request):
         raise InconsistentGroupProtocolError(f"Member {member_id}'s protocols are not supported.")
     if is_new and request.requires_known_member_id and request.group_instance_id is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbroker._fast.net.answer_memo import AnswerRenewal
 from kbroker.coordinator.classic.group import Group
-from kbroker.coordinator.classic.group_kind_service import GroupKindService, KindFormat
+from kbroker.coordinator.classic.group_kind_service import GroupKindService
 from kbroker.coordinator.classic.messages import (
     JoinReply,
     JoinRequest,
@@ -38,7 +38,7 @@ from kbroker.coordinator.consumer.draft import (
 from kbroker.coordinator.consumer.group import GROUP_TYPE, ConsumerGroup
 from kbroker.coordinator.consumer.member import MemberState
 from kbroker.coordinator.consumer.migration import ClassicState, upgrade
-from kbroker.coordinator.consumer.records import GROUP, RECORD_TYPES, ResolvedRegex, parse
+from kbroker.coordinator.consumer.records import ResolvedRegex
 from kbroker.coordinator.consumer.settings import GroupSettings
 from kbroker.coordinator.consumer.subscriptions import apply_resolved
 from kbroker.coordinator.modern.draft import TimerChange
@@ -62,11 +62,13 @@ T = TypeVar("T")
 logger = logging.getLogger("kbroker.groups")
 
 
-FORMAT = KindFormat(ConsumerGroup, GROUP_TYPE, RECORD_TYPES, parse, GROUP, GROUP_VERSION)
-
-
 class ConsumerGroups(GroupKindService[ConsumerGroup, Draft, TargetWork, Assignment, GroupSettings]):
     """See the module's docstring."""
+
+    kind_class = ConsumerGroup
+    draft_class = Draft
+    group_type = GROUP_TYPE
+    feature = GROUP_VERSION
 
     def __init__(
         self,
@@ -76,15 +78,11 @@ class ConsumerGroups(GroupKindService[ConsumerGroup, Draft, TargetWork, Assignme
         metadata_cache: MetadataCache,
         background: Background,
     ) -> None:
-        super().__init__(FORMAT, coordinator, settings, clock, metadata_cache, background)
+        super().__init__(coordinator, settings, clock, metadata_cache, background)
         self._registry = coordinator.registry
         self._rebalances = coordinator.rebalances
         self._topics_version = metadata_cache.image.version
-        coordinator.serve_kind(GROUP_TYPE, self)
         metadata_cache.subscribe(self._on_metadata)
-
-    def _new_draft(self) -> Draft:
-        return Draft()
 
     def _begin_sessions(self, kind: ConsumerGroup, draft: Draft) -> None:
         session_ms = self._settings.of_group(kind.group_id).session_timeout_ms
@@ -250,6 +248,7 @@ class ConsumerGroups(GroupKindService[ConsumerGroup, Draft, TargetWork, Assignme
         return targets.computed_records(kind, work, target, now_ms)
 
     def _resolve(self, kind: ConsumerGroup, wanted: frozenset[str], describes: Callable[[str], bool] | None) -> None:
+        assert not kind.resolving, f"group {kind.group_id}: its regular expressions are resolved already"
         kind.resolving = True
         image = self._cache.image
         look_up = partial(regexes.resolve, wanted, image.topics, image.version, self._clock.now_ms())

@@ -24,6 +24,7 @@ def remove(
     if may_downgrade(group, members, context):
         reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
         return downgrade(group, members, None, reason, context, draft)
+    assert all(group.members.get(member.member_id) is member for member in members), (group.group_id, members)
     for member in members:
         draft.records += records.removal(group.group_id, member.member_id)
         draft.cancel_timers(member.member_id)

@@ -17,24 +17,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from kbroker._fast.net.answer_memo import Validity
-from kbroker.coordinator.classic.group_kind import CommitCheck
-from kbroker.coordinator.consumer import fencing, records
+from kbroker.coordinator.consumer import records
 from kbroker.coordinator.consumer.assignors.group_spec import NOTHING, Assignment
-from kbroker.coordinator.consumer.member import (
-    NOTHING_OWNED,
-    ConsumerMember,
-    MemberState,
-    Owned,
-)
+from kbroker.coordinator.consumer.member import ConsumerMember, MemberState, Owned
 from kbroker.coordinator.consumer.records import ResolvedRegex
-from kbroker.coordinator.modern.group import FIRST_EPOCH, LEAVE_EPOCH, SubscribedGroup, count
+from kbroker.coordinator.modern.fencing import CommittingGroup
+from kbroker.coordinator.modern.group import FIRST_EPOCH, CommitCheck, SubscribedGroup, count
 from kbroker.coordinator.modern.kind_records import KindRecord
 from kbroker.coordinator.runtime.plan import KeyValue
+from kbroker.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kbroker.schemas import wire
@@ -54,7 +49,7 @@ class ConsumerGroupState(Enum):
     DEAD = "Dead"
 
 
-class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
+class ConsumerGroup(CommittingGroup[ConsumerMember, Assignment], SubscribedGroup[ConsumerMember, Assignment]):
     """See the module's docstring.  Records change it (`replay`), `ConsumerGroups` what no record has."""
 
     __slots__ = (
@@ -76,6 +71,12 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
 
     group_type = GROUP_TYPE
     protocol_type = PROTOCOL_TYPE
+    kind_records = records.RECORDS
+    new_member = ConsumerMember
+    read_member = staticmethod(records.read_member)
+    read_current = staticmethod(records.read_current)
+    read_target = staticmethod(records.read_target)
+    target_record = staticmethod(records.target_assignment)
     # The first member of a new group has nothing until there is a target.
     first_assignment_epoch = FIRST_EPOCH
     no_assignment_epoch = -1
@@ -108,35 +109,24 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
 
     def tombstones(self) -> list[KeyValue]:
         """The records that delete the group with all its members."""
-        group_id = self.group_id
-        return [
-            *(records.current_tombstone(group_id, member_id) for member_id in self.members),
-            *(records.target_tombstone(group_id, member_id) for member_id in self.members),
-            records.target_epoch_tombstone(group_id),
-            *(records.member_tombstone(group_id, member_id) for member_id in self.members),
-            *(records.regex_tombstone(group_id, regex) for regex in self.resolved),
-            records.partitions_tombstone(group_id),
-            records.group_tombstone(group_id),
-        ]
+        return records.group_tombstones(self.group_id, self.members, self.resolved)
 
-    def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        epoch: int,
-        api_version: int,
-        *,
-        is_transactional: bool = False,
-    ) -> CommitCheck | None:
-        """A member commits in its own epoch, or in an earlier one for partitions that it has owned since then (see
-        `fencing`)."""
-        return fencing.check_commit(
-            self.members, member_id, instance_id, epoch, api_version, is_transactional=is_transactional
-        )
+    def speaks_classic(self, member: ConsumerMember) -> bool:
+        """See `CommittingGroup`."""
+        return member.classic is not None
 
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """A member that says who it is must be one, in its epoch."""
-        fencing.check_fetch(self.members, member_id, epoch)
+    def stale(self, member: ConsumerMember, reason: str) -> KafkaError:
+        """Members that speak the classic protocol have their epoch as generation, and its error."""
+        code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+        return KafkaError.of(code, reason)
+
+    def late_check(self, member: ConsumerMember, epoch: int) -> CommitCheck:
+        """A partition has been the member's since that epoch or longer."""
+
+        def check(_topic: str, topic_id: bytes, partition: int) -> None:
+            self.check_since(member, epoch, member.epoch_of(topic_id, partition), "Partition", str(partition))
+
+        return check
 
     # What it is
 
@@ -204,78 +194,18 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember, Assignment]):
             self._validity = None
 
     def replay(self, record: KindRecord) -> None:
-        """Apply a record, but for the tombstone of the group itself."""
+        """See ModernGroup."""
         self.end_validity()
-        record_type, key, value = record
-        if record_type == records.GROUP:
-            if value is not None:
-                self.apply_epoch(value.epoch, value.metadata_hash)
-        elif record_type == records.PARTITIONS:
-            self.has_partition_metadata = value is not None
-        elif record_type == records.TARGET:
-            if value is None:
-                self.apply_no_assignment()
-            else:
-                self.apply_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
-        elif record_type == records.REGEX:
-            self._replay_regex(key.regular_expression, value)
-        elif record_type == records.MEMBER:
-            self._replay_member(key.member_id, value)
-        elif record_type == records.MEMBER_TARGET:
-            self.apply_target(key.member_id, None if value is None else records.read_assignment(value.topic_partitions))
-        else:
-            self._replay_current(key.member_id, value)
+        super().replay(record)
+        if record.record_type == records.PARTITIONS:
+            self.has_partition_metadata = record.value is not None
+        elif record.record_type == records.REGEX:
+            self._replay_regex(record.key.regular_expression, record.value)
 
     def apply_assignment_epoch(self, epoch: int, timestamp_ms: int) -> None:
         """The epoch that members are on their way to."""
         super().apply_assignment_epoch(epoch, timestamp_ms)
         self._unreconciled = None
-
-    def _replay_member(self, member_id: str, value: wire.ConsumerGroupMemberMetadataValue | None) -> None:
-        """ConsumerGroupMemberMetadataValue."""
-        if value is None:
-            self.apply_no_member(member_id)
-            return
-        self.apply_member(
-            replace(
-                self.members.get(member_id) or ConsumerMember(member_id),
-                instance_id=value.instance_id,
-                rack_id=value.rack_id,
-                client_id=value.client_id,
-                client_host=value.client_host,
-                topic_names=frozenset(value.subscribed_topic_names),
-                topic_regex=value.subscribed_topic_regex,
-                rebalance_timeout_ms=value.rebalance_timeout_ms,
-                server_assignor=value.server_assignor,
-                classic=records.read_classic(value.classic_member_metadata),
-            )
-        )
-
-    def _replay_current(self, member_id: str, value: wire.ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
-        """ConsumerGroupCurrentMemberAssignmentValue."""
-        old = self.members.get(member_id)
-        if value is None:
-            if old is not None:
-                self.apply_member(
-                    replace(
-                        old,
-                        member_epoch=LEAVE_EPOCH,
-                        previous_member_epoch=LEAVE_EPOCH,
-                        assigned=NOTHING_OWNED,
-                        pending_revocation=NOTHING_OWNED,
-                    )
-                )
-            return
-        self.apply_member(
-            replace(
-                old or ConsumerMember(member_id),
-                member_epoch=value.member_epoch,
-                previous_member_epoch=value.previous_member_epoch,
-                state=MemberState.of(value.state),
-                assigned=records.read_owned(value.assigned_partitions, value.member_epoch),
-                pending_revocation=records.read_owned(value.partitions_pending_revocation, value.member_epoch),
-            )
-        )
 
     def _replay_regex(self, expression: str, value: wire.ConsumerGroupRegularExpressionValue | None) -> None:
         """ConsumerGroupRegularExpressionValue."""

@@ -25,7 +25,7 @@ from kbroker.coordinator.consumer.draft import (
     OwnedByTopic,
     TimerKind,
 )
-from kbroker.coordinator.consumer.group import ConsumerGroup
+from kbroker.coordinator.consumer.group import GROUP_TYPE, ConsumerGroup
 from kbroker.coordinator.consumer.member import (
     NOTHING_OWNED,
     ConsumerMember,
@@ -43,8 +43,9 @@ from kbroker.coordinator.consumer.subscriptions import (
     write_member,
 )
 from kbroker.coordinator.consumer.targets import next_target
+from kbroker.coordinator.modern.fencing import fenced
 from kbroker.coordinator.modern.group import JOIN_EPOCH, STATIC_LEAVE_EPOCH
-from kbroker.errors import ErrorCode, FencedInstanceIdError, GroupMaxSizeReachedError, KafkaError, UnknownMemberIdError
+from kbroker.errors import ErrorCode, FencedInstanceIdError, KafkaError, UnknownMemberIdError
 
 logger = logging.getLogger("kbroker.groups")
 
@@ -53,7 +54,7 @@ def heartbeat(
     group: ConsumerGroup, request: HeartbeatRequest, context: HeartbeatContext, draft: Draft
 ) -> HeartbeatAnswer:
     """A member joins, or says that it is alive.  Raises KafkaError."""
-    check_room(group, request.member_id, context)
+    group.check_room(request.member_id, context.settings.max_size)
     before = _member_of(group, request, draft)
     answer = _sign_of_life(group, before, request, context)
     if answer is not None:
@@ -96,6 +97,13 @@ def follow(
     target = Target(target_epoch, assignment, _topic_ids(group, after, context), group.is_owned)
     stepped = reconcile(after, target, reported, subscription_changed=changed)
     if stepped != after:
+        assert after.member_epoch <= stepped.member_epoch <= target_epoch, (
+            group.group_id,
+            after,
+            stepped,
+            target_epoch,
+        )
+        assert not stepped.owns_any(stepped.pending_revocation), f"{group.group_id}: {stepped} keeps what it gives up"
         write_current(group, stepped, draft)
     return stepped
 
@@ -160,13 +168,6 @@ def _updated(member: ConsumerMember, request: HeartbeatRequest) -> ConsumerMembe
 # Who
 
 
-def check_room(group: ConsumerGroup, member_id: str, context: HeartbeatContext) -> None:
-    """GroupMaxSizeReachedError for one member too many."""
-    limit = context.settings.max_size
-    if len(group.members) >= limit and member_id not in group.members:
-        raise GroupMaxSizeReachedError(f"The consumer group has reached its maximum capacity of {limit} members.")
-
-
 def _member_of(group: ConsumerGroup, request: HeartbeatRequest, draft: Draft) -> ConsumerMember:
     joins = request.member_epoch == JOIN_EPOCH
     member_id, instance_id = request.member_id, request.instance_id
@@ -193,6 +194,7 @@ def _member_of(group: ConsumerGroup, request: HeartbeatRequest, draft: Draft) ->
 def replace_static(group: ConsumerGroup, current: ConsumerMember, member_id: str, draft: Draft) -> ConsumerMember:
     """The holder of an instance id comes back as `member_id`: it has what it had, and begins at epoch 0."""
     member = replace(current, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+    assert current.instance_id is not None, f"{group.group_id}: {current} has no place that {member_id} could take"
     draft.records += records.removal(group.group_id, current.member_id)
     draft.records.append(records.member_metadata(group.group_id, member))
     target = group.targets.get(current.member_id, {})
@@ -222,21 +224,12 @@ def known_static(
 
 def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
     """A member may be one epoch behind, if it owns no more than it was given: its last answer was lost."""
-    epoch = request.member_epoch
+    epoch, owned = request.member_epoch, request.owned
     if epoch in (JOIN_EPOCH, member.member_epoch):
         return
-    if epoch < member.member_epoch:
-        owned = request.owned
-        if epoch == member.previous_member_epoch and owned is not None and member.owns_all(owned.items()):
-            return
-        word = "smaller"
-    else:
-        word = "greater"
-    raise KafkaError.of(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {word} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.member_epoch}). The member must abandon all its partitions and rejoin.",
-    )
+    is_behind = epoch < member.member_epoch and epoch == member.previous_member_epoch
+    if not (is_behind and owned is not None and member.owns_all(owned.items())):
+        raise fenced(GROUP_TYPE, member, epoch)
 
 
 # Leaving

@@ -87,3 +87,7 @@ class ConsumerMember:
         return all(
             partition in self.assigned.get(topic_id, {}) for topic_id, indexes in partitions for partition in indexes
         )
+
+    def owns_any(self, partitions: Owned) -> bool:
+        """Whether one of the partitions is assigned to it."""
+        return any(not self.assigned.get(topic_id, {}).keys().isdisjoint(each) for topic_id, each in partitions.items())

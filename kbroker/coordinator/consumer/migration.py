@@ -79,6 +79,9 @@ def upgrade(group: Group, context: HeartbeatContext, draft: Draft) -> ConsumerGr
     upgraded = ConsumerGroup(group_id)
     for key, value in pairs:
         upgraded.replay(records.parse(key, value))
+    assert upgraded.members.keys() == group.members.keys() == upgraded.targets.keys(), (group_id, upgraded.members)
+    assert upgraded.epoch == upgraded.assignment_epoch == group.generation_id, (group_id, upgraded.epoch)
+    assert upgraded.classic_count == len(members), (group_id, upgraded.classic_count, len(members))
     logger.info("group %s becomes a consumer group with %d classic members", group_id, len(members))
     return upgraded
 
@@ -169,6 +172,8 @@ def downgrade(
         logger.warning("group %s cannot be downgraded: a member's bytes cannot be read: %s", group_id, error)
         raise GroupIdNotFoundError(f"Cannot downgrade the classic group {group_id}: {error}.") from error
     classic.restore(members, group.epoch, PROTOCOL_TYPE, protocol_name, None, context.now_ms)
+    assert classic.generation_id == group.epoch and classic.leader_id in classic.members, (group_id, classic.leader_id)
+    assert len(classic.members) == len(staying) > 0, (group_id, len(staying))
     draft.records += group.tombstones()
     value = state_records.group_value(classic, classic.assignments())
     draft.records.append((state_records.group_key(group_id), value))

@@ -14,11 +14,13 @@ A key is the record's type and version 0 of its fields; a value is version 0; nu
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from kbroker.coordinator.classic.messages import MemberProtocol
 from kbroker.coordinator.consumer.assignors.group_spec import Assignment
-from kbroker.coordinator.consumer.member import ClassicMember, ConsumerMember, Owned
+from kbroker.coordinator.consumer.member import NOTHING_OWNED, ClassicMember, ConsumerMember, MemberState, Owned
+from kbroker.coordinator.modern.group import LEAVE_EPOCH
 from kbroker.coordinator.modern.kind_records import KindRecords
 from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.schemas import wire
@@ -33,8 +35,10 @@ RECORD_TYPES = {
     CURRENT: "ConsumerGroupCurrentMemberAssignment",
     REGEX: "ConsumerGroupRegularExpression",
 }
-_RECORDS = KindRecords(RECORD_TYPES)
-_record, parse = _RECORDS.record, _RECORDS.parse
+RECORDS = KindRecords(
+    RECORD_TYPES, group=GROUP, member=MEMBER, target=TARGET, member_target=MEMBER_TARGET, current=CURRENT
+)
+_record, parse, removal, target_epoch = RECORDS.record, RECORDS.parse, RECORDS.removal, RECORDS.target_epoch
 
 
 class ResolvedRegex(NamedTuple):
@@ -51,43 +55,35 @@ class ResolvedRegex(NamedTuple):
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> KeyValue:
     """The group's epoch, and the hash of the topics that it subscribes to."""
     value = wire.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return _record(GROUP, wire.ConsumerGroupMetadataKey(group_id=group_id), value)
-
-
-def group_tombstone(group_id: str) -> KeyValue:
-    """No such group."""
-    return _record(GROUP, wire.ConsumerGroupMetadataKey(group_id=group_id), None)
+    return _record(GROUP, value, group_id=group_id)
 
 
 def partitions_tombstone(group_id: str) -> KeyValue:
     """Forget what an older broker kept of the topics' partitions."""
-    return _record(PARTITIONS, wire.ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
-
-
-def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> KeyValue:
-    """The epoch that the target assignment was made for, and when."""
-    value = wire.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
-    return _record(TARGET, wire.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
-
-
-def target_epoch_tombstone(group_id: str) -> KeyValue:
-    """No target assignment."""
-    return _record(TARGET, wire.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None)
+    return _record(PARTITIONS, None, group_id=group_id)
 
 
 def regex(group_id: str, expression: str, resolved: ResolvedRegex) -> KeyValue:
     """What a regular expression matches."""
-    key = wire.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=expression)
     value = wire.ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp
     )
-    return _record(REGEX, key, value)
+    return _record(REGEX, value, group_id=group_id, regular_expression=expression)
 
 
 def regex_tombstone(group_id: str, expression: str) -> KeyValue:
     """No member subscribes to a regular expression any more."""
-    key = wire.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=expression)
-    return _record(REGEX, key, None)
+    return _record(REGEX, None, group_id=group_id, regular_expression=expression)
+
+
+def group_tombstones(group_id: str, member_ids: Iterable[str], expressions: Iterable[str]) -> list[KeyValue]:
+    """The records that delete a group with all its members, in Kafka's order."""
+    return [
+        *RECORDS.removal_of_all(group_id, member_ids),
+        *(regex_tombstone(group_id, expression) for expression in expressions),
+        partitions_tombstone(group_id),
+        _record(GROUP, None, group_id=group_id),
+    ]
 
 
 # Records of a member
@@ -116,7 +112,7 @@ def member_metadata(group_id: str, member: ConsumerMember) -> KeyValue:
         server_assignor=member.server_assignor,
         classic_member_metadata=classic,
     )
-    return _record(MEMBER, wire.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
+    return _record(MEMBER, value, group_id=group_id, member_id=member.member_id)
 
 
 def target_assignment(group_id: str, member_id: str, assignment: Assignment) -> KeyValue:
@@ -128,8 +124,7 @@ def target_assignment(group_id: str, member_id: str, assignment: Assignment) -> 
             for topic_id, partitions in assignment.items()
         ]
     )
-    key = wire.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return _record(MEMBER_TARGET, key, value)
+    return _record(MEMBER_TARGET, value, group_id=group_id, member_id=member_id)
 
 
 def current_assignment(group_id: str, member: ConsumerMember) -> KeyValue:
@@ -141,8 +136,7 @@ def current_assignment(group_id: str, member: ConsumerMember) -> KeyValue:
         assigned_partitions=_topic_partitions(member.assigned),
         partitions_pending_revocation=_topic_partitions(member.pending_revocation),
     )
-    key = wire.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return _record(CURRENT, key, value)
+    return _record(CURRENT, value, group_id=group_id, member_id=member.member_id)
 
 
 def _topic_partitions(owned: Owned) -> list[wire.ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
@@ -155,41 +149,53 @@ def _topic_partitions(owned: Owned) -> list[wire.ConsumerGroupCurrentMemberAssig
     return rows
 
 
-def current_tombstone(group_id: str, member_id: str) -> KeyValue:
-    """A member owns nothing any more."""
-    key = wire.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-    return _record(CURRENT, key, None)
-
-
-def target_tombstone(group_id: str, member_id: str) -> KeyValue:
-    """A member has no target assignment."""
-    key = wire.ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return _record(MEMBER_TARGET, key, None)
-
-
-def member_tombstone(group_id: str, member_id: str) -> KeyValue:
-    """No such member."""
-    return _record(MEMBER, wire.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
-
-
-def removal(group_id: str, member_id: str) -> list[KeyValue]:
-    """A member is gone."""
-    return [
-        current_tombstone(group_id, member_id),
-        target_tombstone(group_id, member_id),
-        member_tombstone(group_id, member_id),
-    ]
-
-
 # Reading
 
 
-def read_assignment(rows: Iterable[wire.ConsumerGroupTargetAssignmentMemberValue.TopicPartition]) -> Assignment:
+def read_member(member: ConsumerMember, value: wire.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+    """The member as its record describes it."""
+    return replace(
+        member,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topic_names=frozenset(value.subscribed_topic_names),
+        topic_regex=value.subscribed_topic_regex,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        server_assignor=value.server_assignor,
+        classic=_read_classic(value.classic_member_metadata),
+    )
+
+
+def read_target(value: wire.ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
     """A target assignment from its record."""
-    return {row.topic_id: frozenset(row.partitions) for row in rows if row.partitions}
+    return {row.topic_id: frozenset(row.partitions) for row in value.topic_partitions if row.partitions}
 
 
-def read_owned(
+def read_current(
+    member: ConsumerMember, value: wire.ConsumerGroupCurrentMemberAssignmentValue | None
+) -> ConsumerMember:
+    """The member where its record says that it stands; nowhere, by a tombstone."""
+    if value is None:
+        return replace(
+            member,
+            member_epoch=LEAVE_EPOCH,
+            previous_member_epoch=LEAVE_EPOCH,
+            assigned=NOTHING_OWNED,
+            pending_revocation=NOTHING_OWNED,
+        )
+    return replace(
+        member,
+        member_epoch=value.member_epoch,
+        previous_member_epoch=value.previous_member_epoch,
+        state=MemberState.of(value.state),
+        assigned=_read_owned(value.assigned_partitions, value.member_epoch),
+        pending_revocation=_read_owned(value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def _read_owned(
     rows: Iterable[wire.ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], member_epoch: int
 ) -> Owned:
     """Owned partitions from their record.  Brokers before 4.2 wrote no epochs: the member's stands for them."""
@@ -203,7 +209,7 @@ def read_owned(
     return owned
 
 
-def read_classic(value: wire.ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None) -> ClassicMember | None:
+def _read_classic(value: wire.ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None) -> ClassicMember | None:
     """What a classic member said, from its record."""
     if value is None:
         return None

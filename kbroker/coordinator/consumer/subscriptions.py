@@ -151,6 +151,8 @@ def epoch_without(
             draft.records.append(records.regex_tombstone(group.group_id, regex))
             if regex in group.resolved:
                 regex_names.subtract(group.resolved[regex].topics)
+    assert min(names.values(), default=0) >= 0, f"{group.group_id}: more members leave a topic than subscribe to it"
+    assert min(regex_names.values(), default=0) >= 0, (group.group_id, regex_names)
     value = metadata_hash(context.cache, (+names).keys() | (+regex_names).keys())
     draft.records.append(records.group_epoch(group.group_id, group.epoch + 1, value))
     draft.rebalanced = "a member is gone"
@@ -172,6 +174,7 @@ def apply_resolved(
             regex_names.subtract(old_topics)
             regex_names.update(resolved.topics)
         draft.records.append(records.regex(group.group_id, regex, resolved))
+    assert min(regex_names.values(), default=0) >= 0, (group.group_id, regex_names)
     value = metadata_hash(context.cache, group.names.keys() | (+regex_names).keys())
     if changed or value != group.metadata_hash:
         epoch = group.epoch + 1

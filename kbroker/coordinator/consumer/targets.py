@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kbroker.coordinator.consumer import records
 from kbroker.coordinator.consumer.assignors.group_spec import NOTHING, Assignment, GroupSpec, MemberSpec
 from kbroker.coordinator.consumer.assignors.table import ASSIGNORS
 from kbroker.coordinator.consumer.draft import Draft, HeartbeatContext, TargetWork
@@ -47,7 +46,7 @@ def next_target(
         draft.work = TargetWork(epoch, assignor, spec)
         return last
     result = ASSIGNORS[assignor](spec)
-    draft.records += target_records(group, epoch, result, context.now_ms)
+    draft.records += group.target_records(result.items(), epoch, context.now_ms)
     return epoch, result.get(after.member_id, NOTHING)
 
 
@@ -91,16 +90,6 @@ def group_spec(
     return GroupSpec(specs, counts, is_homogeneous)
 
 
-def target_records(group: ConsumerGroup, epoch: int, result: Mapping[str, Assignment], now_ms: int) -> list[KeyValue]:
-    """The records that make `result` the group's target assignment."""
-    changed = [
-        records.target_assignment(group.group_id, member_id, assignment)
-        for member_id, assignment in result.items()
-        if group.targets.get(member_id) != assignment
-    ]
-    return [*changed, records.target_epoch(group.group_id, epoch, now_ms)]
-
-
 def computed_records(
     group: ConsumerGroup, work: TargetWork, result: Mapping[str, Assignment], now_ms: int
 ) -> list[KeyValue]:
@@ -117,4 +106,4 @@ def computed_records(
         holder = member_id if instance_id is None else group.static_members.get(instance_id, member_id)
         if holder in group.members:
             still_here[holder] = assignment
-    return target_records(group, work.epoch, still_here, now_ms)
+    return group.target_records(still_here.items(), work.epoch, now_ms)

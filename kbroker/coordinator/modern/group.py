@@ -5,18 +5,25 @@
     targets            the target assignment of each member, by id
     metadata_hash      of the topics that the group subscribes to (`topic_hash`)
 
-Records alone change a group: a kind's own `replay` reads them and calls the `apply_*` methods of this class.
+Records alone change a group (`replay`); a kind adds what its own types of records say.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from kbroker._fast.base.build_facts import CHECKED
-from kbroker.errors import UnknownMemberIdError
+from kbroker.errors import GroupMaxSizeReachedError, UnknownMemberIdError
 
+if TYPE_CHECKING:
+    from kbroker._fast.wire.codec import Struct
+    from kbroker.coordinator.modern.kind_records import KindRecord, KindRecords
+    from kbroker.coordinator.runtime.plan import KeyValue
+
+# Raises KafkaError for a partition, by topic name, topic id and index, whose offset may not be committed.
+CommitCheck = Callable[[str, bytes, int], None]
 # Of a group without records.
 FIRST_EPOCH = 1
 # What a member says in a heartbeat in place of its epoch; a static one leaves for a while.
@@ -69,6 +76,13 @@ class ModernGroup(Generic[M, A]):
     # As ListGroups names them.
     group_type: ClassVar[str]
     protocol_type: ClassVar[str]
+    # How the kind writes and reads its records: a member from the one before and a value, None for a tombstone.
+    kind_records: ClassVar[KindRecords]
+    new_member: Callable[[str], M]
+    read_member: Callable[..., M]
+    read_current: Callable[..., M]
+    read_target: Callable[..., A]
+    target_record: Callable[[str, str, A], KeyValue]
     # The assignment's epoch of a group without records, and after the tombstone of its assignment.
     first_assignment_epoch: ClassVar[int] = 0
     no_assignment_epoch: ClassVar[int] = 0
@@ -99,10 +113,44 @@ class ModernGroup(Generic[M, A]):
             raise UnknownMemberIdError(f"Member {member_id} is not a member of group {self.group_id}.")
         return found
 
+    def check_room(self, member_id: str, limit: int) -> None:
+        """GroupMaxSizeReachedError for one member too many."""
+        if len(self.members) >= limit and member_id not in self.members:
+            raise GroupMaxSizeReachedError(
+                f"The {self.group_type} group has reached its maximum capacity of {limit} members."
+            )
+
+    def target_records(self, targets: Iterable[tuple[str, A]], epoch: int, now_ms: int) -> list[KeyValue]:
+        """The records that make these, by member, the target assignment: those that are new, and the epoch."""
+        assert epoch > self.assignment_epoch, (self.group_id, epoch, self.assignment_epoch)
+        changed = [
+            self.target_record(self.group_id, member_id, target)
+            for member_id, target in targets
+            if self.targets.get(member_id) != target
+        ]
+        return [*changed, self.kind_records.target_epoch(self.group_id, epoch, now_ms)]
+
     def end_validity(self) -> None:
         """Forget that a request like the last one changes nothing; a kind that remembers such has it in here."""
 
     # What records say
+
+    def replay(self, record: KindRecord) -> None:
+        """Apply a record, but for the tombstone of the group itself."""
+        types = self.kind_records
+        record_type, key, value = record
+        if record_type == types.group:
+            if value is not None:
+                self.apply_epoch(value.epoch, value.metadata_hash)
+        elif record_type == types.target:
+            if value is None:
+                self.apply_no_assignment()
+            else:
+                self.apply_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
+        elif record_type == types.member_target:
+            self.apply_target(key.member_id, None if value is None else self.read_target(value))
+        elif record_type in (types.member, types.current):
+            self._replay_member(record_type == types.current, key.member_id, value)
 
     def apply_epoch(self, epoch: int, metadata_hash: int) -> None:
         """The group's epoch and the hash of its topics."""
@@ -124,6 +172,15 @@ class ModernGroup(Generic[M, A]):
             self.targets.pop(member_id, None)
         else:
             self.targets[member_id] = target
+
+    def _replay_member(self, is_current: bool, member_id: str, value: Struct | None) -> None:
+        """What a member says of itself, or where it stands; the log may have either first."""
+        known = self.members.get(member_id)
+        if value is None and not is_current:
+            self.apply_no_member(member_id)
+        elif value is not None or known is not None:
+            read = self.read_current if is_current else self.read_member
+            self.apply_member(read(known or self.new_member(member_id), value))
 
     def apply_member(self, member: M) -> None:
         """A member that is new or has changed."""

@@ -145,6 +145,7 @@ class CoordinatorRuntime(Generic[S]):
                         self._last_superseding_type,
                     )
                 )
+            assert image.partition < len(self.shards), f"{self.topic}-{image.partition} comes before those below it"
             self._follow_partition(image)
         if CHECKED:
             self.check_invariants()
@@ -174,6 +175,7 @@ class CoordinatorRuntime(Generic[S]):
         shards, self.shards = self.shards, []
         for shard in shards:
             shard.unload(ShardState.CLOSED)
+            assert shard.state is ShardState.CLOSED, f"{self.topic}-{shard.index} is served on: {shard.state}"
 
     def partition_of(self, key: str) -> int:
         """The partition of the topic that the state of `key` (a group id, a transactional id) lives on.

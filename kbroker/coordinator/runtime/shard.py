@@ -186,6 +186,7 @@ class Shard(Generic[S]):
 
     def lead(self, leader_epoch: int) -> None:
         """This broker leads the partition in `leader_epoch`: load it, unless it has been led all the while."""
+        assert leader_epoch >= self.leader_epoch, (self.index, leader_epoch, self.leader_epoch)
         self.leader_epoch = LeaderEpoch(leader_epoch)
         if self.state not in (ShardState.LOADING, ShardState.ACTIVE):
             self.load()
@@ -209,6 +210,7 @@ class Shard(Generic[S]):
             self._timer.cancel()
             self._timer = None
         coordinator, self.coordinator = self.coordinator, None
+        assert not self.timers, f"{self.index}: timers of a state that is gone"
         if CHECKED:
             self.check_invariants()
         if coordinator is not None:
@@ -233,6 +235,7 @@ class Shard(Generic[S]):
             self._timer = self._call_later(RETRY_SECONDS, self.load)
             return
         self._outage.over("partition %d of the state topic is loaded", self.index)
+        assert self.state is ShardState.LOADING and self.coordinator is not None, (self.index, self.state)
         self.state = ShardState.ACTIVE
         if CHECKED:
             self.check_invariants()
@@ -275,6 +278,7 @@ class Shard(Generic[S]):
                         yield
             if offset == first:
                 break
+            assert first < offset, (self.index, first, offset)
             yield
         yield from _replay_newest(coordinator, newest)
 

@@ -130,6 +130,7 @@ class _KeyedDeadline(Deadline):
         self.callback: Callable[[], None] = _nothing
 
     def _fire(self) -> None:
+        assert self._by_key.get(self._key) is self, f"a timer of {self._key} that was replaced goes off"
         del self._by_key[self._key]
         self.callback()
 

@@ -41,6 +41,7 @@ def _pass(
     work.keep()
     work.give_to_few()
     work.give_to_idle()
+    work.check()
     return {member: frozenset(given) for member, given in work.given.items()}
 
 
@@ -96,6 +97,12 @@ class _Assigning:
             if choices:
                 ranked = [(len(self._owners[each]), each not in known, each) for each in choices]
                 self._give(min(ranked)[2], member)
+
+    def check(self) -> None:
+        """Raises AssertionError unless each partition has a member, which subscribes to its topic."""
+        assert all(self._owners.values()), self._owners
+        for member, given in self.given.items():
+            assert {topic for topic, _ in given} <= self._subscriptions[member], (member, given)
 
     def _rank(self, member: str, each: TopicPartitionId) -> tuple[int, bool]:
         return len(self.given[member]), each not in self._current.get(member, ())

@@ -10,10 +10,7 @@ when their state has been initialized at the share coordinator.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from kbroker.coordinator.classic.group_kind import CommitCheck
-from kbroker.coordinator.modern.group import SubscribedGroup
+from kbroker.coordinator.modern.group import CommitCheck, SubscribedGroup
 from kbroker.coordinator.modern.kind_records import KindRecord
 from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.coordinator.share import group_records as records
@@ -21,7 +18,6 @@ from kbroker.coordinator.share.assignor import Assignment
 from kbroker.coordinator.share.member import ShareMember
 from kbroker.coordinator.share.state_partitions import StatePartitions
 from kbroker.errors import GroupIdNotFoundError
-from kbroker.schemas import wire
 
 GROUP_TYPE = "share"
 EMPTY = "Empty"
@@ -38,6 +34,12 @@ class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
 
     group_type = GROUP_TYPE
     protocol_type = "share"
+    kind_records = records.RECORDS
+    new_member = ShareMember
+    read_member = staticmethod(records.read_member)
+    read_current = staticmethod(records.read_current)
+    read_target = staticmethod(records.read_target)
+    target_record = staticmethod(records.target_record)
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -76,61 +78,16 @@ class ShareGroup(SubscribedGroup[ShareMember, Assignment]):
     # Records
 
     def replay(self, record: KindRecord) -> None:
-        """Apply a record, but for the tombstone of the group itself."""
+        """See ModernGroup."""
         self.changes += 1
-        record_type, key, value = record
-        if record_type == records.EPOCH:
-            if value is not None:
-                self.apply_epoch(value.epoch, value.metadata_hash)
-        elif record_type == records.TARGET_EPOCH:
-            if value is None:
-                self.apply_no_assignment()
-            else:
-                self.apply_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
-        elif record_type == records.STATE_PARTITIONS:
+        super().replay(record)
+        if record.record_type == records.STATE_PARTITIONS:
+            value = record.value
             self.state_partitions = StatePartitions() if value is None else records.read_state_partitions(value)
-        elif record_type == records.MEMBER:
-            self._replay_member(key.member_id, value)
-        elif record_type == records.TARGET:
-            self.apply_target(key.member_id, None if value is None else records.read_assignment(value.topic_partitions))
-        else:
-            self._replay_current(key.member_id, value)
 
     def end_validity(self) -> None:
         """There may be something to do at the next heartbeat."""
         self.settled = (-1, -1)
-
-    def _replay_member(self, member_id: str, value: wire.ShareGroupMemberMetadataValue | None) -> None:
-        """ShareGroupMemberMetadataValue."""
-        if value is None:
-            self.apply_no_member(member_id)
-            return
-        self.apply_member(
-            replace(
-                self.members.get(member_id) or ShareMember(member_id),
-                rack_id=value.rack_id,
-                client_id=value.client_id,
-                client_host=value.client_host,
-                topic_names=frozenset(value.subscribed_topic_names),
-            )
-        )
-
-    def _replay_current(self, member_id: str, value: wire.ShareGroupCurrentMemberAssignmentValue | None) -> None:
-        """ShareGroupCurrentMemberAssignmentValue."""
-        member = self.members.get(member_id)
-        if member is None:
-            return
-        if value is None:
-            self.apply_member(replace(member, member_epoch=0, previous_member_epoch=0, assigned=frozenset()))
-            return
-        self.apply_member(
-            replace(
-                member,
-                member_epoch=value.member_epoch,
-                previous_member_epoch=value.previous_member_epoch,
-                assigned=records.read_assignment(value.assigned_partitions),
-            )
-        )
 
     def count_member(self, old: ShareMember | None, new: ShareMember | None) -> None:
         """The session of a member ends with it."""

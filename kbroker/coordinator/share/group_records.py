@@ -9,6 +9,7 @@ Keys begin with the type, values with version 0; a record without value deletes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbroker.coordinator.modern.kind_records import KindRecords
@@ -25,18 +26,19 @@ if TYPE_CHECKING:
         | wire.ShareGroupCurrentMemberAssignmentValue.TopicPartitions
     )
 
-MEMBER, EPOCH, TARGET_EPOCH, TARGET, CURRENT, STATE_PARTITIONS = 10, 11, 12, 13, 14, 15
+MEMBER, GROUP, TARGET, MEMBER_TARGET, CURRENT, STATE_PARTITIONS = 10, 11, 12, 13, 14, 15
 RECORD_TYPES = {
     MEMBER: "ShareGroupMemberMetadata",
-    EPOCH: "ShareGroupMetadata",
-    TARGET_EPOCH: "ShareGroupTargetAssignmentMetadata",
-    TARGET: "ShareGroupTargetAssignmentMember",
+    GROUP: "ShareGroupMetadata",
+    TARGET: "ShareGroupTargetAssignmentMetadata",
+    MEMBER_TARGET: "ShareGroupTargetAssignmentMember",
     CURRENT: "ShareGroupCurrentMemberAssignment",
     STATE_PARTITIONS: "ShareGroupStatePartitionMetadata",
 }
-
-_RECORDS = KindRecords(RECORD_TYPES)
-_record, parse = _RECORDS.record, _RECORDS.parse
+RECORDS = KindRecords(
+    RECORD_TYPES, group=GROUP, member=MEMBER, target=TARGET, member_target=MEMBER_TARGET, current=CURRENT
+)
+_record, parse, removal, target_epoch = RECORDS.record, RECORDS.parse, RECORDS.removal, RECORDS.target_epoch
 _STABLE = 0
 
 
@@ -48,19 +50,13 @@ def member_record(group_id: str, member: ShareMember) -> KeyValue:
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topic_names),
     )
-    return _record(MEMBER, wire.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
+    return _record(MEMBER, value, group_id=group_id, member_id=member.member_id)
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> KeyValue:
     """The group's epoch."""
     value = wire.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return _record(EPOCH, wire.ShareGroupMetadataKey(group_id=group_id), value)
-
-
-def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> KeyValue:
-    """The epoch that the targets were worked out for."""
-    value = wire.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
-    return _record(TARGET_EPOCH, wire.ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+    return _record(GROUP, value, group_id=group_id)
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> KeyValue:
@@ -72,7 +68,7 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> KeyValue
             for topic_id, partitions in by_topic(target).items()
         ]
     )
-    return _record(TARGET, wire.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+    return _record(MEMBER_TARGET, value, group_id=group_id, member_id=member_id)
 
 
 def current_record(group_id: str, member: ShareMember) -> KeyValue:
@@ -87,9 +83,7 @@ def current_record(group_id: str, member: ShareMember) -> KeyValue:
             for topic_id, partitions in by_topic(member.assigned).items()
         ],
     )
-    return _record(
-        CURRENT, wire.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id), value
-    )
+    return _record(CURRENT, value, group_id=group_id, member_id=member.member_id)
 
 
 def state_partitions_record(group_id: str, state: StatePartitions) -> KeyValue:
@@ -112,7 +106,7 @@ def state_partitions_record(group_id: str, state: StatePartitions) -> KeyValue:
             for topic_id, name in sorted(state.deleting.items())
         ],
     )
-    return _record(STATE_PARTITIONS, wire.ShareGroupStatePartitionMetadataKey(group_id=group_id), value)
+    return _record(STATE_PARTITIONS, value, group_id=group_id)
 
 
 def by_topic(assignment: Iterable[tuple[bytes, int]]) -> dict[bytes, list[int]]:
@@ -123,25 +117,40 @@ def by_topic(assignment: Iterable[tuple[bytes, int]]) -> dict[bytes, list[int]]:
     return topics
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[KeyValue]:
-    """The records that delete a member."""
-    return [
-        _record(CURRENT, wire.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
-        _record(TARGET, wire.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
-        _record(MEMBER, wire.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
-    ]
-
-
 def group_tombstones(group_id: str) -> list[KeyValue]:
     """The records that delete a group without members."""
-    return [
-        _record(STATE_PARTITIONS, wire.ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
-        _record(TARGET_EPOCH, wire.ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        _record(EPOCH, wire.ShareGroupMetadataKey(group_id=group_id), None),
-    ]
+    return [_record(each, None, group_id=group_id) for each in (STATE_PARTITIONS, TARGET, GROUP)]
 
 
-def read_assignment(topics: Iterable[Assigned]) -> Assignment:
+def read_member(member: ShareMember, value: wire.ShareGroupMemberMetadataValue) -> ShareMember:
+    """The member as its record describes it."""
+    return replace(
+        member,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topic_names=frozenset(value.subscribed_topic_names),
+    )
+
+
+def read_target(value: wire.ShareGroupTargetAssignmentMemberValue) -> Assignment:
+    """A target assignment from its record."""
+    return _read_assignment(value.topic_partitions)
+
+
+def read_current(member: ShareMember, value: wire.ShareGroupCurrentMemberAssignmentValue | None) -> ShareMember:
+    """The member with what its record says that it has taken; nothing, by a tombstone."""
+    if value is None:
+        return replace(member, member_epoch=0, previous_member_epoch=0, assigned=frozenset())
+    return replace(
+        member,
+        member_epoch=value.member_epoch,
+        previous_member_epoch=value.previous_member_epoch,
+        assigned=_read_assignment(value.assigned_partitions),
+    )
+
+
+def _read_assignment(topics: Iterable[Assigned]) -> Assignment:
     """(topic id, partition) pairs."""
     return frozenset((bytes(topic.topic_id), index) for topic in topics for index in topic.partitions)
 

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from kbroker.coordinator.modern.fencing import fenced
 from kbroker.coordinator.modern.group import JOIN_EPOCH, LEAVE_EPOCH
 from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.coordinator.share import group_records as records
 from kbroker.coordinator.share.assignor import Assignment, assign
-from kbroker.coordinator.share.group import ShareGroup
+from kbroker.coordinator.share.group import GROUP_TYPE, ShareGroup
 from kbroker.coordinator.share.member import ShareMember
 from kbroker.coordinator.share.state_partitions import TopicState
-from kbroker.errors import ErrorCode, GroupMaxSizeReachedError, InvalidRequestError, KafkaError
+from kbroker.errors import InvalidRequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +108,23 @@ def heartbeat(
     is_new = any(group.targets.values()) and now_ms < group.assignment_timestamp + assignment_interval_ms
     if target_epoch < epoch and not is_new:
         targets = _targets(group, members, topics)
-        written += _target_records(group, targets, epoch, now_ms)
+        written += group.target_records(targets.items(), epoch, now_ms)
         target, target_epoch = targets[after.member_id], epoch
     # A target that is older than the subscription may have topics that the member no longer wants.
     target = _of_topics(target, _topic_ids(after, topics))
     if after.member_epoch != target_epoch or after.assigned != target:
+        assert target_epoch <= epoch, (group.group_id, target_epoch, epoch)
         after = replace(after, member_epoch=target_epoch, previous_member_epoch=after.member_epoch, assigned=target)
         written.append(records.current_record(group.group_id, after))
     missing = _missing(group, subscribed, topics)
     initialize = _to_begin(group, missing, is_under_way)
+    assert initialize.keys() <= missing.keys(), (group.group_id, initialize, missing)
     began = group.state_partitions.began(initialize)
     if began != group.state_partitions:
         written.append(records.state_partitions_record(group.group_id, began))
     is_sent = request.member_epoch == JOIN_EPOCH or request.topics is not None or after.assigned != before.assigned
     assignment = after.assigned if is_sent else None
     return HeartbeatAnswer(after.member_epoch, assignment, initialize, epoch, not missing), written
-
-
-def _target_records(
-    group: ShareGroup, targets: Mapping[str, frozenset[tuple[bytes, int]]], epoch: int, now_ms: int
-) -> list[KeyValue]:
-    """Those targets that are other ones than before, and their epoch."""
-    changed = [
-        records.target_record(group.group_id, member_id, each)
-        for member_id, each in targets.items()
-        if group.targets.get(member_id) != each
-    ]
-    return [*changed, records.target_epoch_record(group.group_id, epoch, now_ms)]
 
 
 def sign_of_life(group: ShareGroup, request: HeartbeatRequest) -> HeartbeatAnswer | None:
@@ -158,29 +149,19 @@ def leave(group: ShareGroup, member_id: str, topics: Topics) -> list[KeyValue]:
     gone = group.member(member_id).topic_names
     left = frozenset(name for name, members in group.names.items() if members > (name in gone))
     return [
-        *records.member_tombstones(group.group_id, member_id),
+        *records.removal(group.group_id, member_id),
         records.epoch_record(group.group_id, group.epoch + 1, topics.hash_of(left)),
     ]
 
 
 def _member_of(group: ShareGroup, request: HeartbeatRequest, max_size: int) -> ShareMember:
     if request.member_epoch == JOIN_EPOCH and request.member_id not in group.members:
-        if len(group.members) >= max_size:
-            raise GroupMaxSizeReachedError(f"The share group has reached its maximum capacity of {max_size} members.")
+        group.check_room(request.member_id, max_size)
         return ShareMember(request.member_id)
     member = group.member(request.member_id)
-    if request.member_epoch > member.member_epoch:
-        raise KafkaError.of(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The share group member has a greater member epoch ({request.member_epoch}) than the one known by the "
-            f"group coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
-        )
-    if request.member_epoch not in (JOIN_EPOCH, member.member_epoch, member.previous_member_epoch):
-        raise KafkaError.of(
-            ErrorCode.FENCED_MEMBER_EPOCH,
-            f"The share group member has a smaller member epoch ({request.member_epoch}) than the one known by the "
-            f"group coordinator ({member.member_epoch}). The member must abandon all its partitions and rejoin.",
-        )
+    known = (JOIN_EPOCH, member.member_epoch, member.previous_member_epoch)
+    if request.member_epoch > member.member_epoch or request.member_epoch not in known:
+        raise fenced(GROUP_TYPE, member, request.member_epoch)
     return member
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -85,7 +86,6 @@ class ShareGroups:
         self._slices = slices
         self._under_way = UnderWay(clock, retry_ms)
         self._view = Topics(self._find_topic, partial(metadata_hash, cache))
-        self._groups.take_records(records.RECORD_TYPES, records.parse, records.EPOCH)
 
     # Members
 
@@ -107,15 +107,7 @@ class ShareGroups:
             for step in begun:
                 self._under_way.end(step)
         if is_done:
-            again = HeartbeatRequest(
-                request.group_id,
-                request.member_id,
-                answer.member_epoch,
-                request.rack_id,
-                request.topics,
-                request.client_id,
-                request.client_host,
-            )
+            again = replace(request, member_epoch=answer.member_epoch)
             answer = await self._heartbeat(again, None)
         return answer
 
@@ -183,22 +175,22 @@ class ShareGroups:
                 await pace
                 key = SharePartitionKey(group_id, topic_id, index)
                 await self._states.initialize(key, state_epoch, UNINITIALIZED_START_OFFSET)
-        await self._write(group_id, lambda group, _: (None, self._done(group, topics)))
+        await self._note(group_id, lambda states: states.done(topics))
         return True
 
-    @staticmethod
-    def _done(group: ShareGroup, topics: Mapping[bytes, TopicState]) -> list[KeyValue]:
-        return [records.state_partitions_record(group.group_id, group.state_partitions.done(topics))]
-
     async def _give_up(self, group_id: str, topics: Mapping[bytes, TopicState]) -> None:
-        def operation(group: ShareGroup, _now: int) -> tuple[None, list[KeyValue]]:
-            state = group.state_partitions.gave_up(topics)
-            return None, [records.state_partitions_record(group_id, state)]
-
         try:
-            await self._write(group_id, operation)
+            await self._note(group_id, lambda states: states.gave_up(topics))
         except KafkaError as error:
             logger.warning("share group %s: %s", group_id, error)
+
+    async def _note(self, group_id: str, change: Callable[[StatePartitions], StatePartitions]) -> None:
+        """Write how far the state of the group's partitions is from now on."""
+
+        def operation(group: ShareGroup, _now: int) -> tuple[None, list[KeyValue]]:
+            return None, [records.state_partitions_record(group_id, change(group.state_partitions))]
+
+        await self._write(group_id, operation)
 
     # Administration
 
@@ -234,7 +226,7 @@ class ShareGroups:
 
         def operation(group: ShareGroup, _now: int) -> tuple[None, list[KeyValue]]:
             epoch = records.epoch_record(group_id, max(group.epoch, state_epoch), group.metadata_hash)
-            return None, [epoch, *self._done(group, topics)]
+            return None, [epoch, records.state_partitions_record(group_id, group.state_partitions.done(topics))]
 
         await self._write(group_id, operation, creates=True)
 
@@ -256,25 +248,18 @@ class ShareGroups:
 
     async def _delete_states(self, group_id: str, topics: Mapping[bytes, TopicState]) -> None:
         """Note it, do it, note that it is done; `sweep` goes on with what a crash or a failure has left."""
-
-        def begin(group: ShareGroup, _now: int) -> tuple[None, list[KeyValue]]:
-            return None, [records.state_partitions_record(group_id, group.state_partitions.ending(topics))]
-
-        def end(group: ShareGroup, _now: int) -> tuple[None, list[KeyValue]]:
-            return None, [records.state_partitions_record(group_id, group.state_partitions.without(topics))]
-
         if not topics:
             return
         # What fails counts as under way until it is due to be tried again.
         step = self._under_way.begin(group_id, topics)
         try:
-            await self._write(group_id, begin)
+            await self._note(group_id, lambda states: states.ending(topics))
             pace = self._slices.pace()
             for topic_id, state in topics.items():
                 for index in sorted(state.partitions):
                     await pace
                     await self._states.delete(SharePartitionKey(group_id, topic_id, index))
-            await self._write(group_id, end)
+            await self._note(group_id, lambda states: states.without(topics))
         except GroupIdNotFoundError:
             self._under_way.end(step)
             raise
@@ -310,6 +295,7 @@ class ShareGroups:
             text = "share group %s: member %s could not be removed: %s"
             self._outages.failed((name, member_id), text, name, member_id, error)
             return
+        assert member_id not in group.members, f"share group {name}: {member_id} was removed and is there"
         self._outages.over((name, member_id), "share group %s: member %s could be removed", name, member_id)
         logger.info("share group %s: member %s has not been heard of and is removed", name, member_id)
 

@@ -37,6 +37,7 @@ class StatePartitions:
 
     def began(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
         """With these under way."""
+        assert self.deleting.keys().isdisjoint(topics), f"{topics}: their state is being deleted"
         return StatePartitions(_joined(self.initializing, topics), self.initialized, self.deleting)
 
     def done(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
@@ -50,6 +51,7 @@ class StatePartitions:
     def ending(self, topics: Mapping[bytes, TopicState]) -> StatePartitions:
         """With the state of these topics about to be deleted."""
         left = self.without(topics)
+        assert not any(left.is_known(topic_id) for topic_id in topics), (left, topics)
         names = {topic_id: state.name for topic_id, state in topics.items()}
         return StatePartitions(left.initializing, left.initialized, {**left.deleting, **names})
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import NamedTuple, TypeVar
 
-from kbroker._fast.wire.codec import DecodeError, Program
+from kbroker._fast.wire.codec import DecodeError
 from kbroker.replication.share.persister import SharePartitionKey, StateBatch
 from kbroker.replication.share.state_batches import combine
-from kbroker.schemas import message, wire
+from kbroker.schemas import message, program, wire
 
 SNAPSHOT_TYPE = 0
 UPDATE_TYPE = 1
@@ -76,12 +75,6 @@ class StateRecord(NamedTuple):
     value: ShareState | Update | None
 
 
-@cache
-def _program(name: str) -> Program:
-    program: Program = message(name).program(0)
-    return program
-
-
 def snapshot_record(key: SharePartitionKey, state: ShareState) -> tuple[bytes, bytes]:
     """A ShareSnapshot."""
     value_class = wire.ShareSnapshotValue
@@ -95,7 +88,7 @@ def snapshot_record(key: SharePartitionKey, state: ShareState) -> tuple[bytes, b
         write_timestamp=state.write_timestamp,
         state_batches=_wire_batches(value_class.StateBatch, state.batches),
     )
-    return _key(SNAPSHOT_TYPE, key), _program("ShareSnapshotValue").encode(value, _VERSION)
+    return _key(SNAPSHOT_TYPE, key), program("ShareSnapshotValue").encode(value, _VERSION)
 
 
 def update_record(key: SharePartitionKey, update: Update) -> tuple[bytes, bytes]:
@@ -108,7 +101,7 @@ def update_record(key: SharePartitionKey, update: Update) -> tuple[bytes, bytes]
         delivery_complete_count=update.delivery_complete_count,
         state_batches=_wire_batches(value_class.StateBatch, update.batches),
     )
-    return _key(UPDATE_TYPE, key), _program("ShareUpdateValue").encode(value, _VERSION)
+    return _key(UPDATE_TYPE, key), program("ShareUpdateValue").encode(value, _VERSION)
 
 
 def deletion_record(key: SharePartitionKey) -> tuple[bytes, None]:
@@ -125,13 +118,13 @@ def parse_record(key: bytes | None, value: bytes | None) -> StateRecord:
         raise UnreadableRecordError(f"record type {record_type}")
     name = "ShareSnapshot" if record_type == SNAPSHOT_TYPE else "ShareUpdate"
     try:
-        parsed = _program(f"{name}Key").decode(key, _SHORT.size)
+        parsed = program(f"{name}Key").decode(key, _SHORT.size)
         share_key = SharePartitionKey(parsed.group_id, bytes(parsed.topic_id), parsed.partition)
         if value is None:
             return StateRecord(share_key, None)
         if len(value) < _SHORT.size or value[: _SHORT.size] != _VERSION:
             raise UnreadableRecordError(f"a {name} of an unknown version")
-        fields = _program(f"{name}Value").decode(value, _SHORT.size)
+        fields = program(f"{name}Value").decode(value, _SHORT.size)
     except DecodeError as error:
         raise UnreadableRecordError(f"{name}: {error}") from error
     return StateRecord(share_key, _snapshot(fields) if record_type == SNAPSHOT_TYPE else _update(fields))
@@ -170,7 +163,7 @@ def _batches(fields: wire.ShareSnapshotValue | wire.ShareUpdateValue) -> list[St
 def _key(record_type: int, key: SharePartitionKey) -> bytes:
     name = "ShareSnapshotKey" if record_type == SNAPSHOT_TYPE else "ShareUpdateKey"
     fields = message(name)(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
-    return _program(name).encode(fields, _SHORT.pack(record_type))
+    return program(name).encode(fields, _SHORT.pack(record_type))
 
 
 def _wire_batches(make: Callable[..., Batch], batches: Iterable[StateBatch]) -> list[Batch]:

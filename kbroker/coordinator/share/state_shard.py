@@ -147,6 +147,8 @@ class ShareStateShard:
         return self.states.get(key)
 
     def _record(self, key: SharePartitionKey, known: ShareState, update: StateUpdate, now_ms: int) -> KeyValue:
+        assert update.leader_epoch == NO_EPOCH or update.leader_epoch >= known.leader_epoch, (key, known, update)
+        assert update.state_epoch == NO_EPOCH or update.state_epoch >= known.state_epoch, (key, known, update)
         if known.update_count < self._updates_per_snapshot and update.state_epoch in (NO_EPOCH, known.state_epoch):
             batches = combine(update.batches, update.start_offset)
             values = Update(
@@ -169,11 +171,14 @@ class ShareStateShard:
         """The newest record of `key`, just written at `offset`, is a snapshot if nothing has been added to it."""
         state = self.states.get(key)
         if state is not None and state.update_count == 0:
+            assert offset > self.snapshot_offsets[key], (key, offset, self.snapshot_offsets[key])
             self.snapshot_offsets[key] = offset
 
     def needed_from(self, end_offset: int) -> int | None:
         """Records before this offset are not needed; None while that is not known."""
+        assert self.snapshot_offsets.keys() == self.states.keys(), f"{self.index}: states whose snapshot is not known"
         least = min(self.snapshot_offsets.values(), default=end_offset)
+        assert least <= end_offset, (self.index, least, end_offset)
         return None if least == UNKNOWN_OFFSET else least
 
     def cold(self, before_ms: int) -> Iterator[SharePartitionKey]:

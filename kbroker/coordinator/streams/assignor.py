@@ -253,6 +253,8 @@ class _Assignment:
     # What came of it
 
     def result(self) -> dict[str, Tasks]:
+        assert sum(map(len, self._active.values())) == len(self._tasks()), "tasks that run nowhere, or twice"
+        assert all(self._active[each].isdisjoint(self._standby[each]) for each in self._active), "a task in two roles"
         return {
             member_id: Tasks(_partitions(self._active[member_id]), _partitions(self._standby[member_id]))
             for member_id in self._spec.members

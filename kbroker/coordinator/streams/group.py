@@ -21,14 +21,14 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from kbroker.coordinator.classic.group_kind import CommitCheck
-from kbroker.coordinator.modern.group import FIRST_EPOCH, LEAVE_EPOCH, ModernGroup
+from kbroker.coordinator.modern.fencing import CommittingGroup
+from kbroker.coordinator.modern.group import FIRST_EPOCH, CommitCheck
 from kbroker.coordinator.modern.kind_records import KindRecord, UnknownRecordError
 from kbroker.coordinator.runtime.plan import KeyValue
-from kbroker.coordinator.streams import fencing, records
+from kbroker.coordinator.streams import records
 from kbroker.coordinator.streams.configuration import ConfiguredTopology
 from kbroker.coordinator.streams.member import StreamsMember
-from kbroker.coordinator.streams.tasks import NO_TASKS, NOTHING_OWNED, OwnedTasks, Tasks, each_task
+from kbroker.coordinator.streams.tasks import NO_TASKS, OwnedTasks, Tasks, each_task
 from kbroker.coordinator.streams.topology import Topology
 from kbroker.errors import KafkaError
 
@@ -59,13 +59,19 @@ class StreamsKnowledge:
     shutdown_by: str | None = None
 
 
-class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
+class StreamsGroup(CommittingGroup[StreamsMember, Tasks]):
     """See the module's docstring; a `GroupKind`.  Records change it (`replay`), `StreamsGroups` what no record has."""
 
     __slots__ = ("computing", "configs", "known", "topology", "validated_topology_epoch", "_active", "_others")
 
     group_type = GROUP_TYPE
     protocol_type = PROTOCOL_TYPE
+    kind_records = records.RECORDS
+    new_member = StreamsMember
+    read_member = staticmethod(records.read_member)
+    read_current = staticmethod(records.read_current)
+    read_target = staticmethod(records.read_target)
+    target_record = staticmethod(records.target_assignment)
     # The first member of a new group has nothing until there is a target.
     first_assignment_epoch = FIRST_EPOCH
     no_assignment_epoch = -1
@@ -96,23 +102,20 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         """The records that delete the group with all its members."""
         return records.group_tombstones(self.group_id, self.members)
 
-    def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        epoch: int,
-        api_version: int,
-        *,
-        is_transactional: bool = False,
-    ) -> CommitCheck | None:
-        """A member commits in its epoch, or what it has had since the epoch that it says (see `fencing`)."""
-        return fencing.check_commit(
-            self.members, self.topology, member_id, instance_id, epoch, api_version, is_transactional=is_transactional
-        )
+    def late_check(self, member: StreamsMember, epoch: int) -> CommitCheck:
+        """The topic is a source of an active task that has been the member's since that epoch or longer."""
+        topology = self.topology
+        if topology is None:
+            raise self.stale(member, "Topology is not available for offset commit validation.")
 
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """A member that says who it is must be one, in its epoch."""
-        fencing.check_fetch(self.members, member_id, epoch)
+        def check(topic: str, _topic_id: bytes, partition: int) -> None:
+            subtopology = topology.subtopology_of(topic)
+            if subtopology is None:
+                raise self.stale(member, f"Topic {topic} is not in the topology.")
+            since = member.epoch_of(subtopology, partition)
+            self.check_since(member, epoch, since, "Task", f"{subtopology}-{partition}")
+
+        return check
 
     # What it is
 
@@ -152,26 +155,14 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     # What its records say
 
     def replay(self, record: KindRecord) -> None:
-        """Apply a record, but for the tombstone of the group itself.  UnknownRecordError, and nothing has changed."""
-        record_type, key, value = record
-        if record_type == records.GROUP:
-            if value is not None:
-                self.apply_epoch(value.epoch, value.metadata_hash)
-                self.validated_topology_epoch = value.validated_topology_epoch
-                self.configs = {each.key: each.value for each in value.last_assignment_configs or ()}
+        """See ModernGroup.  UnknownRecordError, and nothing has changed."""
+        super().replay(record)
+        record_type, _, value = record
+        if record_type == records.GROUP and value is not None:
+            self.validated_topology_epoch = value.validated_topology_epoch
+            self.configs = {each.key: each.value for each in value.last_assignment_configs or ()}
         elif record_type == records.TOPOLOGY:
             self._replay_topology(value)
-        elif record_type == records.TARGET:
-            if value is None:
-                self.apply_no_assignment()
-            else:
-                self.apply_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
-        elif record_type == records.MEMBER:
-            self._replay_member(key.member_id, value)
-        elif record_type == records.MEMBER_TARGET:
-            self.apply_target(key.member_id, None if value is None else records.read_target(value))
-        else:
-            self._replay_current(key.member_id, value)
 
     def _replay_topology(self, value: wire.StreamsGroupTopologyValue | None) -> None:
         """StreamsGroupTopologyValue."""
@@ -180,53 +171,6 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         except KafkaError as error:
             raise UnknownRecordError(f"topology of {self.group_id}: {error}") from error
         self.known.configured = None
-
-    def _replay_member(self, member_id: str, value: wire.StreamsGroupMemberMetadataValue | None) -> None:
-        """StreamsGroupMemberMetadataValue."""
-        if value is None:
-            self.apply_no_member(member_id)
-            return
-        self.apply_member(
-            replace(
-                self.members.get(member_id) or StreamsMember(member_id),
-                instance_id=value.instance_id,
-                rack_id=value.rack_id,
-                client_id=value.client_id,
-                client_host=value.client_host,
-                rebalance_timeout_ms=value.rebalance_timeout_ms,
-                topology_epoch=value.topology_epoch,
-                process_id=value.process_id,
-                endpoint=records.read_endpoint(value.user_endpoint),
-                client_tags={each.key: each.value for each in value.client_tags},
-            )
-        )
-
-    def _replay_current(self, member_id: str, value: wire.StreamsGroupCurrentMemberAssignmentValue | None) -> None:
-        """StreamsGroupCurrentMemberAssignmentValue."""
-        old = self.members.get(member_id)
-        if value is None:
-            if old is not None:
-                self.apply_member(
-                    replace(
-                        old,
-                        member_epoch=LEAVE_EPOCH,
-                        previous_member_epoch=LEAVE_EPOCH,
-                        assigned=NOTHING_OWNED,
-                        pending_revocation=NOTHING_OWNED,
-                    )
-                )
-            return
-        state, assigned, pending = records.read_current(value)
-        self.apply_member(
-            replace(
-                old or StreamsMember(member_id),
-                member_epoch=value.member_epoch,
-                previous_member_epoch=value.previous_member_epoch,
-                state=state,
-                assigned=assigned,
-                pending_revocation=pending,
-            )
-        )
 
     # What is counted
 

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+from kbroker.coordinator.modern.fencing import fenced
 from kbroker.coordinator.modern.group import JOIN_EPOCH
 from kbroker.coordinator.modern.topic_hash import metadata_hash
 from kbroker.coordinator.streams import records
@@ -30,13 +31,13 @@ from kbroker.coordinator.streams.configuration import (
 )
 from kbroker.coordinator.streams.draft import Draft, HeartbeatAnswer, HeartbeatContext, HeartbeatRequest, TimerKind
 from kbroker.coordinator.streams.endpoints import endpoint_partitions
-from kbroker.coordinator.streams.group import StreamsGroup, StreamsKnowledge
+from kbroker.coordinator.streams.group import GROUP_TYPE, StreamsGroup, StreamsKnowledge
 from kbroker.coordinator.streams.member import MemberState, StreamsMember
 from kbroker.coordinator.streams.reconciliation import Target, reconcile
 from kbroker.coordinator.streams.targets import next_target
 from kbroker.coordinator.streams.tasks import Tasks, each_task
 from kbroker.coordinator.streams.topology import Topology
-from kbroker.errors import ErrorCode, GroupMaxSizeReachedError, InvalidRequestError, KafkaError
+from kbroker.errors import ErrorCode, InvalidRequestError, KafkaError
 from kbroker.metadata.cache import MetadataCache
 
 logger = logging.getLogger("kbroker.groups")
@@ -157,9 +158,7 @@ def _sign_of_life(
 def _member_of(group: StreamsGroup, request: HeartbeatRequest, context: HeartbeatContext) -> StreamsMember:
     member_id = request.member_id
     if request.member_epoch == JOIN_EPOCH:
-        limit = context.settings.max_size
-        if len(group.members) >= limit and member_id not in group.members:
-            raise GroupMaxSizeReachedError(f"The streams group has reached its maximum capacity of {limit} members.")
+        group.check_room(member_id, context.settings.max_size)
         logger.info("group %s: member %s joins with the streams protocol", group.group_id, member_id)
         return group.members.get(member_id) or StreamsMember(member_id)
     member = group.member(member_id)
@@ -169,21 +168,12 @@ def _member_of(group: StreamsGroup, request: HeartbeatRequest, context: Heartbea
 
 def _check_epoch(member: StreamsMember, request: HeartbeatRequest) -> None:
     """A member may be one epoch behind, if it has no more than it was given: its last answer was lost."""
-    epoch = request.member_epoch
+    epoch, tasks = request.member_epoch, request.tasks
     if epoch == member.member_epoch:
         return
-    if epoch < member.member_epoch:
-        tasks = request.tasks
-        if epoch == member.previous_member_epoch and tasks is not None and tasks.is_within(member.assigned):
-            return
-        word = "smaller"
-    else:
-        word = "greater"
-    raise KafkaError.of(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {word} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.member_epoch}). The member must abandon all its partitions and rejoin.",
-    )
+    is_behind = epoch < member.member_epoch and epoch == member.previous_member_epoch
+    if not (is_behind and tasks is not None and tasks.is_within(member.assigned)):
+        raise fenced(GROUP_TYPE, member, epoch)
 
 
 # What it says
@@ -284,6 +274,9 @@ def _step(
         return member
     stepped = reconcile(member, target, reported)
     if stepped != member:
+        assert member.member_epoch <= stepped.member_epoch <= target.epoch, (group.group_id, member, stepped)
+        kept = stepped.assigned.as_tasks()
+        assert not kept.has_any(stepped.pending_revocation), f"{group.group_id}: {stepped} keeps what it gives up"
         draft.records.append(records.current_assignment(group.group_id, stepped))
         if stepped.state is MemberState.UNREVOKED_TASKS:
             draft.set_timer(
@@ -329,6 +322,7 @@ def leave(group: StreamsGroup, request: HeartbeatRequest, draft: Draft) -> Heart
 
 def remove(group: StreamsGroup, member: StreamsMember, draft: Draft) -> None:
     """Take a member out of the group, which has a new epoch then."""
+    assert group.members.get(member.member_id) is member, (group.group_id, member)
     draft.records += records.removal(group.group_id, member.member_id)
     draft.records.append(
         records.group_epoch(

@@ -13,12 +13,14 @@ A key is the record's type and version 0 of its fields; a value is version 0; nu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kbroker.coordinator.modern.group import LEAVE_EPOCH
 from kbroker.coordinator.modern.kind_records import KindRecords
 from kbroker.coordinator.runtime.plan import KeyValue
 from kbroker.coordinator.streams.member import Endpoint, MemberState, StreamsMember
-from kbroker.coordinator.streams.tasks import Epochs, OwnedTasks, Partitions, Tasks
+from kbroker.coordinator.streams.tasks import NOTHING_OWNED, Epochs, OwnedTasks, Partitions, Tasks
 from kbroker.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
 from kbroker.schemas import wire
 
@@ -42,8 +44,10 @@ RECORD_TYPES = {
 }
 NOT_VALIDATED = -1
 
-_RECORDS = KindRecords(RECORD_TYPES)
-_record, parse = _RECORDS.record, _RECORDS.parse
+RECORDS = KindRecords(
+    RECORD_TYPES, group=GROUP, member=MEMBER, target=TARGET, member_target=MEMBER_TARGET, current=CURRENT
+)
+_record, parse, removal, target_epoch = RECORDS.record, RECORDS.parse, RECORDS.removal, RECORDS.target_epoch
 
 
 # Records of the group
@@ -63,7 +67,7 @@ def group_epoch(
             value_class.LastAssignmentConfig(key=key, value=each) for key, each in sorted(configs.items())
         ],
     )
-    return _record(GROUP, wire.StreamsGroupMetadataKey(group_id=group_id), value)
+    return _record(GROUP, value, group_id=group_id)
 
 
 def topology(group_id: str, described: Topology) -> KeyValue:
@@ -103,25 +107,15 @@ def topology(group_id: str, described: Topology) -> KeyValue:
             for each in described.subtopologies.values()
         ],
     )
-    return _record(TOPOLOGY, wire.StreamsGroupTopologyKey(group_id=group_id), value)
-
-
-def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> KeyValue:
-    """The epoch that the target assignment was made for, and when."""
-    value = wire.StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
-    return _record(TARGET, wire.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+    return _record(TOPOLOGY, value, group_id=group_id)
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[KeyValue]:
     """The records that delete a group with all its members, in Kafka's order."""
-    members = list(member_ids)
     return [
-        *(current_tombstone(group_id, member_id) for member_id in members),
-        *(target_tombstone(group_id, member_id) for member_id in members),
-        _record(TARGET, wire.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        *(member_tombstone(group_id, member_id) for member_id in members),
-        _record(GROUP, wire.StreamsGroupMetadataKey(group_id=group_id), None),
-        _record(TOPOLOGY, wire.StreamsGroupTopologyKey(group_id=group_id), None),
+        *RECORDS.removal_of_all(group_id, member_ids),
+        _record(GROUP, None, group_id=group_id),
+        _record(TOPOLOGY, None, group_id=group_id),
     ]
 
 
@@ -143,7 +137,7 @@ def member_metadata(group_id: str, member: StreamsMember) -> KeyValue:
         user_endpoint=None if endpoint is None else value_class.Endpoint(host=endpoint.host, port=endpoint.port),
         client_tags=[value_class.KeyValue(key=key, value=tag) for key, tag in sorted(member.client_tags.items())],
     )
-    return _record(MEMBER, wire.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
+    return _record(MEMBER, value, group_id=group_id, member_id=member.member_id)
 
 
 def target_assignment(group_id: str, member_id: str, tasks: Tasks) -> KeyValue:
@@ -159,8 +153,7 @@ def target_assignment(group_id: str, member_id: str, tasks: Tasks) -> KeyValue:
     value = value_class(
         active_tasks=rows(tasks.active), standby_tasks=rows(tasks.standby), warmup_tasks=rows(tasks.warmup)
     )
-    key = wire.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return _record(MEMBER_TARGET, key, value)
+    return _record(MEMBER_TARGET, value, group_id=group_id, member_id=member_id)
 
 
 def current_assignment(group_id: str, member: StreamsMember) -> KeyValue:
@@ -177,8 +170,7 @@ def current_assignment(group_id: str, member: StreamsMember) -> KeyValue:
         standby_tasks_pending_revocation=_without_epochs(pending.standby),
         warmup_tasks_pending_revocation=_without_epochs(pending.warmup),
     )
-    key = wire.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return _record(CURRENT, key, value)
+    return _record(CURRENT, value, group_id=group_id, member_id=member.member_id)
 
 
 def _with_epochs(tasks: Epochs) -> list[wire.StreamsGroupCurrentMemberAssignmentValue.TaskIds]:
@@ -197,32 +189,6 @@ def _without_epochs(tasks: Partitions) -> list[wire.StreamsGroupCurrentMemberAss
     row = wire.StreamsGroupCurrentMemberAssignmentValue.TaskIds
     return [
         row(subtopology_id=subtopology, partitions=sorted(indexes)) for subtopology, indexes in sorted(tasks.items())
-    ]
-
-
-def current_tombstone(group_id: str, member_id: str) -> KeyValue:
-    """A member owns nothing any more."""
-    key = wire.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-    return _record(CURRENT, key, None)
-
-
-def target_tombstone(group_id: str, member_id: str) -> KeyValue:
-    """A member has no target assignment."""
-    key = wire.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return _record(MEMBER_TARGET, key, None)
-
-
-def member_tombstone(group_id: str, member_id: str) -> KeyValue:
-    """No such member."""
-    return _record(MEMBER, wire.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
-
-
-def removal(group_id: str, member_id: str) -> list[KeyValue]:
-    """A member is gone."""
-    return [
-        current_tombstone(group_id, member_id),
-        target_tombstone(group_id, member_id),
-        member_tombstone(group_id, member_id),
     ]
 
 
@@ -280,24 +246,53 @@ def read_target(value: wire.StreamsGroupTargetAssignmentMemberValue) -> Tasks:
     )
 
 
-def read_current(value: wire.StreamsGroupCurrentMemberAssignmentValue) -> tuple[MemberState, OwnedTasks, OwnedTasks]:
-    """State, what is assigned, and what is to be given up, from the record.  Where it has no epochs, the member's
-    stands for them."""
+def read_member(member: StreamsMember, value: wire.StreamsGroupMemberMetadataValue) -> StreamsMember:
+    """The member as its record describes it."""
+    return replace(
+        member,
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        topology_epoch=value.topology_epoch,
+        process_id=value.process_id,
+        endpoint=read_endpoint(value.user_endpoint),
+        client_tags={each.key: each.value for each in value.client_tags},
+    )
+
+
+def read_current(member: StreamsMember, value: wire.StreamsGroupCurrentMemberAssignmentValue | None) -> StreamsMember:
+    """The member where its record says that it stands; nowhere, by a tombstone."""
+    if value is None:
+        return replace(
+            member,
+            member_epoch=LEAVE_EPOCH,
+            previous_member_epoch=LEAVE_EPOCH,
+            assigned=NOTHING_OWNED,
+            pending_revocation=NOTHING_OWNED,
+        )
     epoch = value.member_epoch
-    assigned = OwnedTasks(
-        _read_epochs(value.active_tasks, epoch),
-        read_partitions(value.standby_tasks),
-        read_partitions(value.warmup_tasks),
+    return replace(
+        member,
+        member_epoch=epoch,
+        previous_member_epoch=value.previous_member_epoch,
+        state=MemberState.of(value.state),
+        assigned=OwnedTasks(
+            _read_epochs(value.active_tasks, epoch),
+            read_partitions(value.standby_tasks),
+            read_partitions(value.warmup_tasks),
+        ),
+        pending_revocation=OwnedTasks(
+            _read_epochs(value.active_tasks_pending_revocation, epoch),
+            read_partitions(value.standby_tasks_pending_revocation),
+            read_partitions(value.warmup_tasks_pending_revocation),
+        ),
     )
-    pending = OwnedTasks(
-        _read_epochs(value.active_tasks_pending_revocation, epoch),
-        read_partitions(value.standby_tasks_pending_revocation),
-        read_partitions(value.warmup_tasks_pending_revocation),
-    )
-    return MemberState.of(value.state), assigned, pending
 
 
 def _read_epochs(rows: Iterable[wire.StreamsGroupCurrentMemberAssignmentValue.TaskIds], member_epoch: int) -> Epochs:
+    """Active tasks from their rows.  Where these have no epochs, the member's stands for them."""
     owned: dict[str, dict[int, int]] = {}
     for row in rows:
         epochs = row.assignment_epochs

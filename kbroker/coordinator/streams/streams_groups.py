@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.coordinator.classic import state_records
 from kbroker.coordinator.classic.group import Group
-from kbroker.coordinator.classic.group_kind_service import GroupKindService, KindFormat
+from kbroker.coordinator.classic.group_kind_service import GroupKindService
 from kbroker.coordinator.classic.messages import (
     JoinReply,
     JoinRequest,
@@ -38,40 +38,23 @@ from kbroker.coordinator.streams.draft import (
 )
 from kbroker.coordinator.streams.group import GROUP_TYPE, StreamsGroup
 from kbroker.coordinator.streams.member import MemberState
-from kbroker.coordinator.streams.records import GROUP, RECORD_TYPES, parse
 from kbroker.coordinator.streams.settings import GroupSettings
 from kbroker.coordinator.streams.tasks import Tasks
 from kbroker.errors import ErrorCode, GroupIdNotFoundError, UnknownMemberIdError
 from kbroker.metadata.features import STREAMS_VERSION
 
 if TYPE_CHECKING:
-    from kbroker.clock import Clock
-    from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
     from kbroker.coordinator.classic.group_registry import GroupPartition
-    from kbroker.coordinator.runtime.background import Background
     from kbroker.coordinator.runtime.plan import KeyValue
-    from kbroker.metadata.cache import MetadataCache
-
-
-FORMAT = KindFormat(StreamsGroup, GROUP_TYPE, RECORD_TYPES, parse, GROUP, STREAMS_VERSION)
 
 
 class StreamsGroups(GroupKindService[StreamsGroup, Draft, TargetWork, Tasks, GroupSettings]):
     """See the module's docstring."""
 
-    def __init__(
-        self,
-        coordinator: GroupCoordinator,
-        settings: GroupSettings,
-        clock: Clock,
-        metadata_cache: MetadataCache,
-        background: Background,
-    ) -> None:
-        super().__init__(FORMAT, coordinator, settings, clock, metadata_cache, background)
-        coordinator.serve_kind(GROUP_TYPE, self)
-
-    def _new_draft(self) -> Draft:
-        return Draft()
+    kind_class = StreamsGroup
+    draft_class = Draft
+    group_type = GROUP_TYPE
+    feature = STREAMS_VERSION
 
     def _begin_sessions(self, kind: StreamsGroup, draft: Draft) -> None:
         session_ms = self._settings.of_group(kind.group_id).session_timeout_ms

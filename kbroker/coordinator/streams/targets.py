@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kbroker.coordinator.runtime.plan import KeyValue
-from kbroker.coordinator.streams import records
 from kbroker.coordinator.streams.assignor import GroupSpec, MemberSpec, SubtopologySpec, assign
 from kbroker.coordinator.streams.configuration import ConfiguredTopology, Status, StatusLine
 from kbroker.coordinator.streams.draft import Draft, HeartbeatContext, TargetWork
@@ -56,7 +55,7 @@ def next_target(
             draft.work = TargetWork(epoch, spec)
         return last
     result = assign(spec)
-    draft.records += target_records(group, epoch, result, context.now_ms)
+    draft.records += group.target_records(sorted(result.items()), epoch, context.now_ms)
     return epoch, result[member.member_id]
 
 
@@ -79,16 +78,6 @@ def group_spec(
     )
 
 
-def target_records(group: StreamsGroup, epoch: int, result: Mapping[str, Tasks], now_ms: int) -> list[KeyValue]:
-    """The records that make `result` the group's target assignment."""
-    changed = [
-        records.target_assignment(group.group_id, member_id, tasks)
-        for member_id, tasks in sorted(result.items())
-        if group.targets.get(member_id) != tasks
-    ]
-    return [*changed, records.target_epoch(group.group_id, epoch, now_ms)]
-
-
 def delayed_target(group: StreamsGroup, context: HeartbeatContext, draft: Draft) -> None:
     """The first assignment of a group that has waited for members; nothing where there is none to make."""
     configured = group.known.configured
@@ -99,7 +88,7 @@ def delayed_target(group: StreamsGroup, context: HeartbeatContext, draft: Draft)
     if _is_large(spec):
         draft.work = TargetWork(group.epoch, spec)
     else:
-        draft.records += target_records(group, group.epoch, assign(spec), context.now_ms)
+        draft.records += group.target_records(sorted(assign(spec).items()), group.epoch, context.now_ms)
 
 
 def computed_records(group: StreamsGroup, work: TargetWork, result: Mapping[str, Tasks], now_ms: int) -> list[KeyValue]:
@@ -107,5 +96,5 @@ def computed_records(group: StreamsGroup, work: TargetWork, result: Mapping[str,
     the next target."""
     if group.assignment_epoch >= work.epoch:
         return []
-    still_here = {member_id: tasks for member_id, tasks in result.items() if member_id in group.members}
-    return target_records(group, work.epoch, still_here, now_ms)
+    still_here = sorted(each for each in result.items() if each[0] in group.members)
+    return group.target_records(still_here, work.epoch, now_ms)

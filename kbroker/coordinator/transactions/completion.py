@@ -12,10 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.coordinator.runtime.plan import Outcome
 from kbroker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from kbroker.coordinator.transactions.transaction_partition import TransactionPartition
-from kbroker.coordinator.transactions.transaction_state import PREPARED, TransactionState
+from kbroker.coordinator.transactions.transaction_state import COMPLETE, PREPARED, TransactionState
 from kbroker.errors import ErrorCode, KafkaError, bare
 from kbroker.outage import Outages
 from kbroker.replication.transaction_markers import Marker
@@ -72,6 +73,8 @@ class Completion:
             state.coordinator_epoch,
             metadata.client_version,
         )
+        if CHECKED:
+            assert state.unmarked[metadata.transactional_id] <= metadata.partitions, (metadata, state.unmarked)
         turn = self._turns.pop(metadata.transactional_id, None)
         if turn is not None:
             turn.cancel()  # Its partitions are still in `unmarked`, and written now.
@@ -113,6 +116,7 @@ class Completion:
         left: list[TopicPartition],
         pace: Pace,
     ) -> None:
+        assert left, f"{metadata}: nothing is left to be marked in another turn"
         del self._turns[metadata.transactional_id]
         if state.is_served:
             self._write_some(state, metadata, marker, left, pace)
@@ -175,11 +179,13 @@ class Completion:
             return
         if state.transactions.get(transactional_id) is not metadata:
             return
+        assert metadata.state in PREPARED, f"{metadata} is ended without having been prepared"
         try:
             outcome = self._write_complete(transactional_id)
         except KafkaError as error:
             self._retry_later(state, metadata, bare(error))
             return
+        assert not outcome.answer.partitions and outcome.answer.state in COMPLETE, outcome.answer
         self._outages.over(transactional_id, "transactional id %s: its end is written", transactional_id)
         del state.unmarked[transactional_id]
         outcome.when_committed(lambda _error: state.completed(transactional_id))

@@ -77,6 +77,7 @@ def init_producer_id(
             started_ms=NO_TIMESTAMP,
         )
     epoch, last_epoch = _bumped(metadata, expected_epoch if is_expected else None)
+    assert metadata.producer_epoch <= epoch < MAX_EPOCH, (metadata, epoch)
     return metadata.move(
         _S.EMPTY,
         now_ms,
@@ -223,6 +224,7 @@ def prepare(
     if metadata.state is not _S.ONGOING:
         fields["started_ms"] = now_ms
     state = _S.PREPARE_COMMIT if commit else _S.PREPARE_ABORT
+    assert metadata.next_producer_id == NO_PRODUCER_ID, metadata
     return metadata.move(state, now_ms, client_version=client_version, **fields)
 
 
@@ -233,6 +235,7 @@ def fence(
 
     The broker's own version decides how, not that of the transaction: with an epoch per transaction, a producer whose
     epochs are used up gets its next id.  Raises ProducerIdNeededError."""
+    assert _next_epoch(metadata) > metadata.producer_epoch or metadata.producer_epoch == MAX_EPOCH, metadata
     fencing = metadata.move(_S.PREPARE_EPOCH_FENCE, now_ms)
     if server_version < EPOCH_PER_TRANSACTION:
         return fencing.move(
@@ -258,6 +261,7 @@ def fence(
 
 def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """All markers are written."""
+    assert metadata.state in PREPARED, metadata
     state = _S.COMPLETE_COMMIT if metadata.state is _S.PREPARE_COMMIT else _S.COMPLETE_ABORT
     if metadata.has_epoch_per_transaction and metadata.next_producer_id != NO_PRODUCER_ID:
         return metadata.move(

@@ -13,7 +13,7 @@ from kbroker._fast.base.build_facts import CHECKED
 from kbroker.coordinator.runtime.shard import Shard
 from kbroker.coordinator.transactions.transaction_metadata import TransactionMetadata
 from kbroker.coordinator.transactions.transaction_records import UnknownRecordError, parse_record
-from kbroker.coordinator.transactions.transaction_state import PREPARED
+from kbroker.coordinator.transactions.transaction_state import PREDECESSORS, PREPARED
 from kbroker.types import TopicPartition
 
 logger = logging.getLogger("kbroker.transactions")
@@ -44,6 +44,12 @@ class TransactionPartition:
 
     def put(self, metadata: TransactionMetadata) -> None:
         """Take over what was written of a transactional id."""
+        if CHECKED:
+            known = self.transactions.get(metadata.transactional_id)
+            assert known is None or known.state in PREDECESSORS[metadata.state], (self.index, known, metadata)
+            # A producer gets another id when its epochs are used up; under the same one they only grow.
+            is_same = known is not None and known.producer_id == metadata.producer_id
+            assert known is None or not is_same or known.producer_epoch <= metadata.producer_epoch, (known, metadata)
         self.transactions[metadata.transactional_id] = metadata
         if CHECKED:
             self.check_invariants()
@@ -71,6 +77,7 @@ class TransactionPartition:
 
     def loaded(self, record_count: int, seconds: float) -> None:
         """Serve these ids; go on with transactions that were being ended."""
+        assert not self.is_served and not self.unmarked and not self.waiting, f"{self.index} is loaded twice"
         self.is_served = True
         if record_count:
             logger.info(
@@ -99,6 +106,5 @@ class TransactionPartition:
 
     def completed(self, transactional_id: str) -> None:
         """All markers of a transaction are written, and that is in the log."""
-        self.unmarked.pop(transactional_id, None)
         for callback in self.waiting.pop(transactional_id, ()):
             callback()

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from functools import cache
 
-from kbroker._fast.wire.codec import DecodeError, Program
+from kbroker._fast.wire.codec import DecodeError
 from kbroker.coordinator.transactions.transaction_metadata import NO_PARTITIONS, TransactionMetadata
 from kbroker.coordinator.transactions.transaction_state import BY_ID, TransactionState
-from kbroker.schemas import message, wire
+from kbroker.schemas import program, wire
 from kbroker.types import TopicPartition
 
 _SHORT = struct.Struct(">h")
@@ -30,17 +29,9 @@ class UnknownRecordError(ValueError):
     """A record that this broker does not know how to read."""
 
 
-@cache
-def _program(name: str, version: int) -> Program:
-    program: Program = message(name).program(version)
-    return program
-
-
 def transaction_key(transactional_id: str) -> bytes:
     """The key of a transactional id."""
-    return _program("TransactionLogKey", 0).encode(
-        wire.TransactionLogKey(transactional_id=transactional_id), _KEY_PREFIX
-    )
+    return program("TransactionLogKey").encode(wire.TransactionLogKey(transactional_id=transactional_id), _KEY_PREFIX)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -75,7 +66,7 @@ def transaction_value(metadata: TransactionMetadata, transaction_version: int) -
         value.previous_producer_id = metadata.previous_producer_id
         value.next_producer_id = metadata.next_producer_id
         value.client_transaction_version = metadata.client_version
-    return _program("TransactionLogValue", version).encode(value, _PREFIXES[version])
+    return program("TransactionLogValue", version).encode(value, _PREFIXES[version])
 
 
 def parse_record(key: bytes | None, value: bytes | None) -> tuple[str, TransactionMetadata | None]:
@@ -87,7 +78,7 @@ def parse_record(key: bytes | None, value: bytes | None) -> tuple[str, Transacti
     if key_type != _KEY_TYPE:
         raise UnknownRecordError(f"record type {key_type}")
     try:
-        transactional_id: str = _program("TransactionLogKey", 0).decode(key, _SHORT.size).transactional_id
+        transactional_id: str = program("TransactionLogKey").decode(key, _SHORT.size).transactional_id
         return transactional_id, None if value is None else _parse_value(transactional_id, value)
     except DecodeError as error:
         raise UnknownRecordError(f"a transaction's record: {error}") from error
@@ -99,7 +90,7 @@ def _parse_value(transactional_id: str, data: bytes) -> TransactionMetadata:
     (version,) = _SHORT.unpack_from(data)
     if version not in _PREFIXES:
         raise UnknownRecordError(f"TransactionLogValue version {version}")
-    value: wire.TransactionLogValue = _program("TransactionLogValue", version).decode(data, _SHORT.size)
+    value: wire.TransactionLogValue = program("TransactionLogValue", version).decode(data, _SHORT.size)
     if not 0 <= value.transaction_status < len(BY_ID) or BY_ID[value.transaction_status] in _NEVER_STORED:
         raise UnknownRecordError(f"transaction state {value.transaction_status}")
     state = BY_ID[value.transaction_status]

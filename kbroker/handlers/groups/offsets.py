@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kbroker.coordinator.classic.messages import PartitionCommit
+from kbroker.coordinator.classic.messages import PartitionCommit, new_tuple
 from kbroker.coordinator.classic.offset_commits import Committer
 from kbroker.errors import ErrorCode, InvalidGroupIdError, KafkaError
 from kbroker.gate.access import may_group, may_topic, require_group
@@ -52,8 +52,6 @@ _COMMIT_TIME_IN = schema("OffsetCommitRequest").first_version("topics.partitions
 # To look a member of an enumeration up takes longer than a commit has.
 _READ = Operation.READ
 _UNKNOWN, _REFUSED = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.GROUP_AUTHORIZATION_FAILED
-# Makes a named tuple without the call of Python that its class would be.
-_new = tuple.__new__
 _RETENTION_SINCE = schema("OffsetCommitRequest").first_version("retention_time_ms")
 _RETENTION_UNTIL = schema("OffsetCommitRequest").last_version("retention_time_ms")
 
@@ -95,7 +93,7 @@ async def handle_offset_commit(ctx: RequestContext, request: wire.OffsetCommitRe
                 time_ms = each.commit_timestamp if has_time else -1
                 metadata, epoch = each.committed_metadata or "", each.committed_leader_epoch
                 values = name, index, each.committed_offset, epoch, metadata, time_ms, expire_timestamp, topic_id
-                commits.append(_new(PartitionCommit, values))
+                commits.append(new_tuple(PartitionCommit, values))
         topics.append(
             response.OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
         )

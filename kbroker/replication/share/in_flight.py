@@ -73,6 +73,7 @@ class Run:
 
     def acquire(self, member_id: str, lock_expires: float) -> None:
         """Hand it to a member once more."""
+        assert self.before is None and member_id != NO_MEMBER, (self, member_id)
         self._become(RecordState.ACQUIRED)
         self.delivery_count += 1
         self.member_id = member_id
@@ -80,6 +81,7 @@ class Run:
 
     def change(self, state: RecordState) -> None:
         """Take it from its member; `commit` or `roll_back` follows."""
+        assert self.before is None, f"{self!r} waits to be stored already"
         self.before = Before(self.state, self.member_id, self.lock_expires)
         self.settle(state)
 
@@ -149,6 +151,8 @@ class InFlight:
             if run.before is None:
                 run.first = max(run.first, offset)
         self.runs[:end] = kept
+        first = self.runs[0] if self.runs else None
+        assert first is None or first.before is not None or first.first >= offset, (first, offset)
 
     def first_unsettled(self) -> Run | None:
         """The first run that has not come to its end."""
@@ -181,6 +185,7 @@ class InFlight:
             return
         run = self.runs[at]
         if run.first < offset <= run.last:
+            assert run.before is None, f"{run!r} waits to be stored as a whole"
             rest = Run(offset, run.last, run.state, run.delivery_count, run.member_id, run.lock_expires)
             run.last = offset - 1
             self.runs.insert(at + 1, rest)

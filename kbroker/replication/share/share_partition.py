@@ -161,6 +161,7 @@ class SharePartition:
             settled(error)
 
     def _restore(self, stored: StoredState) -> None:
+        assert not self.in_flight and not self._changes, f"{self}: its state is read over what is under way"
         start = stored.start_offset
         if start == UNINITIALIZED_START_OFFSET:
             start = self._context.reset_offset(self._context.settings().auto_offset_reset)
@@ -179,6 +180,7 @@ class SharePartition:
         self.end_offset = expected - 1 if self.in_flight else start
         self._look_for_available = True
         self._advance_start()
+        assert self.start_offset >= start, (str(self), self.start_offset, start)
 
     def fence(self, error: KafkaError) -> None:
         """Serve no longer: another object, here or elsewhere, takes over from what is stored."""
@@ -320,6 +322,7 @@ class SharePartition:
             return
         self.start_offset = log_start_offset
         self._advance_start()
+        assert log_start_offset <= self.start_offset <= self.end_offset + 1, (str(self), self.start_offset)
 
     # -- locks --------------------------------------------------------------------------------------------------------
 
@@ -345,6 +348,7 @@ class SharePartition:
         for run in expired:
             run.settle(settled_state(RecordState.AVAILABLE, run.delivery_count, limit_))
         held = [run.lock_expires for run in self.in_flight if run.is_acquired]
+        assert all(due > now for due in held), f"{self}: locks that have timed out and are held"
         if held:
             self._arm(min(held))
         if expired:
@@ -369,6 +373,7 @@ class SharePartition:
             assert self._writing or not self._changes, f"{self}: changes that are not stored"
 
     def _write(self) -> None:
+        assert not self._writing, f"{self}: two writes at a time"
         changes, self._changes = self._changes, []
         self._writing = True
         self._context.persister.write_state(self.key, self._update(changes), lambda error: self._stored(changes, error))
@@ -387,9 +392,11 @@ class SharePartition:
             if run.state in TERMINAL and run.last >= start
         )
         batches = combine((batch for change in changes for batch in change.batches), start)
+        assert start >= self.start_offset and complete >= 0, (str(self), start, complete)
         return StateUpdate(self.state_epoch, self.leader_epoch, start, complete, batches)
 
     def _stored(self, changes: Sequence[_Change], error: KafkaError | None) -> None:
+        assert self._writing, f"{self}: a write that was not begun"
         self._writing = False
         refusal = None if error is None else client_error(error)
         for change in changes:

@@ -65,7 +65,13 @@ class SharePartitions:
         if known is not None:
             if known.leader_epoch == partition.leader_epoch and known.state is not SharePartitionState.FENCED:
                 return known
+            assert known.leader_epoch <= partition.leader_epoch, (
+                str(known),
+                known.leader_epoch,
+                partition.leader_epoch,
+            )
             self._drop(known, NotLeaderOrFollowerError())
+            assert known.state is SharePartitionState.FENCED and key not in self._known, str(known)
         around = SharePartitionContext(
             self._persister,
             self._clock,

@@ -75,6 +75,7 @@ class ShareSessions:
         if key not in self._sessions and len(self._sessions) >= self._limit:
             raise KafkaError.of(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = self._sessions[key] = ShareSession(group_id, member_id, link, partitions)
+        assert len(self._sessions) <= self._limit, (len(self._sessions), self._limit)
         return session
 
     def for_fetch(

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker.replication.share.persister import StateBatch
 
 _Sorted = tuple[int, int, int, int]
@@ -39,6 +41,9 @@ def combine(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatc
             _add(done, known)
             if batch[1] > known[1]:
                 heappush(heap, (known[1] + 1, *batch[1:]))
+    if CHECKED:
+        assert not done or done[0][0] >= start_offset, (done[0], start_offset)
+        assert all(one[1] < other[0] for one, other in pairwise(done)), done
     return tuple(StateBatch(*batch) for batch in done)
 
 

@@ -76,6 +76,7 @@ def next_state(state: CleaningState, event: Event) -> CleaningState:
         raise IllegalTransitionError(f"{event.value} more often than it was paused")
     if phase is Phase.PAUSED and pauses == 0:
         return NONE
+    assert not pauses or phase in (Phase.ABORTED, Phase.PAUSED), f"{phase.value} though it is paused {pauses} times"
     return CleaningState(phase, pauses)
 
 

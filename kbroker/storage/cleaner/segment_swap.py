@@ -168,7 +168,11 @@ def swap_in(
     except BaseException:
         _take_back(environment.files, new)
         raise
+    active = local.segments.active
+    assert active not in retired and new[-1].base_offset < active.base_offset, (log, retired, new)
+    assert retired[0].base_offset <= new[0].base_offset, f"{log}: a segment begins before what was compacted: {new}"
     local.segments = local.segments.replacing(retired, new)
+    assert local.segments.active is active, f"{log}: {active} is appended to and was replaced"
     _retire(log, retired)
     yield sync
     for segment in new:

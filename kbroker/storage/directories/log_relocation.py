@@ -142,6 +142,10 @@ def _tell(future: FutureLog, target: str, segments: LogSegments) -> None:
         covered = min(covered, epochs_end)
     recovery_point = min(old.recovery_point, covered)
     environment = old.environment
+    bases = [segment.base_offset for segment in old.segments]
+    assert [segment.base_offset for segment in segments] == bases, f"{future}: the copy has other segments: {bases}"
+    assert segments.size_bytes == old.segments.size_bytes, (future, segments.size_bytes, old.segments.size_bytes)
+    assert recovery_point <= old.recovery_point, f"{future}: nothing is durable because it was copied"
     log.local = LocalLog(
         target, log.topic_partition, old.config, environment, segments, recovery_point, old.log_end_offset
     )

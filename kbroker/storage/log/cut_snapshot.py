@@ -39,6 +39,7 @@ async def write_cut_snapshot(
         try:
             begin, now_ms = log.local_log_start_offset, local.environment.clock.now_ms()
             start = scratch.load_latest(begin, offset, now_ms, keep_later=True)
+            assert start <= offset, (log.topic_partition, start, offset)
             for _ in replay_steps(local, scratch, start, offset, READ_AT_ONCE):
                 await pace
                 if not is_wanted():
@@ -49,6 +50,7 @@ async def write_cut_snapshot(
                 scratch.map_end_offset = offset
                 scratch.moved_to(log.directory)
                 scratch.take_snapshot()
+                assert offset == scratch.last_snapshot_offset in scratch.snapshots or offset == start, (offset, start)
                 return scratch
         except OSError as error:
             raise log.storage_error("reading producers back", error) from error

@@ -58,6 +58,7 @@ class DetachedBatch:
 
     def move_into(self, segment: LogSegment, batch: memoryview | bytearray) -> None:
         """Steps 2 and 3 for a batch that has been stamped; `segment` is empty.  OSError leaves the log as it was."""
+        assert self.path and len(batch) <= self.allocated_bytes, (self.path, len(batch), self.allocated_bytes)
         self._files.pwrite(self.file.fd, memoryview(batch)[:STAMPED_BYTES], 0)
         segment.take_file(self.path, self.file, self.allocated_bytes)
         self.path = ""

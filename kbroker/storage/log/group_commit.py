@@ -284,6 +284,7 @@ class LogCommitter:
         """Everything below `end_offset` was made durable in another way."""
         self.durable_offset = max(self.durable_offset, end_offset)
         self.requested_offset = max(self.requested_offset, end_offset)
+        assert self.durable_offset <= self._log.local.log_end_offset, (self._log.topic_partition, self.durable_offset)
 
     def truncated(self, offset: Offset) -> None:
         """The log was cut at `offset`: what an fsync under way covers is not known any more."""
@@ -291,6 +292,7 @@ class LogCommitter:
         self._named_base = -1
         self.durable_offset = min(self.durable_offset, offset)
         self.requested_offset = min(self.requested_offset, offset)
+        assert self.durable_offset <= self.requested_offset, (self._log.topic_partition, self.durable_offset, offset)
 
     def renamed(self) -> None:
         """The active segment has another file, whose name is not durable yet."""
@@ -308,6 +310,10 @@ class LogCommitter:
 
     def resume(self) -> None:
         """Go on, if need be with other files, whose names are not durable yet."""
+        assert self.requested_offset <= self._log.local.log_end_offset, (
+            self._log.topic_partition,
+            "an fsync of nothing",
+        )
         self._paused = False
         self._named_base = -1
         if self.requested_offset > self.durable_offset:
@@ -369,6 +375,7 @@ class LogCommitter:
         if not self._cut():
             logger.error("%s refuses appends until the broker is started again", log.topic_partition)
             log.local.flush_failed = True
+            assert self.durable_offset <= log.local.log_end_offset, (log.topic_partition, self.durable_offset)
             self.has_failed = is_over = True
             self.requested_offset = self.durable_offset
         if is_over:
@@ -387,5 +394,6 @@ class LogCommitter:
         except KafkaError as error:
             logger.error("%s cannot be cut back to offset %d: %s", log.topic_partition, self.durable_offset, error)
             return False
+        assert log.local.log_end_offset == self.durable_offset, (log.topic_partition, self.durable_offset)
         logger.error("%s was cut back to its durable end, offset %d", log.topic_partition, self.durable_offset)
         return True

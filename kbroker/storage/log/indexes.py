@@ -190,6 +190,7 @@ class IndexFile:
         finally:
             self._files.close(fd)
         self._preallocated = self._untrimmed = False
+        assert table.stored == table.entries, (self.path, table.stored, table.entries)
         if table.mapped is not None and table.mapped.size > table.entries * self._entry_bytes:
             table.attach(None)
 
@@ -218,6 +219,7 @@ class IndexFile:
         if entries and entries <= table.stored and table.mapped is None:
             self._attach()
         table.truncate(entries)
+        assert table.stored <= table.entries == entries, (self.path, table.stored, table.entries, entries)
         if CHECKED:
             self.check_invariants()
         if not cut_file:

@@ -89,6 +89,7 @@ class LeaderEpochCache(EpochFields):
             logger.warning("Finding leader epochs again in the log: %s: %s", self._file.path, error)
             self.dirty = True
             return False
+        assert not self._epochs, f"{self.path} is read twice"
         for epoch, start in pairs:
             self._insert(epoch, start)
         return True
@@ -127,8 +128,15 @@ class LeaderEpochCache(EpochFields):
         """Notes that `epoch` begins at `start_offset`; nothing happens when it is the latest already."""
         if self._insert(epoch, start_offset):
             self.dirty = True
+            self._check_last(epoch, start_offset)
         if CHECKED:
             self.check_invariants()
+
+    def _check_last(self, epoch: int, start_offset: int) -> None:
+        """Raises AssertionError unless the last pair is this one, behind the one before it."""
+        before = self.entries[-2:-1]
+        assert (self.latest_epoch, self._starts[-1]) == (epoch, start_offset), (self.path, epoch, start_offset)
+        assert not before or (before[0][0] < epoch and before[0][1] < start_offset), (self.path, before, epoch)
 
     def found(self, info: BatchInfo) -> None:
         """Notes the epoch of a batch that was read from the log, in the order of the log.  Messages of older formats
@@ -141,6 +149,7 @@ class LeaderEpochCache(EpochFields):
     def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEndOffset:
         """Kafka's endOffsetFor: the end of the largest known epoch that is not after `epoch`."""
         epochs, starts = self._epochs, self._starts
+        assert not starts or starts[-1] <= log_end_offset, (self.path, starts[-1], log_end_offset)
         if epoch == UNDEFINED_EPOCH or not epochs or epoch > epochs[-1]:
             return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
         if epoch == epochs[-1]:
@@ -161,6 +170,7 @@ class LeaderEpochCache(EpochFields):
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
             self._changed()
+        assert not self._starts or self._starts[-1] < end_offset, (self.path, self._starts[-1], end_offset)
 
     def truncate_from_start(self, start_offset: Offset) -> None:
         """Moves the first pair up to `start_offset` and forgets those before it."""
@@ -170,6 +180,7 @@ class LeaderEpochCache(EpochFields):
         del self._epochs[: at - 1], self._starts[: at - 1]
         self._starts[0] = start_offset
         self._changed()
+        assert len(self._starts) == 1 or self._starts[1] > start_offset, (self.path, self._starts[1], start_offset)
 
     def clear(self) -> None:
         """Forget all epochs."""
@@ -181,6 +192,7 @@ class LeaderEpochCache(EpochFields):
     def _changed(self) -> None:
         self.latest_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
         self.dirty = True
+        assert len(self._epochs) == len(self._starts), (self.path, self._epochs, self._starts)
         if CHECKED:
             self.check_invariants()
 
@@ -193,6 +205,7 @@ class LeaderEpochCache(EpochFields):
 
     def moved_to(self, directory: str) -> None:
         """The file lies in another directory now, and is replaced with the next `write`; after `withdraw`."""
+        assert not self._file.is_staged, f"{self.path} is about to be replaced"
         self._file.moved_to(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
         self.dirty = True
 

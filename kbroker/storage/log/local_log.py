@@ -213,6 +213,7 @@ class LocalLog(LocalLogFields):
         Raises KafkaError.
         """
         old = self.segments.active
+        assert base_offset >= self.log_end_offset, (self.topic_partition, base_offset, self.log_end_offset)
         if base_offset == old.base_offset and old.size == 0:
             old.close_files()
             self.segments = self.segments.replacing([old], [self._new_segment(base_offset)])
@@ -374,6 +375,7 @@ class LocalLog(LocalLogFields):
         if not gone:
             return
         self.segments = self.segments.without(gone)
+        assert gone[-1].base_offset < self.segments.first.base_offset, (self.topic_partition, gone)
         is_empty = len(self.segments) == 1 and self.segments.active.size == 0
         removal = SegmentRemoval(self, gone, self.sync_directory if is_empty else None)
         soon = self.environment.soon
@@ -431,9 +433,11 @@ class LocalLog(LocalLogFields):
             self.recovery_point = min(self.recovery_point, offset)
             self.discard(later, 0)
         active = self.segments.active
+        assert active.base_offset <= offset, (self.topic_partition, active, offset)
         active.truncate_to(offset)
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)
+        assert not self._flushing and not self._removals, self.topic_partition
         if CHECKED:
             self.check_invariants()
         active.resize_indexes()
@@ -443,6 +447,7 @@ class LocalLog(LocalLogFields):
         self.wait_for_flushes()
         self.finish_removals()
         old = list(self.segments)
+        assert not self._removals, f"{self.topic_partition}: files that are to be renamed"
         suffix = retired_suffix()
         for segment in old:
             segment.rename_suffix(suffix)

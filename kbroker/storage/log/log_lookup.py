@@ -165,13 +165,17 @@ def rebuild_producer_state(log: Log, known: ProducerState | None = None) -> None
     local, state = log.local, log.producer_state
     end = local.log_end_offset
     ended = {first: last for first, last in state.unreplicated.items() if last < end}
+    assert log.high_watermark <= end, (log.topic_partition, log.high_watermark, end)
     if known is not None and known.map_end_offset == end:
         state.take_over(known)
     else:
         start = state.load_latest(log.local_log_start_offset, end, local.environment.clock.now_ms())
         replay_producers(local, state, start, end)
+    assert state.map_end_offset == end, (log.topic_partition, state.map_end_offset, end)
     state.keep_unreplicated(ended)
     state.on_high_watermark(log.high_watermark)
+    unstable = state.first_unstable_offset
+    assert unstable is None or unstable < end, (log.topic_partition, unstable, end)
 
 
 @dataclass(frozen=True, slots=True)

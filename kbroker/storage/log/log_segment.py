@@ -190,6 +190,7 @@ class LogSegment(SegmentFields):
         self.time_index.create()
         self.times_checked = True
         self.txn_index.reset()
+        assert not self.offset_index.table.entries and not self.time_index.table.entries, f"{self}: entries of another"
         self.tail = AppendTail(self._size, -1, self.base_offset, 0, self.config.index_interval_bytes)
 
     def _hold(self, file: SegmentFile) -> None:
@@ -255,6 +256,7 @@ class LogSegment(SegmentFields):
 
         The log goes first when a segment leaves, so that a crash never shows a log without the meaning of its name.
         """
+        assert suffix != self._suffix, (self, suffix)
         for kind in SEGMENT_SUFFIXES:
             path = self.path_of(kind)
             try:
@@ -344,6 +346,7 @@ class LogSegment(SegmentFields):
         """
         if self.prepare_append().size:
             raise RuntimeError(f"{self} is not empty")
+        assert allocated_bytes > 0 and path.endswith(DELETED_SUFFIX), (self, path, allocated_bytes)
         self._files.rename(path, self._log_path)
         if self.open_file is None:
             self._hold(file)
@@ -361,6 +364,7 @@ class LogSegment(SegmentFields):
 
         Aborted transactions are forgotten from `txn_offset` on, where the replay of producers begins.
         """
+        assert position >= 0 and self.base_offset <= offset <= txn_offset, (self, position, offset, txn_offset)
         self._keep_holes(position)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -383,6 +387,7 @@ class LogSegment(SegmentFields):
     def end_rebuild(self, file_size: int, *, active: bool) -> None:
         """Cuts the file after the last batch accounted for; an inactive segment gets its final shape."""
         tail = self.prepare_append()
+        assert tail.size <= file_size, (self, tail.size, file_size)
         if file_size > tail.size or tail.size > ALLOCATE_FROM_BYTES:
             self._files.ftruncate(self.file().fd, tail.size)
         self._size = tail.size
@@ -392,6 +397,7 @@ class LogSegment(SegmentFields):
 
     def fill(self, batch: bytes) -> None:
         """Puts a batch without records behind an inactive segment's last one, up to where the next segment begins."""
+        assert self.tail is None, f"{self} is appended to"
         self._files.pwrite(self.file().fd, batch, self._size)
         self._size += len(batch)
 
@@ -444,6 +450,8 @@ class LogSegment(SegmentFields):
             self._cut_leftover(self.file())
         if tail.max_timestamp >= 0:
             self.time_index.table.append(tail.max_timestamp, tail.offset_of_max_timestamp)
+        positions = self.offset_index.table
+        assert not positions.entries or positions.last_value < tail.size, (self, positions.last_value, tail.size)
         for index in (self.offset_index, self.time_index):
             if loading:
                 index.settle(trim=True)
@@ -475,6 +483,8 @@ class LogSegment(SegmentFields):
     def add_hole(self, hole: Hole) -> None:
         """Keeps a hole that a read has found: from now on the fast paths leave reads of this segment to `locate` and
         `readable_end`."""
+        assert 0 <= hole.position <= hole.end_position, (self, hole)
+        assert hole.end_offset is None or hole.offset <= hole.end_offset, (self, hole)
         self.holes = tuple(sorted((*self.holes, hole)))
         self.is_damaged = True
 
@@ -540,6 +550,7 @@ class LogSegment(SegmentFields):
     def cut(self, position: Position) -> int:
         """Drops the bytes from `position`, which begins a batch; the indexes must be cut already."""
         dropped = self.size - position
+        assert position >= 0 and dropped >= 0, (self, position)
         self._files.ftruncate(self.file().fd, position)
         self._size = position
         self.tail = None
@@ -549,6 +560,7 @@ class LogSegment(SegmentFields):
         if position == 0:
             self._rolling_timestamp = None
         self.prepare_append()
+        assert self.size == position and all(hole.position < position for hole in self.holes), (self, position)
         if CHECKED:
             self.check_invariants()
         return dropped

@@ -50,17 +50,22 @@ class LogSegments(SegmentsFields):
 
     def with_added(self, segment: LogSegment) -> LogSegments:
         """These segments and a new active one."""
+        assert segment.base_offset > self.active.base_offset, (segment, self.active)
         return LogSegments((*self._segments, segment))
 
     def without(self, removed: Iterable[LogSegment]) -> LogSegments:
         """These segments without some."""
         gone = set(map(id, removed))
-        return LogSegments([segment for segment in self._segments if id(segment) not in gone], in_order=True)
+        left = LogSegments([segment for segment in self._segments if id(segment) not in gone], in_order=True)
+        assert len(left) + len(gone) == len(self), "segments are removed that are not the log's"
+        return left
 
     def replacing(self, removed: Iterable[LogSegment], added: Iterable[LogSegment]) -> LogSegments:
         """These segments with some in place of others."""
         gone = set(map(id, removed))
-        return LogSegments((*(segment for segment in self._segments if id(segment) not in gone), *added))
+        made = LogSegments((*(segment for segment in self._segments if id(segment) not in gone), *added))
+        assert len(set(made._bases)) == len(made), made._bases
+        return made
 
     def get(self, base_offset: Offset) -> LogSegment | None:
         """The segment with this base offset."""

@@ -318,6 +318,8 @@ class ProducerState(ProducerFields):
     def keep_unreplicated(self, ended: dict[Offset, Offset]) -> None:
         """Transactions, from first to last offset, that ended above the high watermark; `clear` has forgotten them."""
         if ended:
+            both = self._ongoing.keys() & ended.keys()
+            assert not both, f"{self._topic_partition}: transactions that are open and have ended: {both}"
             self.unreplicated.update(ended)
             self._refresh_unstable()
 
@@ -383,6 +385,8 @@ class ProducerState(ProducerFields):
         offset = self.map_end_offset
         if offset <= self.last_snapshot_offset:
             return None
+        unstable = self.first_unstable_offset
+        assert unstable is None or unstable < offset, (self._topic_partition, unstable, offset)
         data = encode_snapshot(self.producers.values())
         path = self._snapshot_path(offset)
         self._files.write_file(path, data, sync=False)
@@ -403,8 +407,10 @@ class ProducerState(ProducerFields):
                     self._remove_snapshot(offset)
                 continue
             if self.snapshots[offset] == EMPTY_SNAPSHOT_BYTES or self._load(offset, now_ms):
+                assert all(first < offset for first in self._ongoing), (self._topic_partition, offset, self._ongoing)
                 self.map_end_offset = self.last_snapshot_offset = offset
                 return offset
+        assert not self._ongoing and self.first_unstable_offset is None, (self._topic_partition, self._ongoing)
         self.map_end_offset = self.last_snapshot_offset = start_offset
         return start_offset
 
@@ -428,6 +434,7 @@ class ProducerState(ProducerFields):
 
     def take_over(self, other: ProducerState) -> None:
         """Replaces the state by one that was made beside it, and removes the snapshots past its end.  OSError."""
+        assert other._topic_partition == self._topic_partition, (self._topic_partition, other._topic_partition)
         self.remove_snapshots_after(other.map_end_offset)
         self.clear()
         for entry in other.producers.values():
@@ -435,6 +442,8 @@ class ProducerState(ProducerFields):
         self._ongoing = other._ongoing
         self._refresh_unstable()
         self.map_end_offset, self.last_snapshot_offset = other.map_end_offset, other.last_snapshot_offset
+        assert self.last_snapshot_offset <= self.map_end_offset, (self._topic_partition, self.map_end_offset)
+        assert all(known <= self.map_end_offset for known in self.snapshots), (self._topic_partition, self.snapshots)
 
     def clear(self) -> None:
         """Forget all producers and transactions."""
@@ -449,6 +458,7 @@ class ProducerState(ProducerFields):
         """Forgets everything, snapshots included: the log starts empty at `offset`."""
         for known in list(self.snapshots):
             self._remove_snapshot(known)
+        assert not self.snapshots, (self._topic_partition, self.snapshots)
         self.clear()
         self.map_end_offset = self.last_snapshot_offset = offset
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kbroker._fast.base.build_facts import CHECKED
 from kbroker._fast.log.append_steps import count_in, request_fsync
 from kbroker._fast.log.batch_rules import MAX_RELATIVE_OFFSET, roll_cause
 from kbroker._fast.records.record_batch import MAGIC_V2, BatchError, BatchInfo, TruncatedBatchError
@@ -128,6 +129,9 @@ class _Run:
             if info.magic >= MAGIC_V2:
                 log.leader_epoch_cache.assign(info.partition_leader_epoch, info.base_offset)
             count_in(log, segment, info, info.base_offset, info.size_in_bytes, marker, True)
+        if CHECKED:
+            assert log.log_end_offset == last.last_offset + 1, (log.topic_partition, log.log_end_offset, last)
+            assert self.last < first.base_offset, (log.topic_partition, self.last, first)
         self.first = first.base_offset if self.first < 0 else self.first
         self.last = last.last_offset
         self.size += size

@@ -142,6 +142,7 @@ def find_shrunk(segment: Segment, files: FileSystem, end_offset: Offset) -> Dama
     if info is not None:
         position, offset = info.position, info.base_offset
     stop = read_to(segment, files, position, offset, there, end_offset)
+    assert position <= stop.position <= there, (segment.path, position, stop.position, there)
     reason = f"the file ends at {there}, {segment.size} bytes were written"
     hole = Hole(stop.position, segment.size, stop.next_offset, end_offset, reason)
     segment.add_hole(hole)

@@ -83,6 +83,7 @@ class SegmentRemoval:
     def unlink(self) -> None:
         """Takes the files off the disk, unless the directory has become another's affair."""
         self.finish()
+        assert self.is_finished and self._sync_names is None, (self._log.topic_partition, self._segments)
         for segment in self._segments:
             if self._log.left:
                 return

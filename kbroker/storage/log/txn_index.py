@@ -93,6 +93,8 @@ class TransactionIndex:
         entries = self.entries
         if entries and entries[-1].last_offset >= entry.last_offset:
             raise ValueError(f"aborted transaction {entry} does not come after {entries[-1]}")
+        assert self.base_offset <= entry.last_offset and entry.first_offset < entry.last_offset, (self.path, entry)
+        assert entry.last_stable_offset <= entry.last_offset + 1, (self.path, entry)
         entries.append(entry)
         self.write_tail()
 
@@ -100,6 +102,7 @@ class TransactionIndex:
         """Writes the entries that are only in memory because the disk had no room for them."""
         if self._entries is None or self._stored == len(self._entries):
             return
+        assert self._stored < len(self._entries), (self.path, self._stored, len(self._entries))
         data = b"".join(ENTRY.pack(CURRENT_VERSION, *entry) for entry in self._entries[self._stored :])
         fd = self._files.open(self.path, os.O_WRONLY | os.O_CREAT)
         try:
@@ -120,6 +123,7 @@ class TransactionIndex:
         elif len(kept) < self._stored:
             self._resize(len(kept) * ENTRY_BYTES)
         self._stored = min(self._stored, len(kept))
+        assert not kept or kept[-1].last_offset < offset, (self.path, kept[-1], offset)
 
     def reset(self) -> None:
         """Starts again without entries."""

@@ -100,6 +100,8 @@ class UnifiedLog(LogFields):
         self.log_start_offset = log_start_offset
         self.local_log_start_offset = max(log_start_offset, local.segments.first.base_offset)
         self.high_watermark = max(self.local_log_start_offset, min(high_watermark, local.log_end_offset))
+        assert self.high_watermark <= local.log_end_offset, (topic_partition, log_start_offset, local.log_end_offset)
+        assert local.recovery_point <= local.log_end_offset, (topic_partition, local.recovery_point)
         self.leader_epoch_cache = leader_epoch_cache
         self.producer_state = producer_state
         self._environment = environment
@@ -347,8 +349,10 @@ class UnifiedLog(LogFields):
         """Starts a new active segment at the log end (or a later expected offset) and flushes the old one aside."""
         base = max(expected_next_offset or FIRST_OFFSET, self.local.log_end_offset)
         state = self.producer_state
+        assert state.map_end_offset <= base, (self, state.map_end_offset, base)
         with self._storage_errors("rolling a segment"):
             old = self.local.roll(base, reason)
+            assert base == self.local.segments.active.base_offset >= self.local.log_end_offset, (self, base)
             state.map_end_offset = base
             jobs = self._small_files(with_snapshot=True)
             if old.size:
@@ -445,6 +449,8 @@ class UnifiedLog(LogFields):
         self.log_start_offset = offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
         self.leader_epoch_cache.truncate_from_start(offset)
+        earliest = self.leader_epoch_cache.earliest
+        assert earliest is None or earliest[1] >= offset, (self, earliest)
         return True
 
     def delete_records_before(self, offset: Offset) -> bool:
@@ -466,10 +472,12 @@ class UnifiedLog(LogFields):
         assert offset <= self.local_log_start_offset, "segments go before the log's start on this disk has moved"
         ends = takewhile(lambda pair: pair[1].base_offset <= offset, pairwise(self.local.segments))
         gone = [segment for segment, _ in ends]
+        assert not gone or offset <= self.high_watermark, (self, offset)
         if gone:
             with self._storage_errors("deleting segments"):
                 self.local.remove(gone)
                 self.producer_state.remove_snapshots_before(self.local.segments.first.base_offset)
+            assert self.local.segments.first.base_offset <= offset, (self, offset, self.local.segments.first)
         return len(gone)
 
     def truncate_to(self, offset: Offset, producers: ProducerState | None = None) -> bool:
@@ -489,6 +497,8 @@ class UnifiedLog(LogFields):
             finally:
                 self._after_truncation(self.local.log_end_offset)
                 log_lookup.rebuild_producer_state(self, producers)
+        assert self.high_watermark <= self.log_end_offset == offset, (self, offset)
+        assert self.local.recovery_point <= offset, (self, self.local.recovery_point)
         if CHECKED:
             self.check_invariants()
         return True
@@ -502,6 +512,7 @@ class UnifiedLog(LogFields):
                 self.committer.truncated(offset)
             self.leader_epoch_cache.clear()
             self.producer_state.restart_at(offset)
+        assert self.log_end_offset == self.local.segments.first.base_offset == offset, (self, offset)
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self.local_log_start_offset = self.high_watermark = offset
         if CHECKED:
@@ -514,6 +525,7 @@ class UnifiedLog(LogFields):
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.local_log_start_offset = min(self.local_log_start_offset, offset)
+        assert self.committer is None or self.committer.durable_offset <= offset, (self, offset)
 
     # -- durability ---------------------------------------------------------------------------------------------------
 
@@ -586,4 +598,5 @@ class UnifiedLog(LogFields):
 
     def closed_durably(self) -> None:
         """After `prepare_close` and what it returned: the recovery point may say so."""
+        assert not self.local.flush_failed and not self.local.is_flushing, self
         self.local.recovery_point = self.local.log_end_offset

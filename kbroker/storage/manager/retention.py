@@ -193,10 +193,13 @@ def carry_out(log: UnifiedLog, decision: Decision) -> int:
     """Takes the segments away, the log start offset first.  Returns how many bytes they held."""
     gone = list(log.local.segments)[: decision.segment_count]
     freed = sum(segment.size for segment in gone)
+    left = log.size_bytes - freed
     if decision.roll_first:
         log.roll()
     log.maybe_increment_log_start_offset(decision.new_start)
     log.delete_segments_below(decision.new_start)
+    assert log.size_bytes == left, f"{log} has {log.size_bytes} bytes, {left} were to stay"
+    assert decision.new_start <= log.log_start_offset, f"{log}: segments of records that can be read are gone"
     return freed
 
 

@@ -434,6 +434,7 @@ def _open_local_log(opening: PreparedLog) -> LocalLog:
         opening.state.restart_at(start)
     if not segments:
         return LocalLog.empty(request.directory, tp, request.config, environment, start)
+    assert end >= segments[-1].base_offset, f"{tp} ends at {end}, before its last segment {segments[-1]}"
     recovery_point = min(request.recovery_point, end)
     return LocalLog(request.directory, tp, request.config, environment, LogSegments(segments), recovery_point, end)
 

@@ -156,6 +156,8 @@ class LogRecovery:
             self._keep(segment, end, None if reason or not later else later[0])
             if reason:
                 break
+        unstable = self._state.first_unstable_offset
+        assert unstable is None or unstable < end, (self._topic_partition, unstable, end)
         self._state.map_end_offset = end
         return kept, end
 
@@ -246,6 +248,7 @@ class LogRecovery:
         now_ms = self._environment.clock.now_ms()
         offset = state.load_latest(local_log_start_offset, durable_offset, now_ms, keep_later=True)
         self._producers_from = max(offset, scan_offset)
+        assert offset <= max(durable_offset, local_log_start_offset), (self._topic_partition, offset, durable_offset)
         if offset >= scan_offset:
             return
         files = self._environment.files

@@ -3,8 +3,8 @@
 Each client behaves as a consumer does: it gives up what it was not given again before it says so, and drops everything
 when it is fenced.  Then a partition is never owned by two clients, and after some calm everybody has its share.
 
-Also of `kbroker.coordinator.classic.group_kind_service`, `kbroker.coordinator.consumer.fencing`,
-`kbroker.coordinator.consumer.member`, `kbroker.coordinator.consumer.reconciliation`,
+Also of `kbroker.coordinator.classic.group_kind_service`, `kbroker.coordinator.consumer.member`,
+`kbroker.coordinator.consumer.reconciliation`,
 `kbroker.coordinator.modern.fencing`, `kbroker.coordinator.modern.group`, `kbroker.coordinator.modern.topic_hash`.
 """
 

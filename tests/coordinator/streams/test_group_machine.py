@@ -4,8 +4,7 @@ Each client behaves as a thread of Kafka Streams does: it closes what it was not
 drops everything when it is fenced.  Then a task is never run by two clients, a process never has a task twice, and
 after some calm everybody has a share.
 
-Also of `kbroker.coordinator.streams.fencing`, `kbroker.coordinator.streams.reconciliation`,
-`kbroker.coordinator.streams.endpoints`.
+Also of `kbroker.coordinator.streams.reconciliation`, `kbroker.coordinator.streams.endpoints`.
 """
 
 from __future__ import annotations

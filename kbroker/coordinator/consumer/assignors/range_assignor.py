@@ -31,6 +31,7 @@ def assign_range(spec: GroupSpec) -> dict[str, Assignment]:
             if end > start:
                 ranges[topic_id] = frozenset(range(start, end))
         result[member_id] = ranges
+    assert all(end == spec.partition_counts[topic_id] for topic_id, end in next_start.items()), next_start
     return result
 
 

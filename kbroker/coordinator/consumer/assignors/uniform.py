@@ -56,6 +56,7 @@ def _homogeneous(spec: GroupSpec) -> dict[str, Assignment]:
         if room:
             hungry.append((member_id, room))
     _feed(result, hungry, loose)
+    assert extra == 0 and sum(room for _, room in hungry) == len(loose), (extra, hungry, len(loose))
     return result
 
 
@@ -200,6 +201,7 @@ class _Heterogeneous:
     def _result(self) -> dict[str, Assignment]:
         parts: dict[int, dict[bytes, set[int]]] = {index: {} for index in range(len(self._member_ids))}
         for topic_id, owners in self._owners.items():
+            assert _NO_OWNER not in owners, f"{topic_id.hex()}: partitions that no member gets: {owners}"
             for partition, owner in enumerate(owners):
                 parts[owner].setdefault(topic_id, set()).add(partition)
         return {member_id: freeze(parts[index]) for index, member_id in enumerate(self._member_ids)}

@@ -1,0 +1,1 @@
+"""Assertions that run in every build."""
