@@ -17,7 +17,7 @@ import logging
 import random
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.authenticated import LoginFailedError
@@ -140,7 +140,7 @@ class ControllerClient:
         await self._client.connect()
         return self._client.version_of(api_key, at_most)
 
-    async def send(self, request: Message, version: int, *, seconds: float | None = None) -> Any:
+    async def send(self, request: Message, version: int, *, seconds: float | None = None) -> object:
         """The answer to one attempt.  NodeError; ValueError for a request that is too large."""
         self._leave_former()
         return await self._client.send(request, version, seconds=seconds)

@@ -68,6 +68,7 @@ def _uncommitted_records_deleted(directory: Path, _: pytest.MonkeyPatch) -> None
     log = log_of(directory, segment_bytes=1024)
     log.roll()
     log.high_watermark = 1
+    log.local_log_start_offset = log.log_end_offset
     log.delete_segments_below(log.log_end_offset)
 
 

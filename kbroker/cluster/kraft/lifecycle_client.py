@@ -176,6 +176,7 @@ class LifecycleClient:
         self._was_registered = self._was_registered and self._view.registered_epoch() >= 0
         version = await self._client.version(ApiKey.BROKER_REGISTRATION, LAST_REGISTRATION)
         answer = await self._client.send(self._lifecycle.registration(self._listeners, version), version)
+        assert isinstance(answer, wire.BrokerRegistrationResponse)
         if answer.error_code:
             self._outage.failed("the active controller does not register this broker yet: error %d", answer.error_code)
         return self._lifecycle.registered(answer)
@@ -185,6 +186,7 @@ class LifecycleClient:
         version = await self._client.version(ApiKey.BROKER_HEARTBEAT, LAST_HEARTBEAT)
         request, sent_at = lifecycle.heartbeat(view.applied_offset(), version), self._loop.time()
         answer = await self._client.send(request, version)
+        assert isinstance(answer, wire.BrokerHeartbeatResponse)
         if request.broker_epoch != lifecycle.epoch:
             return 0.0  # The registration has gone meanwhile.
         if answer.error_code:

@@ -169,7 +169,7 @@ class RaftMachine:
             return [*self._unattached(now), self._persist()]
         self._voted = kept.voted
         if self.is_voter and len(self.voters.keys) == 1:
-            # Nobody has to be waited for: the next epoch is this node's.
+            # No other voter has to be waited for: the next epoch is this node's.
             return self._prospective(now)
         if kept.leader_id == self.me.node_id:
             self._become(RaftState.RESIGNED)
