@@ -24,7 +24,6 @@ from kbroker.cluster.authenticated import LoginFailedError
 from kbroker.cluster.client import NodeClient, NodeError, UnsupportedVersionError
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.log_output import RateLimitedLog
-from kbroker.metadata.image import NO_CONTROLLER
 from kbroker.outage import REMIND_SECONDS
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -43,13 +42,10 @@ RETRY_SECONDS = 60.0
 
 
 class ControllerFinder(Protocol):
-    """Who is the controller, and where."""
-
-    def controller_id(self) -> int:
-        """The controller by now; NO_CONTROLLER where that is not known."""
+    """Where the controller is."""
 
     def endpoint(self) -> Endpoint | None:
-        """Where it is reached."""
+        """Where it is reached by now; None where that is not known."""
 
     def on_change(self, changed: Callable[[], None]) -> None:
         """Call `changed` when another one may be the controller."""
@@ -61,10 +57,6 @@ class ControllerByImage:
     def __init__(self, cache: MetadataCache, listener: Callable[[], str]) -> None:
         self._cache = cache
         self._listener = listener
-
-    def controller_id(self) -> int:
-        """See `ControllerFinder`."""
-        return self._cache.image.controller_id
 
     def endpoint(self) -> Endpoint | None:
         """See `ControllerFinder`."""
@@ -103,7 +95,7 @@ class ControllerClient:
         self._finder = finder
         self._backoff = ExponentialBackoff(settings.backoff_seconds, settings.max_backoff_seconds)
         self._random = rng or random.Random()
-        self._asked: tuple[int, Endpoint | None] = (NO_CONTROLLER, None)
+        self._asked: Endpoint | None = None
         self._news = asyncio.Event()
         self._asking: set[asyncio.Task[object]] = set()
         self._complaints = RateLimitedLog(logger, REMIND_SECONDS, monotonic=loop.time)
@@ -115,23 +107,19 @@ class ControllerClient:
         """The first and last version of each API that the controller has; empty before the first connection."""
         return self._client.versions
 
-    def _by_now(self) -> tuple[int, Endpoint | None]:
-        return self._finder.controller_id(), self._finder.endpoint()
-
     def _find(self) -> Endpoint | None:
-        self._asked = self._by_now()
-        return self._asked[1]
+        self._asked = self._finder.endpoint()
+        return self._asked
 
     def _follow(self) -> None:
         """Leave a controller when another one is known; what `ask` waits with goes to that at once."""
-        node_id, endpoint = self._by_now()
-        if node_id != NO_CONTROLLER and endpoint is not None:
+        if self._finder.endpoint() is not None:
             self._leave_former()
         self._news.set()
         self._news = asyncio.Event()
 
     def _leave_former(self) -> None:
-        if self._asked[1] is not None and self._asked != self._by_now():
+        if self._asked is not None and self._asked != self._finder.endpoint():
             self._client.disconnect()
 
     async def version(self, api_key: int, at_most: int) -> int:
@@ -203,7 +191,8 @@ class ControllerClient:
     async def _ask_once(self, request: Message, at_most: int) -> object:
         assert request.api_key is not None
         try:
-            return await self.send(request, await self.version(request.api_key, at_most))
+            version = await self.version(request.api_key, at_most)
+            return await self._client.send(request, version)
         except ValueError as error:
             raise KafkaError.of(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 

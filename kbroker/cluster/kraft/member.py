@@ -15,7 +15,6 @@ from kbroker.cluster.kraft.lifecycle import Lifecycle, OwnIdentity, State
 from kbroker.cluster.kraft.lifecycle_client import LifecycleClient, LifecycleView
 from kbroker.cluster.named_host import with_host
 from kbroker.metadata.features import KRAFT_FEATURES
-from kbroker.metadata.image import NO_CONTROLLER
 from kbroker.metrics.readiness import Problem
 from kbroker.schemas import wire
 from kbroker.security.protocols import protocol_number
@@ -41,11 +40,6 @@ class QuorumLeader:
 
     def __init__(self, observer: QuorumObserver) -> None:
         self._observer = observer
-
-    def controller_id(self) -> int:
-        """See `ControllerFinder`."""
-        leader = self._observer.leader
-        return NO_CONTROLLER if leader is None else leader.node_id
 
     def endpoint(self) -> Endpoint | None:
         """See `ControllerFinder`."""

@@ -47,8 +47,8 @@ class ReplicaKey(NamedTuple):
 class Election(NamedTuple):
     """What has to be durable before an answer or a request that follows from it leaves.
 
-    `voted`: to whom this voter gave its vote in the epoch; None: it has given none yet, or it follows a leader that others
-    elected.  A new epoch drops the vote, a change of state within one keeps it.
+    `voted`: to whom this voter gave its vote in the epoch; None: it has given none yet, or it follows a leader that
+    others elected.  A new epoch drops the vote, a change of state within one keeps it.
     """
 
     epoch: int = 0

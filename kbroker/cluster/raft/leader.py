@@ -7,6 +7,7 @@ it as soon as it is written, so a leader that loses its power may have promised 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.kraft.quorum_steps import UNKNOWN
@@ -64,16 +65,18 @@ class LeaderProgress:
         return max((at for key, at in self._heard.items() if key.matches(voter)), default=None)
 
     def quorum_since(self, voters: Voters) -> float:
-        """Since when a majority, the leader counted if it votes, has been heard of: the older of the two ends of the
-        youngest majority; the begin of the lead where there was none yet."""
-        times = sorted(
-            (
-                float("inf") if voter.matches(self._me) else self.last_heard(voter) or self._heard_since
-                for voter in voters.keys.values()
-            ),
-            reverse=True,
-        )
+        """When the last one of a majority was heard, of the majority that was heard most lately.
+
+        The leader counts as heard, if it votes; a voter that has not fetched in this epoch as heard at its begin.
+        """
+        times = sorted((self._heard_at(voter) for voter in voters.keys.values()), reverse=True)
         return times[voters.majority - 1] if times else self._heard_since
+
+    def _heard_at(self, voter: ReplicaKey) -> float:
+        if voter.matches(self._me):
+            return math.inf
+        heard = self.last_heard(voter)
+        return self._heard_since if heard is None else heard
 
     def by_progress(self, voters: Voters) -> tuple[ReplicaKey, ...]:
         """The other voters, those that have most first: who should lead next."""

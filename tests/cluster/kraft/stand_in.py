@@ -18,7 +18,7 @@ from kbroker.config import BrokerConfig
 from kbroker.errors import ErrorCode
 from kbroker.handlers import dispatch
 from kbroker.handlers.cluster.forwarding_view import ForwardingView
-from kbroker.metadata.image import NO_CONTROLLER, Endpoint
+from kbroker.metadata.image import Endpoint
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_request_header
 from kbroker.schemas import request_message, wire
@@ -107,9 +107,6 @@ class FoundController:
     def __init__(self, find: Callable[[], Endpoint | None]) -> None:
         self._find = find
         self.changed: Callable[[], None] = lambda: None
-
-    def controller_id(self) -> int:
-        return NO_CONTROLLER if self._find() is None else 1
 
     def endpoint(self) -> Endpoint | None:
         return self._find()
