@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.net.gate import Gate, Gatekeeper
+from kbroker._fast.gate.gate import Gate, Gatekeeper
 from kbroker.gate.client_gate import ClientGate
 from kbroker.handlers.records.fetch import FAST_FETCH
 from kbroker.metadata.security_image import Acl

@@ -118,9 +118,10 @@ ROOMS: dict[str, dict[str, set[str]]] = {
         "records": {"base"},
         "log": {"base", "files", "records"},
         "clean": {"base", "files", "records"},
-        "net": {"base", "files", "wire", "log"},
+        "gate": set(),
+        "net": {"base", "files", "wire", "log", "gate"},
         "tls": {"base", "files", "wire", "log", "net"},
-        "requests": {"base", "files", "wire", "records", "log", "net"},
+        "requests": {"base", "files", "wire", "records", "log", "net", "gate"},
         "replay": {"base", "records"},
     },
     "storage": {

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kbroker._fast.net.gate import Gate, Gatekeeper
+from kbroker._fast.gate.gate import Gate, Gatekeeper
 from kbroker.protocol.api import ApiKey, response_header_version
 from kbroker.quotas.meters import QuotaKind, QuotaMeters
 from kbroker.quotas.mutation_quota import MutationQuota

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kbroker._fast.net.gate import Gatekeeper
+from kbroker._fast.gate.gate import Gatekeeper
 from kbroker.gate.client_gate import ClientGate
 from kbroker.metadata.image import ClusterImage
 from kbroker.quotas.meters import QuotaKind, QuotaMeters
@@ -19,8 +19,8 @@ from kbroker.security.authorizer import Authorizer, CachedAuthorizer
 from kbroker.security.principal import Session
 
 if TYPE_CHECKING:
+    from kbroker._fast.gate.gate import Gate
     from kbroker._fast.net.connection import Connection
-    from kbroker._fast.net.gate import Gate
     from kbroker._fast.net.route import Endpoint
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig

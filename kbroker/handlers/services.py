@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kbroker._fast.base.slices import Slices
+    from kbroker._fast.gate.gate import Gate
     from kbroker._fast.net.answer_memo import AnswerRenewal
-    from kbroker._fast.net.gate import Gate
     from kbroker.clock import Clock
     from kbroker.cluster.controller import Administration, BrokerRequests
     from kbroker.cluster.kraft.forwarding import Forwarding

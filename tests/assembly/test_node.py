@@ -10,7 +10,7 @@ from typing import Any
 
 import uvloop
 
-from kbroker._fast.net.gate import Gate, Gatekeeper
+from kbroker._fast.gate.gate import Gate, Gatekeeper
 from kbroker._fast.net.route import Endpoint, Route
 from kbroker.assembly.listening import Role, SentFiles
 from kbroker.assembly.node import Node

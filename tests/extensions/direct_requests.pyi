@@ -5,8 +5,8 @@ from typing_extensions import Buffer
 
 from kbroker._fast.base.helper_pool import HelperPool
 from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.gate.gate import Gate
 from kbroker._fast.net.direct import DirectAnswers, PartialAppend
-from kbroker._fast.net.gate import Gate
 from kbroker._fast.net.pending import Pending
 
 def ask(

@@ -6,7 +6,7 @@ from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t
 
 from kbroker._fast.base.helper_pool cimport HelperPool
-from kbroker._fast.net.gate cimport Gate
+from kbroker._fast.gate.gate cimport Gate
 from kbroker._fast.net.direct cimport MOST_REQUESTS, DirectAnswers, DirectRequest
 
 

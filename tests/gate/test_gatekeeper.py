@@ -1,6 +1,6 @@
 """The gate with a fake authorizer: over a real listener, and before the handlers that ask it.
 
-Also of `kbroker._fast.net.gate`.
+Also of `kbroker._fast.gate.gate`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kbroker._fast.net.gate import Gate
+from kbroker._fast.gate.gate import Gate
 from kbroker.errors import ErrorCode
 from kbroker.handlers.dispatch import MEMBER_FAMILIES, broker_rows
 from kbroker.handlers.table import Handler

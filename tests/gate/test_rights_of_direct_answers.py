@@ -1,6 +1,6 @@
 """Requests that are answered from their bytes, by the rights of their client.
 
-Of `kbroker._fast.net.gate`, `kbroker._fast.requests.fast_produce`, `kbroker._fast.requests.fast_fetch`.
+Of `kbroker._fast.gate.gate`, `kbroker._fast.requests.fast_produce`, `kbroker._fast.requests.fast_fetch`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbroker._fast.net.gate import Gate, Gatekeeper
+from kbroker._fast.gate.gate import Gate, Gatekeeper
 from kbroker.handlers.records.fetch import FAST_FETCH as FETCH
 from kbroker.handlers.records.produce import FAST_PRODUCE as PRODUCE
 from kbroker.security.authorizer import Operation, ResourceKind

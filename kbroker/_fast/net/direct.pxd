@@ -4,7 +4,7 @@ from libc.string cimport memcpy
 from kbroker._fast.base.helper_pool cimport HelperPool
 from kbroker._fast.base.cursor cimport Cursor, cursor_int16, cursor_int32, cursor_take, cursor_uvarint
 from kbroker._fast.base.put cimport put16, put32, put_uvarint
-from kbroker._fast.net.gate cimport Gate
+from kbroker._fast.gate.gate cimport Gate
 
 cdef enum:
     ID_BYTES = 16

@@ -2,9 +2,9 @@ import asyncio
 from typing import Any, Protocol
 
 from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.gate.gate import Gate
 from kbroker._fast.log.log_fields import RecordSource
 from kbroker._fast.net.answer_memo import AnswerRenewal
-from kbroker._fast.net.gate import Gate
 
 class Connection(Protocol):
     session: Any

@@ -3,7 +3,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from kbroker._fast.base.counters cimport RequestStats
 from kbroker._fast.net.answer_memo cimport AnswerRenewal
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
-from kbroker._fast.net.gate cimport Gate
+from kbroker._fast.gate.gate cimport Gate
 from kbroker._fast.net.route cimport Route
 
 cdef enum:

@@ -1,8 +1,8 @@
 from typing import Any, Protocol
 
 from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.gate.gate import Gate
 from kbroker._fast.net.answer_memo import AnswerRenewal
-from kbroker._fast.net.gate import Gate
 from kbroker._fast.net.pending import Connection
 
 class ServedConnection(Connection, Protocol):

@@ -4,7 +4,7 @@ from kbroker._fast.net.answer_queue cimport AnswerQueue
 from kbroker._fast.net.connection_interface cimport ConnectionInterface
 from kbroker._fast.net.connection_states cimport RequestState
 from kbroker._fast.net.frame_reader cimport FrameReader
-from kbroker._fast.net.gate cimport Gate
+from kbroker._fast.gate.gate cimport Gate
 from kbroker._fast.net.pending cimport Pending
 from kbroker._fast.net.request_context cimport RequestContext
 from kbroker._fast.net.route cimport Endpoint

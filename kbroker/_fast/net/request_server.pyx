@@ -29,7 +29,7 @@ from kbroker._fast.net.connection_states cimport (
 )
 from kbroker._fast.net.direct cimport DirectRequest, PartialAppend
 from kbroker._fast.net.frame_reader cimport FrameReader
-from kbroker._fast.net.gate cimport Gatekeeper
+from kbroker._fast.gate.gate cimport Gatekeeper
 from kbroker._fast.net.pending cimport Pending
 from kbroker._fast.net.request_context cimport NOT_COUNTED, RequestContext
 from kbroker._fast.net.route cimport API_KEYS, Endpoint, Route

@@ -3,7 +3,7 @@ from kbroker._fast.net.busy_poll cimport BusyPoll
 from kbroker._fast.base.counters cimport RequestStats
 from kbroker._fast.base.ready_queue cimport ReadyQueue
 from kbroker._fast.net.direct cimport DirectAnswers
-from kbroker._fast.net.gate cimport Gatekeeper
+from kbroker._fast.gate.gate cimport Gatekeeper
 from kbroker._fast.net.reactor cimport Reactor
 from kbroker._fast.net.receive_buffer cimport BufferPool
 from kbroker._fast.net.send_threads cimport SendThreads

@@ -2,10 +2,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kbroker._fast.base.counters import RequestStats
+from kbroker._fast.gate.gate import Gatekeeper
 from kbroker._fast.net.answer_memo import AnswerMemo
 from kbroker._fast.net.busy_poll import BusyPoll
 from kbroker._fast.net.direct import DirectAnswers
-from kbroker._fast.net.gate import Gatekeeper
 from kbroker._fast.net.reactor import Reactor
 from kbroker._fast.net.receive_buffer import BufferPool
 from kbroker._fast.net.send_threads import SendThreads

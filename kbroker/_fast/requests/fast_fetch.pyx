@@ -14,7 +14,7 @@ from kbroker._fast.base.monotonic cimport now_ns
 from kbroker._fast.log.fetch_target cimport FetchTarget, is_plain_read
 from kbroker._fast.log.log_fields cimport PartitionFields, led_partition
 from kbroker._fast.net.direct cimport DirectAnswers, Topic
-from kbroker._fast.net.gate cimport Gate
+from kbroker._fast.gate.gate cimport Gate
 from kbroker._fast.net.pending cimport DelayedFetch
 from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
 from kbroker._fast.requests.fetch_rows cimport (

@@ -24,7 +24,7 @@ from kbroker._fast.log.log_fields cimport PartitionFields, acknowledges, after_a
 from kbroker._fast.base.monotonic cimport now_ns, wall_ms
 from kbroker._fast.base.slices cimport Slices
 from kbroker._fast.log.fast_append cimport append_at
-from kbroker._fast.net.gate cimport Gate
+from kbroker._fast.gate.gate cimport Gate
 from kbroker._fast.net.pending cimport Pending
 from kbroker._fast.requests.produce_rows cimport ProduceLayout, ProduceRows, begin_rows, needs_handler, next_row
 from kbroker._fast.base.put cimport put8, put16, put32, put64

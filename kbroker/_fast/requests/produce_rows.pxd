@@ -16,7 +16,7 @@ from kbroker._fast.base.cursor cimport (
     cursor_uvarint,
 )
 from kbroker._fast.net.direct cimport Topic, read_size, read_text_size, read_topic
-from kbroker._fast.net.gate cimport Gate
+from kbroker._fast.gate.gate cimport Gate
 from kbroker._fast.requests.fetch_rows cimport is_ascii
 
 

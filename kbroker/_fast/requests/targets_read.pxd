@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from kbroker._fast.log.fetch_target cimport FetchTarget
 from kbroker._fast.log.log_fields cimport FileFields, LogFields, PartitionFields, SegmentFields
-from kbroker._fast.net.gate cimport Gate
+from kbroker._fast.gate.gate cimport Gate
 from kbroker._fast.net.pending cimport DelayedFetch
 from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
 from kbroker._fast.requests.fetch_rows cimport FetchHead, Found

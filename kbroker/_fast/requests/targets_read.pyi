@@ -1,9 +1,9 @@
 from typing import Any
 
 from kbroker._fast.files.file_region import FileRegion
+from kbroker._fast.gate.gate import Gate
 from kbroker._fast.log.fetch_target import FetchTarget
 from kbroker._fast.log.log_fields import LateRead
-from kbroker._fast.net.gate import Gate
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.requests.fetch_answer import FetchRules
 

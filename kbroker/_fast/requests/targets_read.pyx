@@ -12,7 +12,7 @@ from kbroker._fast.log.fetch_target cimport FetchTarget, partition_to_read
 from kbroker._fast.log.log_fields cimport LogFields, PartitionFields, led_partition
 from kbroker._fast.log.replica_fields cimport FollowerFields
 from kbroker._fast.net.direct cimport Topic
-from kbroker._fast.net.gate cimport Gate
+from kbroker._fast.gate.gate cimport Gate
 from kbroker._fast.net.pending cimport DelayedFetch, Pending
 from kbroker._fast.requests.fetch_answer cimport FetchAnswer, FetchRules
 from kbroker._fast.requests.fetch_rows cimport NO_SESSION, FetchHead, Found

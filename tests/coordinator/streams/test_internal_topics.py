@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from kbroker._fast.net.gate import Gate as FastGate
+from kbroker._fast.gate.gate import Gate as FastGate
 from kbroker.cluster.requests import NewTopic, TopicOutcome
 from kbroker.coordinator.streams.configuration import InternalTopic
 from kbroker.coordinator.streams.internal_topics import InternalTopics

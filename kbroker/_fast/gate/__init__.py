@@ -1,0 +1,1 @@
+"""The check that each request passes before it is answered."""
