@@ -310,12 +310,11 @@ class LocalController(Controller):
     # Partitions
 
     async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
-        epochs = {each.node_id: each.epoch for each in self._metadata.written.brokers.values()}
-
         def take(partition: PartitionImage, context: decisions.PartitionContext, change: IsrChange) -> PartitionImage:
             return decisions.take_isr(partition, broker.node_id, change, context, epochs)
 
         async with self._changing:
+            epochs = {each.node_id: each.epoch for each in self._metadata.written.brokers.values()}
             self._check_epoch(broker)
             return await self._change_partitions([(change.partition, change) for change in changes], take)
 
@@ -343,8 +342,6 @@ class LocalController(Controller):
     async def alter_reassignments(
         self, reassignments: Sequence[Reassignment], allow_replication_factor_change: bool = True
     ) -> list[PartitionOutcome]:
-        registered = frozenset(self._metadata.written.brokers)
-
         def move(
             partition: PartitionImage, context: decisions.PartitionContext, request: Reassignment
         ) -> PartitionImage:
@@ -353,6 +350,7 @@ class LocalController(Controller):
             return moves.reassign(partition, request.replicas, registered, context, allow_replication_factor_change)
 
         async with self._changing:
+            registered = frozenset(self._metadata.written.brokers)
             return await self._change_partitions([(each.partition, each) for each in reassignments], move)
 
     async def report_replicas(self, broker: BrokerEpoch, report: ReplicaReport) -> None:
@@ -437,7 +435,7 @@ class LocalController(Controller):
         await self._metadata.change(MetadataDelta(changed=changed, brokers=BrokersImage(brokers, self._node_id)))
 
     def _check_epoch(self, broker: BrokerEpoch) -> None:
-        registered = self._metadata.written.brokers.get(broker.node_id)
+        registered = self._cache.image.brokers.get(broker.node_id)
         if registered is None:
             raise BrokerIdNotRegisteredError()
         if registered.epoch != broker.epoch:

@@ -130,7 +130,9 @@ def _topic_changes(change: TopicChange, level: int) -> Iterator[MetadataRecord]:
     old, new = change
     if len(new.partitions) < len(old.partitions):
         raise ValueError(f"no record takes partitions of {new.name} away")
-    for before, after in zip(old.partitions, new.partitions, strict=False):
+    for before, each in zip(old.partitions, new.partitions, strict=False):
+        # Which replicas are offline each broker knows by itself: no record says it.
+        after = replace(each, offline_replicas=before.offline_replicas)
         if after != before:
             yield _partition_change(new.topic_id, before, after, level)
     for added in new.partitions[len(old.partitions) :]:

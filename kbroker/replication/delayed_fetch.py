@@ -201,7 +201,7 @@ class FetchWait(DelayedFetch):
 
         Whether the fetch is answered with what there is: `force`, but for one that had no time of its own."""
         fresh = {read for read in reads if read not in self._late}
-        if not fresh or self.done:
+        if not fresh or self.done or (force and self.wait_ms > 0):
             return force
         if not self._late:
             if self.wait_ms <= 0:

@@ -177,7 +177,8 @@ class ControllerRequests:
         if known.topic_partition in self._replicas.followed:
             # Sessions know partitions by their ids.
             self._fetchers.forget(known.topic_partition)
-            self._fetchers.follow(known)
+            if known.leader_id >= 0:
+                self._fetchers.follow(known)
 
     # StopReplica
 

@@ -181,7 +181,8 @@ class Partition(PartitionFields):
         elif image.partition_epoch > self.partition_epoch:
             # The controller has gone on by itself, and would refuse what was proposed.
             self.proposed_isr = None
-        assert image.leader_epoch >= self.leader_epoch, (self.topic_partition, self.leader_epoch, image)
+        if CHECKED:  # Controllers that were restored from a copy may have gone back.
+            assert image.leader_epoch >= self.leader_epoch, (self.topic_partition, self.leader_epoch, image)
         self.leader_epoch = LeaderEpoch(image.leader_epoch)
         self.leader_id = image.leader
         self.role = Role.LEADER if image.leader == self.node_id else Role.FOLLOWER
@@ -211,9 +212,8 @@ class Partition(PartitionFields):
             self.followers.update((each, Follower(now)) for each in image.isr if each != self.node_id)
 
     def _set_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
-        assert self.leader_id != self.node_id or self.node_id in isr, (
-            f"{self}: its leader {self.node_id} is not in {isr}"
-        )
+        if CHECKED:
+            assert self.leader_id != self.node_id or self.node_id in isr, f"{self}: its leader is not in {isr}"
         self.isr = isr
         self.partition_epoch = partition_epoch
         # More than there are replicas can never be in sync: Kafka asks for all of them then, as does this.

@@ -257,3 +257,24 @@ def test_deleting_many_offsets_takes_batches_of_a_bounded_size(monkeypatch: pyte
     largest = max(len(batch) for partition in world.log.partitions for _, batch in partition)
     assert largest < 2_200
     assert world.restarted().committed("g", partition=499) is None
+
+
+def test_a_group_of_two_partitions_is_loaded() -> None:
+    """Where `__consumer_offsets` was given more partitions, a start would fail, or groups have no offsets."""
+    names = [f"g{number}" for number in range(12)]
+    world = World()
+    for number, name in enumerate(names):
+        world.commit(name, number + 1)
+    world.coordinator.stop()
+    old = len(world.log.partitions)
+    world.log.partitions += [[], [], []]
+    world.log.followed = set(range(old))
+    more = World(log=world.log)
+    moved = [name for name in names if more.coordinator.registry.runtime.partition_of(name) >= old]
+    for name in moved:
+        more.commit(name, 100)
+    assert moved
+    world.log.followed = set()
+    again = more.restarted()
+    for number, name in enumerate(names):
+        assert again.committed(name) in (number + 1, 100)

@@ -6,14 +6,16 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvloop
 
-from kbroker._fast.log.log_fields import LateRead
+from kbroker._fast.log.log_fields import LateRead, RecordSource
 from kbroker.errors import OffsetOutOfRangeError
 from kbroker.handlers.records import fetch as fetch_handler
+from kbroker.replication.delayed_fetch import FetchPurgatory, FetchWait
 from kbroker.storage.log.log_values import FetchData, FetchIsolation
 from kbroker.types import uuid_to_text
 from tests.broker.client import Batch, Client, fetch_values
@@ -267,3 +269,26 @@ def test_a_share_group_waits_for_a_late_read(tmp_path: Path, comes: bool) -> Non
         assert (answer.error_code, found) == (0, [SIZE] if comes else [])
 
     run(tmp_path, scenario, LONG_MS if comes else SHORT_MS)
+
+
+def test_a_late_read_that_is_met_at_the_deadline_leaves_nothing_waiting() -> None:
+    """The partition would have a fetch among those that wait for as long as the broker runs."""
+
+    async def main() -> None:
+        purgatory = FetchPurgatory(asyncio.get_running_loop())
+        source, reads = RecordSource(), [LateRead(30), LateRead(30)]
+        wait = FetchWait(purgatory, (source,), 10, lambda source: None)
+        attempts = 0
+
+        async def attempt(force: bool) -> bool:
+            nonlocal attempts
+            attempts += 1
+            await asyncio.sleep(0)
+            return wait.watch([reads[min(attempts - 1, 1)]], force)
+
+        context: Any = SimpleNamespace(open=True, left=None)
+        await wait.until(context, attempt)
+        assert attempts == 2 and wait.done and not len(purgatory)
+        assert not source.waiting and not any(each.waiting for each in reads)
+
+    uvloop.run(main())

@@ -11,6 +11,7 @@ import pytest
 
 from kbroker.metadata.image import PartitionImage, TopicImage
 from kbroker.replication import log_cut
+from kbroker.replication import partition as partition_module
 from kbroker.replication.follower_session import Ask, FollowerSession
 from kbroker.replication.pending_roles import PendingRoles
 from kbroker.replication.replica_logs import ReplicaLogs
@@ -28,7 +29,8 @@ IMAGE = PartitionImage(0, 1, 5, (1, 2), (1, 2))
 TOPIC = TopicImage("orders", bytes(range(16)), (IMAGE,))
 
 
-def _an_older_role(directory: Path, _: pytest.MonkeyPatch) -> None:
+def _an_older_role(directory: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition_module, "CHECKED", True)
     partition_of(directory).follow(PartitionImage(0, 2, 4, (1, 2, 3), (1, 2), 5))
 
 
@@ -39,7 +41,8 @@ def _waits_of_a_follower(directory: Path, _: pytest.MonkeyPatch) -> None:
     partition.follow(PartitionImage(0, 2, 6, (1, 2, 3), (1, 2), 5))
 
 
-def _an_isr_without_its_leader(directory: Path, _: pytest.MonkeyPatch) -> None:
+def _an_isr_without_its_leader(directory: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition_module, "CHECKED", True)
     partition_of(directory).isr_granted((2, 3), 5)
 
 

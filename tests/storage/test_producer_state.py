@@ -215,3 +215,17 @@ def test_duplicate_is_found_after_a_roll_and_truncation_forgets(tmp_path: Path) 
     assert not append(log, batch(producer_id=7, epoch=0, sequence=2)).duplicate
     assert log.log_end_offset == 3
     assert log.producer_state.producers[7].last_sequence == 2
+
+
+def test_a_snapshot_of_what_comes_behind_it_is_dropped(tmp_path: Path) -> None:
+    """A partition would not load any more, or a transaction that is not there hold consumers back."""
+    log = open_log(tmp_path)
+    for number in range(5):
+        append(log, batch([b"%d" % number]))
+    append(log, batch([b"t"], producer_id=7, epoch=0, sequence=0, transactional=True))
+    log.close()
+    (snapshot,) = tmp_path.glob("*.snapshot")
+    snapshot.rename(tmp_path / f"{4:020d}.snapshot")
+    log = open_log(tmp_path, recovery_point=6)
+    assert log.producer_state.first_unstable_offset == 5
+    assert not (tmp_path / f"{4:020d}.snapshot").exists()

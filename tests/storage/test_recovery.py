@@ -327,3 +327,26 @@ def test_an_epoch_file_newer_than_the_recovery_point_hides_no_epoch(tmp_path: Pa
         log = open_log(tmp_path, CONFIG, recovery_point=recovery_point)
         assert log.leader_epoch_cache.entries == epochs, recovery_point
         log.close()
+
+
+def test_a_cut_below_a_snapshot_has_producers_read_again(tmp_path: Path) -> None:
+    """An open transaction that the cut has taken would hold all consumers back, or the broker not start."""
+    log = open_log(tmp_path)
+    for number in range(20):
+        append(log, batch([b"%05d" % number]))
+    append(log, batch([b"t"], producer_id=7, epoch=0, sequence=0, transactional=True))
+    append(log, batch([b"behind it"]))
+    log.close()
+    log = open_log(tmp_path, clean=True, recovery_point=log.log_end_offset)
+    assert log.producer_state.first_unstable_offset == 20
+    append(log, batch([b"after the snapshot"]))
+    log.flush()
+    durable = log.recovery_point
+    log.close(clean=False)
+    (file,) = tmp_path.glob("*.log")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    file.write_bytes(data)
+    log = open_log(tmp_path, recovery_point=durable)
+    assert 0 < log.log_end_offset < 20
+    assert log.producer_state.first_unstable_offset is None and 7 not in log.producer_state.producers

@@ -73,7 +73,8 @@ cdef class FlushBatch:
                           const DirectRequest* request) except -1:
         """Whether the request is answered with others, by `connection.finish`, at the end of this iteration at latest.
 
-        Those that are answered together have the same services.  Its bytes lie in the connection's buffer, which must keep them until then.
+        Those that are answered together have the same services.  Its bytes lie in the connection's buffer, which must
+        keep them until then.
         """
         cdef Py_ssize_t count = len(self.deferred)
         cdef DirectRequest* larger

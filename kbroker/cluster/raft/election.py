@@ -39,9 +39,12 @@ class ReplicaKey(NamedTuple):
     directory_id: bytes = ZERO_UUID
 
     def matches(self, other: ReplicaKey) -> bool:
-        """Whether both may be the same replica."""
-        unknown = ZERO_UUID in (self.directory_id, other.directory_id)
-        return self.node_id == other.node_id and (unknown or self.directory_id == other.directory_id)
+        """Whether `other` is this replica, as far as it is known here.
+
+        A voter of a static quorum has no directory, and any of its node's is it.  A replica that does not say which
+        directory it has is no voter that has one.
+        """
+        return self.node_id == other.node_id and self.directory_id in (ZERO_UUID, other.directory_id)
 
 
 class Election(NamedTuple):

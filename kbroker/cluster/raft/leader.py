@@ -25,44 +25,47 @@ class LeaderProgress:
         self._me = me
         self.start_offset = start_offset
         self.high_watermark = high_watermark
-        self._ends: dict[ReplicaKey, int] = {}
-        self._heard: dict[ReplicaKey, float] = {}
+        self._ends: dict[int, int] = {}
+        self._heard: dict[int, float] = {}
         self._heard_since = now
 
     def synced(self, voters: Voters, end_offset: int) -> bool:
         """The leader's own log is on disk up to here, or further; whether the high watermark has moved."""
-        return self._reached(voters, self._me, max(end_offset, self._ends.get(self._me, 0)))
+        if voters.has(self._me):
+            self._ends[self._me.node_id] = max(end_offset, self._ends.get(self._me.node_id, 0))
+        return self.recompute(voters)
 
     def fetched(self, voters: Voters, key: ReplicaKey, end_offset: int, now: float) -> bool:
         """A replica has asked, validly, from `end_offset` on, up to which it has all on disk; whether the high
-        watermark has moved."""
-        self._heard[key] = now
-        return self._reached(voters, key, end_offset)
-
-    def heard(self, key: ReplicaKey, now: float) -> None:
-        """A replica is there: it fetches a snapshot."""
-        self._heard[key] = now
-
-    def _reached(self, voters: Voters, key: ReplicaKey, end_offset: int) -> bool:
+        watermark has moved.  Those that do not vote count for nothing, another directory of a voter's node as well."""
         assert end_offset >= 0
-        self._ends[key] = end_offset
+        self.heard(voters, key, now)
+        if voters.has(key):
+            self._ends[key.node_id] = end_offset
         return self.recompute(voters)
+
+    def heard(self, voters: Voters, key: ReplicaKey, now: float) -> None:
+        """A replica is there, if only to fetch a snapshot."""
+        if voters.has(key):
+            self._heard[key.node_id] = now
 
     def recompute(self, voters: Voters) -> bool:
         """By the voters of now; whether the high watermark has moved."""
-        ends = sorted((self._end_of(voter) for voter in voters.keys.values()), reverse=True)
+        ends = sorted((self._ends.get(node_id, UNKNOWN) for node_id in voters.keys), reverse=True)
         reached = ends[voters.majority - 1] if ends else UNKNOWN
         if reached <= max(self.start_offset, self.high_watermark):
             return False
         self.high_watermark = reached
         return True
 
-    def _end_of(self, voter: ReplicaKey) -> int:
-        return max((end for key, end in self._ends.items() if key.matches(voter)), default=UNKNOWN)
+    @property
+    def told_high_watermark(self) -> int:
+        """What replicas are told: none until a record of this epoch is committed, as theirs may be newer."""
+        return self.high_watermark if self.high_watermark > self.start_offset else UNKNOWN
 
-    def last_heard(self, voter: ReplicaKey) -> float | None:
+    def last_heard(self, node_id: int) -> float | None:
         """When a voter last fetched; None: not in this epoch."""
-        return max((at for key, at in self._heard.items() if key.matches(voter)), default=None)
+        return self._heard.get(node_id)
 
     def quorum_since(self, voters: Voters) -> float:
         """When the last one of a majority was heard, of the majority that was heard most lately.
@@ -75,10 +78,10 @@ class LeaderProgress:
     def _heard_at(self, voter: ReplicaKey) -> float:
         if voter.matches(self._me):
             return math.inf
-        heard = self.last_heard(voter)
+        heard = self._heard.get(voter.node_id)
         return self._heard_since if heard is None else heard
 
     def by_progress(self, voters: Voters) -> tuple[ReplicaKey, ...]:
         """The other voters, those that have most first: who should lead next."""
         others = [voter for voter in voters.keys.values() if not voter.matches(self._me)]
-        return tuple(sorted(others, key=lambda voter: (-self._end_of(voter), voter.node_id)))
+        return tuple(sorted(others, key=lambda voter: (-self._ends.get(voter.node_id, UNKNOWN), voter.node_id)))

@@ -7,7 +7,8 @@ A machine without I/O, clock or chance: times are arguments, in seconds on any c
     answer, steps = machine.asked(request, now)        a Vote, BeginEpoch or EndEpoch of another voter
     steps = machine.answered(request, answer, now)     … or `machine.failed(request, now)`
     verdict, steps = machine.fetched(key, place, now)  a replica asks for records: this node must lead
-    steps = machine.appended(end_offset), machine.synced(end_offset, now), machine.followed(steps, now)
+    machine.appended(start_offset, end_offset)
+    steps = machine.synced(end_offset), machine.followed(found, now), machine.voters_changed(voters)
 
 Steps are carried out in their order, each before the answer and before the next one: `Persist` is durable when it is
 done, so no vote, no epoch leaves this node that a power cut takes back.  What a follower asks its leader, and what that
@@ -128,7 +129,7 @@ class RaftMachine:
         self._sent: dict[int, Request] = {}
         self._has_fetched = False
         self._progress: LeaderProgress | None = None
-        self._ended_for: set[int] = set()
+        self._preferred: tuple[ReplicaKey, ...] = ()
         self._begun_at: dict[int, float] = {}
 
     @property
@@ -148,7 +149,7 @@ class RaftMachine:
 
     @property
     def progress(self) -> LeaderProgress | None:
-        """Of the leader; None on other nodes, and until its first record is appended."""
+        """Of the leader; None on other nodes."""
         return self._progress
 
     def deadline(self) -> float:
@@ -203,6 +204,7 @@ class RaftMachine:
             case RaftState.PROSPECTIVE:
                 return self._step_back(now)
             case RaftState.RESIGNED:
+                self._timer = now
                 return self._enter(self.epoch + 1, now)
             case _:
                 return []
@@ -241,8 +243,7 @@ class RaftMachine:
         """Believe a larger epoch, of which no leader is known."""
         assert epoch > self.epoch
         steps = self._end_lead()
-        keeps_timer = self.state in (RaftState.UNATTACHED, RaftState.CANDIDATE, RaftState.PROSPECTIVE)
-        remaining = self._timer if keeps_timer else None
+        remaining = None if self.state in (RaftState.FOLLOWER, RaftState.LEADER) else self._timer
         self._log.enter(epoch, NO_LEADER)
         self._voted = None
         steps += self._unattached(now, remaining)
@@ -282,8 +283,9 @@ class RaftMachine:
         return [node_id for node_id, key in self.voters.keys.items() if not key.matches(self.me)]
 
     def _won(self, now: float) -> list[RaftStep]:
+        if not self.is_voter:
+            return self._step_back(now)  # The voters are others by now.
         if self.state is RaftState.PROSPECTIVE:
-            assert self.is_voter
             self._log.enter(self.epoch + 1, NO_LEADER)
             self._voted = self.me
             self._become(RaftState.CANDIDATE)
@@ -293,6 +295,7 @@ class RaftMachine:
         self._log.enter(self.epoch, self.me.node_id)
         self._become(RaftState.LEADER)
         self._begun_at.clear()
+        self._progress = LeaderProgress(self.me, self._log.end_offset, self._log.high_watermark, now)
         self._voted = None
         return [self._persist(), Lead(self.epoch, granting)]
 
@@ -305,10 +308,9 @@ class RaftMachine:
         steps: list[RaftStep] = [StopLeading(self.epoch)]
         self._become(RaftState.RESIGNED)
         self._draw(now)
+        self._preferred = preferred
         for node_id in self._others():
-            request = EndEpoch(self.voters.keys[node_id], self.epoch, self.me.node_id, preferred)
-            self._sent[node_id] = request
-            steps.append(Send(request))
+            steps += self._send_to(node_id)
         return steps
 
     # -- requests that this node sends --------------------------------------------------------------------------------
@@ -325,6 +327,8 @@ class RaftMachine:
             request: Request = Vote(key, self.epoch, self.me, self._log.last_epoch, self._log.end_offset, is_pre_vote)
         elif self.state is RaftState.LEADER:
             request = BeginEpoch(key, self.epoch, self.me)
+        elif self.state is RaftState.RESIGNED:
+            request = EndEpoch(key, self.epoch, self.me.node_id, self._preferred)
         else:
             return []
         self._sent[node_id] = request
@@ -441,28 +445,31 @@ class RaftMachine:
             return [*steps, self._persist()]
         self._log.enter(epoch, leader_id)
         self._voted = None
-        steps += self._follow(now)
-        return [*steps, self._persist()]
+        return [*steps, *self._follow_if_known(now), self._persist()]
 
     def _take_leader(self, leader_id: int, now: float) -> list[RaftStep]:
         """The leader of this epoch, if none is known here."""
         if self.leader_id != NO_LEADER or leader_id in (NO_LEADER, self.me.node_id):
             return []
         self._log.enter(self.epoch, leader_id)
-        steps = self._follow(now)
-        return [*steps, self._persist()]
+        return [*self._follow_if_known(now), self._persist()]
+
+    def _follow_if_known(self, now: float) -> list[RaftStep]:
+        """Follow the leader of this epoch; one whose address is not known cannot be asked."""
+        return self._unattached(now) if self._log.leader is None else self._follow(now)
+
+    def voters_changed(self, voters: Voters) -> list[RaftStep]:
+        """The log has another VotersRecord, committed or not, or has lost its last one."""
+        self.voters = voters
+        return self._moved(self._progress is not None and self._progress.recompute(voters))
 
     def followed(self, found: Sequence[FollowerStep], now: float) -> list[RaftStep]:
         """What the answer of a leader came to (`Quorum.answered`); its steps are carried out by the caller."""
         if any(isinstance(each, Elected) for each in found):
-            steps = self._end_lead()
+            assert self.state is not RaftState.LEADER, "a leader asks no other"
             if self.epoch != self._kept.epoch:
                 self._voted = None
-            if self.leader_id == NO_LEADER:
-                steps += self._unattached(now)
-            else:
-                steps += self._follow(now)
-            return [*steps, self._persist()]
+            return [*self._follow_if_known(now), self._persist()]
         if self.state is RaftState.FOLLOWER:
             self._has_fetched = True
             self._timer = now + self.timing.fetch
@@ -470,16 +477,13 @@ class RaftMachine:
 
     # -- leading ------------------------------------------------------------------------------------------------------
 
-    def appended(self, start_offset: int, end_offset: int, now: float) -> list[RaftStep]:
+    def appended(self, start_offset: int, end_offset: int) -> None:
         """This leader has appended a batch of its epoch from `start_offset` on."""
         assert self.state is RaftState.LEADER, "only a leader appends"
         assert start_offset == self._log.end_offset, "a batch follows the log's end"
         self._log.appended(self.epoch, start_offset, end_offset)
-        if self._progress is None:
-            self._progress = LeaderProgress(self.me, start_offset, self._log.high_watermark, now)
-        return []
 
-    def synced(self, end_offset: int, now: float) -> list[RaftStep]:
+    def synced(self, end_offset: int) -> list[RaftStep]:
         """This leader's log is on disk up to here: only now it counts itself."""
         assert end_offset <= self._log.end_offset
         if self._progress is None:
@@ -507,13 +511,13 @@ class RaftMachine:
         begin, snapshot = self._begins()
         is_before = place.end_offset < begin or (snapshot is not None and place.last_epoch < snapshot.epoch)
         if is_before:
-            self._progress.heard(key, now)
+            self._progress.heard(self.voters, key, now)
             return Fetched(needs_snapshot=True), []
         end = self._log.end_of_epoch(place.last_epoch)
         if end.epoch != place.last_epoch or place.end_offset > end.offset:
             return Fetched(diverging=end), []
         steps = self._moved(self._progress.fetched(self.voters, key, place.end_offset, now))
-        return Fetched(high_watermark=self._log.high_watermark), steps
+        return Fetched(high_watermark=self._progress.told_high_watermark), steps
 
     def _quorum_deadline(self) -> float:
         assert self._progress is not None
@@ -525,7 +529,7 @@ class RaftMachine:
         assert self._progress is not None
         times = []
         for node_id in self._others():
-            heard = self._progress.last_heard(self.voters.keys[node_id])
+            heard = self._progress.last_heard(node_id)
             last = max(self._begun_at.get(node_id, -math.inf), -math.inf if heard is None else heard)
             times.append(last + self.timing.fetch / 2)
         return times

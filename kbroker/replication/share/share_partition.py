@@ -322,7 +322,8 @@ class SharePartition:
             return
         self.start_offset = log_start_offset
         self._advance_start()
-        assert log_start_offset <= self.start_offset <= self.end_offset + 1, (str(self), self.start_offset)
+        # The end follows when what is being stored is stored.
+        assert log_start_offset <= self.start_offset, (str(self), self.start_offset)
 
     # -- locks --------------------------------------------------------------------------------------------------------
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import ssl
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from kbroker.security.tls.client_context import VERSIONS, in_memory
-from kbroker.security.tls.server_rules import ServerRules, server_rules
+from kbroker.security.tls.server_rules import server_rules
 from kbroker.security.tls.settings import ClientAuth, TlsError, TlsSettings, listener_tls_settings
-from kbroker.security.tls.stores import files_of
+from kbroker.security.tls.stores import KeyEntry, files_of, read_keys
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.security")
 
 NAME = "metrics"
+_NO_KEY = "metrics.listener is https: ssl.keystore.location is not set"
 _VERIFIES = {
     ClientAuth.NONE: ssl.CERT_NONE,
     ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
@@ -33,7 +35,7 @@ class HttpContext:
         """Reads the stores.  TlsError."""
         self._settings = settings
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        rules = self._rules()
+        rules = server_rules(settings, _NO_KEY)
         self.context.minimum_version = VERSIONS[rules.lowest]
         self.context.maximum_version = VERSIONS[rules.highest]
         try:
@@ -43,13 +45,11 @@ class HttpContext:
             raise TlsError(f"ssl.cipher.suites: OpenSSL has not all of {', '.join(settings.cipher_suites)}") from None
         self.context.verify_mode = _VERIFIES[settings.client_auth]
         self.context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        if rules.trusted is None:
-            self.context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
-        elif rules.trusted:
+        if rules.trusted:
             found = b"".join(each.public_bytes(Encoding.DER) for each in rules.trusted)
             self.context.load_verify_locations(cadata=found)
         self._stamps = self._look()
-        self._load(rules)
+        self._load(rules.keys)
 
     @staticmethod
     def of(config: BrokerConfig) -> HttpContext:
@@ -60,11 +60,10 @@ class HttpContext:
         stats = [path.stat() for path in files_of(self._settings.key_store) if path.exists()]
         return [(each.st_mtime_ns, each.st_size) for each in stats]
 
-    def _rules(self) -> ServerRules:
-        return server_rules(self._settings, "metrics.listener is https: ssl.keystore.location is not set")
-
-    def _load(self, rules: ServerRules) -> None:
-        for entry in rules.keys:
+    def _load(self, keys: Sequence[KeyEntry]) -> None:
+        if not keys:
+            raise TlsError(_NO_KEY)
+        for entry in keys:
             with in_memory(entry.chain_pem()) as chain, in_memory(entry.key_pem()) as key:
                 try:
                     self.context.load_cert_chain(chain, key)
@@ -78,7 +77,7 @@ class HttpContext:
             return
         self._stamps = stamps
         try:
-            self._load(self._rules())
+            self._load(read_keys(self._settings.key_store))
         except TlsError as error:
             logger.error("the metrics listener keeps its old certificate: %s", error)
         else:

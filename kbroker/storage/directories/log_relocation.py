@@ -134,6 +134,9 @@ def _put_back(log: UnifiedLog, files: FileSystem, doomed: str) -> None:
 def _tell(future: FutureLog, target: str, segments: LogSegments) -> None:
     """Step 5.  The old files' recovery point counts only as far as the copy was fsynced, too."""
     log, old = future.log, future.log.local
+    bases = [segment.base_offset for segment in old.segments]
+    assert [segment.base_offset for segment in segments] == bases, f"{future}: the copy has other segments: {bases}"
+    assert segments.size_bytes == old.segments.size_bytes, (future, segments.size_bytes, old.segments.size_bytes)
     old.left = True
     covered = max(future.synced_offset, FIRST_OFFSET)
     epochs, epochs_end = future.epochs
@@ -142,9 +145,6 @@ def _tell(future: FutureLog, target: str, segments: LogSegments) -> None:
         covered = min(covered, epochs_end)
     recovery_point = min(old.recovery_point, covered)
     environment = old.environment
-    bases = [segment.base_offset for segment in old.segments]
-    assert [segment.base_offset for segment in segments] == bases, f"{future}: the copy has other segments: {bases}"
-    assert segments.size_bytes == old.segments.size_bytes, (future, segments.size_bytes, old.segments.size_bytes)
     assert recovery_point <= old.recovery_point, f"{future}: nothing is durable because it was copied"
     log.local = LocalLog(
         target, log.topic_partition, old.config, environment, segments, recovery_point, old.log_end_offset

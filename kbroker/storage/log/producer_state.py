@@ -407,9 +407,14 @@ class ProducerState(ProducerFields):
                     self._remove_snapshot(offset)
                 continue
             if self.snapshots[offset] == EMPTY_SNAPSHOT_BYTES or self._load(offset, now_ms):
-                assert all(first < offset for first in self._ongoing), (self._topic_partition, offset, self._ongoing)
-                self.map_end_offset = self.last_snapshot_offset = offset
-                return offset
+                if all(first < offset for first in self._ongoing):
+                    self.map_end_offset = self.last_snapshot_offset = offset
+                    return offset
+                logger.warning(
+                    "Dropping a producer snapshot at %d: transactions begin later: %s", offset, self._ongoing
+                )
+                self._remove_snapshot(offset)
+                self.clear()
         assert not self._ongoing and self.first_unstable_offset is None, (self._topic_partition, self._ongoing)
         self.map_end_offset = self.last_snapshot_offset = start_offset
         return start_offset

@@ -156,9 +156,11 @@ class LogRecovery:
             self._keep(segment, end, None if reason or not later else later[0])
             if reason:
                 break
-        unstable = self._state.first_unstable_offset
-        assert unstable is None or unstable < end, (self._topic_partition, unstable, end)
-        self._state.map_end_offset = end
+        if self._producers_from <= end:
+            unstable = self._state.first_unstable_offset
+            assert unstable is None or unstable < end, (self._topic_partition, unstable, end)
+            self._state.map_end_offset = end
+        # Else the cut has taken batches that the snapshot knows, and the producers are read again, of what is left.
         return kept, end
 
     def _tell_gap(self, segment: LogSegment, end: Offset, following: LogSegment) -> None:

@@ -124,13 +124,13 @@ class Voter:
         assert self.machine is not None
         self.world.judge.writes(batch)
         self.batches.append(batch)
-        self.carry_out(self.machine.appended(batch.base_offset, batch.end_offset, self.world.now))
+        self.machine.appended(batch.base_offset, batch.end_offset)
         end, life = self.end, self.life
 
         def synced() -> None:
             if self.life == life and self.machine is not None:
                 self.synced = max(self.synced, min(end, self.end))
-                self.carry_out(self.machine.synced(min(end, self.end), self.world.now))
+                self.carry_out(self.machine.synced(min(end, self.end)))
 
         self.world.later(self.world.rng.choice((0.0, 0.001, 0.3)), synced)
 

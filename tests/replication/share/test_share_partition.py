@@ -171,3 +171,15 @@ def test_records_that_fail_again_and_again_come_in_ever_smaller_portions() -> No
     assert sizes == [10, 10, 10, 5]
     held = [run for run in partition.in_flight if run.is_acquired]
     assert [(run.first, run.last, run.delivery_count) for run in held] == [(0, 0, 5)]
+
+
+def test_the_log_may_begin_behind_what_is_being_stored() -> None:
+    """Members would be hung up on until the write is answered."""
+    world = World()
+    partition = world.partition()
+    partition.acquire(ALL, TENS)
+    world.persister.at_once = False
+    partition.acknowledge("alice", accept(0, 29), lambda error: None)
+    partition.move_start(100)
+    world.persister.finish(None)
+    assert (partition.start_offset, partition.next_fetch_offset) == (100, 100)
