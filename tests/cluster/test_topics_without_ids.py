@@ -59,7 +59,9 @@ def test_topics_without_an_id_can_be_deleted_one_by_one() -> None:
 def test_a_topic_gets_its_id_in_the_epoch_that_is_in_force() -> None:
     """A controller that has just come to know ids changes no leaders: brokers would go on without the id."""
     name = TopicPartition("a", 0)
-    known = SimpleNamespace(topic_id=ZERO_UUID, leader_epoch=3, log=Mock(), topic_partition=name)
+    log = Mock()
+    log.assign_topic_id.side_effect = lambda topic_id: setattr(log, "topic_id", topic_id)
+    known = SimpleNamespace(topic_id=ZERO_UUID, leader_id=1, leader_epoch=3, log=log, topic_partition=name)
     fetchers = Mock()
     replicas: Any = SimpleNamespace(
         is_offline=lambda _: False, given_up=(), hosted=lambda _: known, followed={name: known}, names={}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbroker.handlers.dispatch import MEMBER_FAMILIES, broker_rows
+from kbroker.handlers.dispatch import broker_rows, member_rows
 from kbroker.protocol.api import ApiKey
 from tests.compat.real_kafka import KafkaProcess
 from tests.gate.guarded_broker import GuardedBroker
@@ -33,7 +33,7 @@ TO_LOG_IN = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 ASKED = sorted(
     {
         (int(handler.api_key), version)
-        for handler in (*broker_rows(), *(each for family in MEMBER_FAMILIES for each in family.HANDLERS))
+        for handler in (*broker_rows(), *member_rows())
         for version in range(handler.max_version + 1)
         if handler.api_key not in TO_LOG_IN
     }

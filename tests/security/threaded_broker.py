@@ -61,4 +61,4 @@ class ThreadedBroker:
 
     def logins(self, kind: str = "succeeded") -> dict[str, int]:
         """How many logins there were, by mechanism."""
-        return dict(getattr(self.guarded._broker.sasl.stats["SECURE"], kind))
+        return dict(getattr(self.guarded._broker.node.sasl.stats["SECURE"], kind))

@@ -130,7 +130,7 @@ def test_a_broker_that_halts_without_a_reason_is_seen() -> None:
     class Halting(World):
         async def start(self, node: int) -> None:
             await super().start(node)
-            self.loop.call_later(0.01, self.brokers[node]._halt, "no reason")
+            self.loop.call_later(0.01, self.brokers[node].node.halt, "no reason")
 
     with pytest.raises(ViolationError, match="halts"):
         play(3, Scale(crashes=0.0), Halting)
