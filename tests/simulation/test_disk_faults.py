@@ -155,13 +155,14 @@ def test_a_broker_may_be_gone_before_anybody_watches_for_its_end(tmp_path: Path)
     """A machine that loses its power just as a broker has started ended the history with a failure of its own."""
     world = World(1, tmp_path, Scale())
     manager = SimpleNamespace(drop_failed=list, get_or_create_log=None)
-    started: Any = SimpleNamespace(stopping=asyncio.Event(), failed=False, log_manager=manager)
+    node = SimpleNamespace(stopping=asyncio.Event(), failed=False)
+    started: Any = SimpleNamespace(node=node, log_manager=manager)
 
     async def history() -> None:
         world.processes[1] = Process("broker-1")
         world.disks.watch(1, started)
         del world.processes[1]
-        started.stopping.set()
+        node.stopping.set()
         await asyncio.sleep(1.0)
 
     with surroundings(world.loop):
