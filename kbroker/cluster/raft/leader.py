@@ -59,8 +59,8 @@ class LeaderProgress:
         return True
 
     @property
-    def told_high_watermark(self) -> int:
-        """What replicas are told: none until a record of this epoch is committed, as theirs may be newer."""
+    def answered_high_watermark(self) -> int:
+        """The one in answers to replicas: none until a record of this epoch is committed, as theirs may be newer."""
         return self.high_watermark if self.high_watermark > self.start_offset else UNKNOWN
 
     def last_heard(self, node_id: int) -> float | None:

@@ -517,7 +517,7 @@ class RaftMachine:
         if end.epoch != place.last_epoch or place.end_offset > end.offset:
             return Fetched(diverging=end), []
         steps = self._moved(self._progress.fetched(self.voters, key, place.end_offset, now))
-        return Fetched(high_watermark=self._progress.told_high_watermark), steps
+        return Fetched(high_watermark=self._progress.answered_high_watermark), steps
 
     def _quorum_deadline(self) -> float:
         assert self._progress is not None

@@ -132,10 +132,10 @@ def test_what_replicas_are_told_is_committed_in_this_epoch() -> None:
     """A Kafka voter ends when it is told a high watermark below its own."""
     made = LeaderProgress(US, 90, 90, 0.0)
     voters = Voters({each.node_id: each for each in (US, OTHER, THIRD)})
-    assert made.told_high_watermark == -1
+    assert made.answered_high_watermark == -1
     assert not made.synced(voters, 91)
     assert made.fetched(voters, OTHER, 91, 0.0)
-    assert made.told_high_watermark == 91
+    assert made.answered_high_watermark == 91
 
 
 def test_a_replica_counts_as_the_voter_that_it_is_known_as() -> None:
