@@ -111,10 +111,10 @@ class Sender:
         self._error: KafkaError | None = None
         limit = str(max(int(cluster.timeout * 1000), 100))
         try:
-            self._producer = Producer(
-                {**cluster.client_settings(), **settings, "message.timeout.ms": limit, **cluster.settings}
-            )
-            self._known = list(self._producer.list_topics(timeout=cluster.timeout).topics)
+            own = {**cluster.client_settings(), **settings, "message.timeout.ms": limit, **cluster.settings}
+            # Another client looks: one that has seen all topics calls a new one unknown before the broker's answer.
+            self._known = list(Producer(own).list_topics(timeout=cluster.timeout).topics)
+            self._producer = Producer(own)
         except Exception as error:
             raise client_error(error) from None
         self._is_new = topic not in self._known
