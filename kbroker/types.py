@@ -112,5 +112,7 @@ def random_uuid() -> bytes:
             return value
 
 
-LATEST, EARLIEST = -1, -2
-"""Times that stand for an end of a log, as ListOffsets has them."""
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+"""Times that stand for a place in a log, as in ListOffsets: its end, its beginning, its latest record (KIP-734)."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels, as Fetch and ListOffsets have them."""

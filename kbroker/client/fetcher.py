@@ -28,10 +28,11 @@ from kbroker.client.errors import (
     MalformedAnswerError,
     OffsetGoneError,
 )
-from kbroker.client.list_offsets import EARLIEST, LATEST, READ_UNCOMMITTED, list_offsets
+from kbroker.client.list_offsets import list_offsets
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import request_message, schema
+from kbroker.types import EARLIEST, LATEST, READ_UNCOMMITTED
 
 # From version 13 on topics go by their ids (KIP-516).  Below 4 there is no isolation and no batch of format 2.
 _MIN_VERSION = 4

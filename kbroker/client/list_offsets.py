@@ -18,12 +18,8 @@ from kbroker.client.errors import (
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import request_message
+from kbroker.types import MAX_TIMESTAMP, READ_UNCOMMITTED
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
 NO_OFFSET = -1
 
 # From version 1 on an answer has one offset instead of a list; MAX_TIMESTAMP exists from version 7 on (KIP-734).

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from kbroker.cluster.client import NodeError
 from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.schemas import schema, wire
-from kbroker.types import LATEST
+from kbroker.types import LATEST, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from kbroker.cluster.client import NodeClient
@@ -31,7 +31,6 @@ A = TypeVar("A")
 Place = tuple[str, int]
 
 CONSUMER = -1
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_SESSION = -1
 ENDS_SECONDS = 2.0
 ENDS_VERSION = schema("ListOffsetsRequest").first_version("topics.partitions.current_leader_epoch")

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from kbroker.cluster.partition_reader import READ_COMMITTED, READ_UNCOMMITTED, by_leader
+from kbroker.cluster.partition_reader import by_leader
 from kbroker.console.parameters import BadParameterError
 from kbroker.errors import KafkaError
 from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp
 from kbroker.storage.log.log_values import FetchIsolation
-from kbroker.types import Offset
+from kbroker.types import READ_COMMITTED, READ_UNCOMMITTED, Offset
 
 if TYPE_CHECKING:
     from kbroker._fast.files.file_region import FileRegion

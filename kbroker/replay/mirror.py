@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbroker.client.cluster import Cluster, TopicInfo
-from kbroker.client.list_offsets import LATEST, TopicPartition, list_offsets
+from kbroker.client.list_offsets import TopicPartition, list_offsets
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.job_state import job_state, note_gap
 from kbroker.replay.load.lane_results import RESULT_SCHEMA, as_batch
@@ -34,6 +34,7 @@ from kbroker.replay.sources.offset_json import to_plain
 from kbroker.replay.sources.offset_ranges import OffsetFinder, Range
 from kbroker.replay.sources.read_options import ReadOptions, of_whole_names, parse
 from kbroker.replay.sources.read_range import DataLossError, read_range
+from kbroker.types import LATEST
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from kbroker.cluster.partition_reader import READ_COMMITTED, Fetched, PartitionReader, by_leader
+from kbroker.cluster.partition_reader import Fetched, PartitionReader, by_leader
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.metadata.image import ClusterImage, PartitionImage, TopicImage
+from kbroker.types import READ_COMMITTED
 
 NONE, LEFT_BY = -1, -2
 ID = bytes(range(16))

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from kbroker.client.cluster import Cluster
-from kbroker.client.list_offsets import EARLIEST, LATEST, list_offsets
+from kbroker.client.list_offsets import list_offsets
 from kbroker.replay.sources.offset_ranges import Range
 from kbroker.replay.sources.read_options import parse
 from kbroker.replay.sources.read_range import read_range
+from kbroker.types import EARLIEST, LATEST
 
 NOW_MS = 1_700_000_000_000
 COLUMNS = ("key", "value", "timestamp", "headers")

@@ -27,10 +27,11 @@ from kbroker.client.errors import (
     UnsupportedError,
 )
 from kbroker.client.fetcher import Fetcher, FetchSettings
-from kbroker.client.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
+from kbroker.client.list_offsets import list_offsets
 from kbroker.protocol.api import ApiKey
 from kbroker.records.batch import iterate_records
 from kbroker.schemas import request_message
+from kbroker.types import EARLIEST, LATEST, MAX_TIMESTAMP
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.conftest import StartBroker

@@ -16,10 +16,11 @@ pytest.importorskip("pyspark")
 
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import ClientError
-from kbroker.client.list_offsets import LATEST, list_offsets
+from kbroker.client.list_offsets import list_offsets
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.lanes import LaneResult, LaneState, read_state, state_path
 from kbroker.replay.mirror import Mirror, MirrorRequest, mirror_lane
+from kbroker.types import LATEST
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for

@@ -21,7 +21,8 @@ pytest.importorskip("pyspark")
 from kbroker.cli.main import run
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import ClientError
-from kbroker.client.list_offsets import LATEST, list_offsets
+from kbroker.client.list_offsets import list_offsets
+from kbroker.types import LATEST
 from tests.broker_process import BrokerProcess
 from tests.compat.admin import Admin
 from tests.compat.waiting import wait_for

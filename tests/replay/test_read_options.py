@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbroker.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED
 from kbroker.replay.sources import log_options, read_options
 from kbroker.replay.sources.documentation import DOCUMENT, TABLES, with_tables
 from kbroker.replay.sources.offset_json import from_checkpoint, parse_offsets, to_checkpoint
@@ -23,6 +22,7 @@ from kbroker.replay.sources.option_table import Effect
 from kbroker.replay.sources.option_values import OptionError
 from kbroker.replay.sources.read_options import ReadOptions, parse
 from kbroker.replay.sources.read_table import READING
+from kbroker.types import EARLIEST, LATEST, READ_COMMITTED
 
 BASE = {"kafka.bootstrap.servers": "a:9092", "subscribe": "t"}
 

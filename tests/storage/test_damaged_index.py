@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kbroker.config import LogConfig
-from kbroker.storage.log.log_values import MAX_TIMESTAMP
 from kbroker.storage.log.unified_log import UnifiedLog
+from kbroker.types import MAX_TIMESTAMP
 from tests.storage.batches import START_MS, append, batch, environment, open_log, read_all
 
 RECORDS = 60

@@ -30,7 +30,7 @@ from kbroker.replication.replica_selector import Reader
 from kbroker.schemas import schema, wire
 from kbroker.security.authorizer import Operation
 from kbroker.storage.files.filesystem import FileSystem
-from kbroker.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
+from kbroker.types import NO_LEADER_EPOCH, READ_COMMITTED, READ_UNCOMMITTED, ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -48,8 +48,6 @@ MANY_PARTITIONS = 2_000
 # The same for partitions that this broker does not lead: Python looks up and refuses each, so fewer take as long.
 MANY_REFUSED = 400
 STEP_PARTITIONS = 64
-READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
 
 
 def handle_fetch(

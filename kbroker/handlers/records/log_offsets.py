@@ -22,14 +22,8 @@ from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
 from kbroker.security.authorizer import Operation
 from kbroker.storage.log.log_lookup import DeferredSearch, find_by_timestamp, offsets_before
-from kbroker.storage.log.log_values import (
-    EARLIEST_LOCAL_TIMESTAMP,
-    EARLIEST_TIMESTAMP,
-    LATEST_TIERED_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    MAX_TIMESTAMP,
-)
-from kbroker.types import LeaderEpoch
+from kbroker.storage.log.log_values import EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP
+from kbroker.types import EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED, READ_UNCOMMITTED, LeaderEpoch
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
@@ -40,7 +34,6 @@ if TYPE_CHECKING:
     from kbroker.storage.log.unified_log import UnifiedLog
 
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 CONSUMER_REPLICA_ID = -1
 DEBUGGING_REPLICA_ID = -2
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
@@ -48,8 +41,8 @@ FIRST_VERSION_WITH_LEADER_EPOCH = schema("ListOffsetsResponse").first_version("t
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 # The first version of ListOffsets that may ask for each special timestamp.
 FIRST_VERSION_OF_TIMESTAMP = {
-    EARLIEST_TIMESTAMP: 0,
-    LATEST_TIMESTAMP: 0,
+    EARLIEST: 0,
+    LATEST: 0,
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
@@ -248,7 +241,7 @@ def _find_offset(
         is_known = ctx.api_version >= FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE
         refusal = ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
     answer = wire.ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-    if timestamp == LATEST_TIMESTAMP:
+    if timestamp == LATEST:
         if refusal:
             raise KafkaError.of(refusal)
         answer.offset = bound
@@ -278,7 +271,7 @@ def _fill(
     asked: Asked,
 ) -> None:
     # As in Kafka: only the log start is not bounded; an offset that may not be fetched yet is answered as not found.
-    needs_no_bound = asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
+    needs_no_bound = asked.timestamp in (EARLIEST, EARLIEST_LOCAL_TIMESTAMP)
     if found is not None and (found.offset < asked.bound or needs_no_bound):
         answer.timestamp, answer.offset = found.timestamp, found.offset
         if asked.with_epoch:

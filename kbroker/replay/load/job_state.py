@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from kbroker.client.cluster import Cluster
-from kbroker.client.list_offsets import LATEST, TopicPartition, list_offsets
+from kbroker.client.list_offsets import TopicPartition, list_offsets
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import local_path, locked, read_json, write_json
 from kbroker.replay.load.hadoop_folder import HadoopFolder, is_remote
@@ -32,7 +32,7 @@ from kbroker.replay.load.lanes import (
     state_path,
 )
 from kbroker.replay.load.versions import Versions
-from kbroker.types import JsonObject
+from kbroker.types import LATEST, JsonObject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -32,13 +32,14 @@ import numpy as np
 
 from kbroker._fast.records.record_packer import BatchPacker
 from kbroker.client.cluster import ClientSettings, Cluster
-from kbroker.client.list_offsets import EARLIEST, LATEST, TopicPartition, list_offsets
+from kbroker.client.list_offsets import TopicPartition, list_offsets
 from kbroker.client.producer import Batch, BatchProducer, ProducerSettings
 from kbroker.replay.load.errors import LoadError
 from kbroker.replay.load.files import locked, read_json, write_json
 from kbroker.replay.rows import pack_rows, row_columns
 from kbroker.replay.sources.offset_ranges import Range
 from kbroker.replay.sources.read_range import read_range
+from kbroker.types import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,12 +8,13 @@ from kbroker.administration.topics import NewTopic
 from kbroker.client.admin import ClusterAdmin
 from kbroker.client.cluster import ClientSettings, Cluster
 from kbroker.client.errors import ClientError
-from kbroker.client.list_offsets import LATEST, list_offsets
+from kbroker.client.list_offsets import list_offsets
 from kbroker.replay.player.operations import READY_SECONDS, begin_transactions
 from kbroker.replay.player.plan import Plan
 from kbroker.replay.player.settings import Delivery, ReplayError
 from kbroker.security.client.client_security import ClientSecurityError
 from kbroker.security.client.librdkafka_settings import librdkafka_security
+from kbroker.types import LATEST
 
 CREATE_SECONDS = 30.0
 Offsets = dict[str, dict[str, int]]

@@ -13,10 +13,11 @@ from typing import NamedTuple, TypeVar
 
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import PASSING, RetriesExhaustedError, TopicUnknownError
-from kbroker.client.list_offsets import EARLIEST, LATEST, NO_OFFSET, TopicPartition, list_offsets
+from kbroker.client.list_offsets import NO_OFFSET, TopicPartition, list_offsets
 from kbroker.java_patterns import compile_java_pattern
 from kbroker.replay.sources.offset_json import Offsets, names
 from kbroker.replay.sources.read_options import Limit, ReadOptions
+from kbroker.types import EARLIEST, LATEST
 
 T = TypeVar("T")
 

@@ -9,12 +9,13 @@ from kbroker.client.address import parse_bootstrap
 from kbroker.client.cluster import ClientSettings
 from kbroker.client.connection import DEFAULT_CLIENT_ID
 from kbroker.client.fetcher import FetchSettings
-from kbroker.client.list_offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from kbroker.client.list_offsets import TopicPartition
 from kbroker.java_patterns import JavaPatternError, compile_java_pattern
 from kbroker.replay.sources.offset_json import Offsets, names, parse_offsets, parse_partitions
 from kbroker.replay.sources.option_values import OptionError, OptionValues
 from kbroker.replay.sources.read_table import BATCH_ONLY, CHOICES, READING, STREAM_ONLY
 from kbroker.replay.sources.security_options import parse_security
+from kbroker.types import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,7 @@ from kbroker.storage.log import markers
 from kbroker.storage.log.local_log import LocalLog
 from kbroker.storage.log.log_segment import LogSegment
 from kbroker.storage.log.log_validator import LONG_BATCH_BYTES
-from kbroker.storage.log.log_values import (
-    EARLIEST_LOCAL_TIMESTAMP,
-    EARLIEST_TIMESTAMP,
-    LATEST_TIERED_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    MAX_TIMESTAMP,
-    TimestampOffset,
-)
+from kbroker.storage.log.log_values import EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP, TimestampOffset
 from kbroker.storage.log.producer_state import ProducerState
 from kbroker.storage.log.segment_batches import BATCHES_AT_ONCE, read_batch
 from kbroker.storage.log.segment_damage import (
@@ -34,7 +27,18 @@ from kbroker.storage.log.segment_search import check_end, missing_behind
 from kbroker.storage.log.segment_view import BatchLocation, Hole
 from kbroker.storage.log.time_search import latest_time, start_for
 from kbroker.storage.log.txn_index import AbortedTransaction
-from kbroker.types import FIRST_POSITION, NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, Position
+from kbroker.types import (
+    EARLIEST,
+    FIRST_POSITION,
+    LATEST,
+    MAX_TIMESTAMP,
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    NO_TIMESTAMP,
+    LeaderEpoch,
+    Offset,
+    Position,
+)
 
 if TYPE_CHECKING:
     from kbroker.storage.log.log_view import Log
@@ -217,10 +221,10 @@ def offset_for_timestamp(log: Log, timestamp: int, *, defers: bool) -> Found:
 
     Records are looked for on this disk."""
     local, epochs = log.local, log.leader_epoch_cache
-    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        start = log.log_start_offset if timestamp == EARLIEST_TIMESTAMP else log.local_log_start_offset
+    if timestamp in (EARLIEST, EARLIEST_LOCAL_TIMESTAMP):
+        start = log.log_start_offset if timestamp == EARLIEST else log.local_log_start_offset
         return TimestampOffset(NO_TIMESTAMP, start, epochs.epoch_for_offset(start))
-    if timestamp == LATEST_TIMESTAMP:
+    if timestamp == LATEST:
         return TimestampOffset(NO_TIMESTAMP, local.log_end_offset, epochs.latest_epoch)
     if timestamp == LATEST_TIERED_TIMESTAMP:
         return TimestampOffset(NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
@@ -237,7 +241,7 @@ def offset_for_timestamp(log: Log, timestamp: int, *, defers: bool) -> Found:
 def offsets_before(log: Log, timestamp: int, max_count: int, now_ms: int) -> list[int]:
     """Where the segments begin that were last changed at `timestamp` or before, and the log end; newest first.
 
-    At most `max_count` of them, from the newest on: LATEST_TIMESTAMP means all, EARLIEST_TIMESTAMP the first alone.
+    At most `max_count` of them, from the newest on: LATEST means all, EARLIEST the first alone.
     It is what ListOffsets v0 answers, as clients before 0.10.1 ask it.  OSError when a file cannot be looked at.
     """
     segments, files = list(log.local.segments), log.local.environment.files
@@ -246,8 +250,8 @@ def offsets_before(log: Log, timestamp: int, max_count: int, now_ms: int) -> lis
     has_end = segments[-1].size > 0
     if has_end:
         begins.append(log.log_end_offset)
-    found = len(begins) if timestamp == LATEST_TIMESTAMP else 1
-    if timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
+    found = len(begins) if timestamp == LATEST else 1
+    if timestamp not in (LATEST, EARLIEST):
         found = len(begins)
         if has_end and now_ms > timestamp:
             found -= 1
