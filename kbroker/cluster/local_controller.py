@@ -163,9 +163,10 @@ class LocalController(Controller):
         return outcomes + await plans.duplicates(counts, pace)
 
     async def auto_create_topics(self, names: Iterable[str]) -> dict[str, TopicOutcome]:
-        context = self._context()
-        requests = [plans.default_request(name, context) for name in dict.fromkeys(names)]
-        outcomes = {outcome.name: outcome for outcome in await self.create_topics(requests)}
+        async with self._changing:
+            context = self._context()
+            requests = [plans.default_request(name, context) for name in dict.fromkeys(names)]
+            outcomes = {outcome.name: outcome for outcome in await self._create(requests)}
         for outcome in outcomes.values():
             # Clients that come together ask for the same topic, and one that gets none asks many times a second.
             if outcome.error is not None and not isinstance(outcome.error, TopicAlreadyExistsError):

@@ -65,7 +65,7 @@ class Persist:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a request to `request.to`; `answered` or `failed` hears of it."""
+    """Send a request to `request.to`; call `answered` with its answer, or `failed`."""
 
     request: Request
 
@@ -155,7 +155,7 @@ class RaftMachine:
     def deadline(self) -> float:
         """When `tick` is due."""
         times = [self._timer, *self._retries.values()]
-        if self.state is RaftState.LEADER and self._progress is not None:
+        if self._progress is not None:
             times += [self._quorum_deadline(), *self._begin_times()]
         return min(times)
 
@@ -166,8 +166,8 @@ class RaftMachine:
         kept = self._kept
         if kept.epoch < self.epoch:
             # The log is newer than the votes: it has followed a leader since, and voted in none of the epochs after.
-            self._log.enter(self.epoch, NO_LEADER)
-            return [*self._unattached(now), self._persist()]
+            self._unattached(now)
+            return [self._persist()]
         self._voted = kept.voted
         if self.is_voter and len(self.voters.keys) == 1:
             # No other voter has to be waited for: the next epoch is this node's.
@@ -175,10 +175,9 @@ class RaftMachine:
         if kept.leader_id == self.me.node_id:
             self._become(RaftState.RESIGNED)
             self._draw(now)
-            return []
-        if kept.leader_id != NO_LEADER and self._log.leader is not None:
-            return self._follow(now)
-        return self._unattached(now)
+        else:
+            self._follow_if_known(now)
+        return []
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -187,7 +186,7 @@ class RaftMachine:
         steps: list[RaftStep] = []
         if now >= self._timer:
             steps += self._expired(now)
-        if self.state is RaftState.LEADER and self._progress is not None:
+        if self._progress is not None:
             if now >= self._quorum_deadline():
                 return [*steps, *self.resign(now)]
             steps += self._begin_again(now)
@@ -231,32 +230,30 @@ class RaftMachine:
         self._kept = now
         return Persist(now)
 
-    def _unattached(self, now: float, remaining: float | None = None) -> list[RaftStep]:
+    def _unattached(self, now: float, remaining: float = math.inf) -> None:
         self._become(RaftState.UNATTACHED)
-        if remaining is not None and remaining < math.inf:
+        if remaining < math.inf:
             self._timer = max(now, remaining)
         else:
             self._draw(now)
-        return []
 
     def _enter(self, epoch: int, now: float) -> list[RaftStep]:
         """Believe a larger epoch, of which no leader is known."""
         assert epoch > self.epoch
         steps = self._end_lead()
-        remaining = None if self.state in (RaftState.FOLLOWER, RaftState.LEADER) else self._timer
+        remaining = math.inf if self.state is RaftState.FOLLOWER else self._timer
         self._log.enter(epoch, NO_LEADER)
         self._voted = None
-        steps += self._unattached(now, remaining)
+        self._unattached(now, remaining)
         return [*steps, self._persist()]
 
     def _end_lead(self) -> list[RaftStep]:
         return [StopLeading(self.epoch)] if self.state is RaftState.LEADER else []
 
-    def _follow(self, now: float) -> list[RaftStep]:
+    def _follow(self, now: float) -> None:
         self._become(RaftState.FOLLOWER)
         self._has_fetched = False
         self._timer = now + self.timing.fetch
-        return []
 
     def _prospective(self, now: float) -> list[RaftStep]:
         self._become(RaftState.PROSPECTIVE)
@@ -266,8 +263,10 @@ class RaftMachine:
     def _step_back(self, now: float) -> list[RaftStep]:
         """A majority would not vote for this node: back to the leader that it knows, or wait for one."""
         if self.leader_id != NO_LEADER:
-            return self._follow(now)
-        return self._unattached(now)
+            self._follow(now)
+        else:
+            self._unattached(now)
+        return []
 
     def _stand(self, now: float) -> list[RaftStep]:
         self._tally = Tally(tuple(self.voters.keys))
@@ -301,14 +300,12 @@ class RaftMachine:
 
     def resign(self, now: float) -> list[RaftStep]:
         """Lead no more, of one's own accord: the voters hear who should stand, the best first."""
-        if self.state is not RaftState.LEADER:
+        if self._progress is None:
             return []
-        progress = self._progress
-        preferred = () if progress is None else progress.by_progress(self.voters)
-        steps: list[RaftStep] = [StopLeading(self.epoch)]
+        self._preferred = self._progress.by_progress(self.voters)
+        steps: list[RaftStep] = self._end_lead()
         self._become(RaftState.RESIGNED)
         self._draw(now)
-        self._preferred = preferred
         for node_id in self._others():
             steps += self._send_to(node_id)
         return steps
@@ -383,7 +380,7 @@ class RaftMachine:
         if granted and not vote.is_pre_vote:
             self._voted = vote.candidate
             if self.state is RaftState.PROSPECTIVE:
-                steps += self._unattached(now, self._timer)
+                self._unattached(now, self._timer)
             steps.append(self._persist())
         return self._vote_answer(0, is_granted=granted), steps
 
@@ -445,18 +442,23 @@ class RaftMachine:
             return [*steps, self._persist()]
         self._log.enter(epoch, leader_id)
         self._voted = None
-        return [*steps, *self._follow_if_known(now), self._persist()]
+        self._follow_if_known(now)
+        return [*steps, self._persist()]
 
     def _take_leader(self, leader_id: int, now: float) -> list[RaftStep]:
         """The leader of this epoch, if none is known here."""
         if self.leader_id != NO_LEADER or leader_id in (NO_LEADER, self.me.node_id):
             return []
         self._log.enter(self.epoch, leader_id)
-        return [*self._follow_if_known(now), self._persist()]
+        self._follow_if_known(now)
+        return [self._persist()]
 
-    def _follow_if_known(self, now: float) -> list[RaftStep]:
-        """Follow the leader of this epoch; one whose address is not known cannot be asked."""
-        return self._unattached(now) if self._log.leader is None else self._follow(now)
+    def _follow_if_known(self, now: float) -> None:
+        """Follow the leader of this epoch, if there is one; one whose address is not known cannot be asked."""
+        if self._log.leader is None:
+            self._unattached(now)
+        else:
+            self._follow(now)
 
     def voters_changed(self, voters: Voters) -> list[RaftStep]:
         """The log has another VotersRecord, committed or not, or has lost its last one."""
@@ -469,7 +471,8 @@ class RaftMachine:
             assert self.state is not RaftState.LEADER, "a leader asks no other"
             if self.epoch != self._kept.epoch:
                 self._voted = None
-            return [*self._follow_if_known(now), self._persist()]
+            self._follow_if_known(now)
+            return [self._persist()]
         if self.state is RaftState.FOLLOWER:
             self._has_fetched = True
             self._timer = now + self.timing.fetch
@@ -506,7 +509,7 @@ class RaftMachine:
             return Fetched(int(ErrorCode.FENCED_LEADER_EPOCH)), []
         if place.epoch > self.epoch:
             return Fetched(int(ErrorCode.UNKNOWN_LEADER_EPOCH)), []
-        if self.state is not RaftState.LEADER or self._progress is None:
+        if self._progress is None:
             return Fetched(int(ErrorCode.NOT_LEADER_OR_FOLLOWER)), []
         begin, snapshot = self._begins()
         is_before = place.end_offset < begin or (snapshot is not None and place.last_epoch < snapshot.epoch)

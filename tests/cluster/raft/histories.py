@@ -136,7 +136,7 @@ class Voter:
 
     def write(self, number: int) -> None:
         """A client's record, if this node takes itself for the leader."""
-        if self.machine is not None and self.machine.state is RaftState.LEADER and self.machine.progress is not None:
+        if self.machine is not None and self.machine.progress is not None:
             self.append(data_batch(self.end, self.machine.epoch, [config_record(number)]))
 
     # -- time and messages
@@ -282,7 +282,7 @@ class World:
         self.at(self.now + seconds, call)
 
     def deliver(self, one: Voter, other: Voter, arrived: Callable[[], object], failed: Callable[[], object]) -> None:
-        """A message on its way; the sender of one that is lost hears of it late."""
+        """Deliver a message some time later; for a lost one call the sender's `failed`, two seconds later."""
         pair = (one.key.node_id, other.key.node_id)
         if pair in self.cut or self.rng.random() < self.loss:
             self.later(2.0, failed)
