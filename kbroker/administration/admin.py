@@ -1,4 +1,4 @@
-"""A cluster as an administrator's client sees it: who is asked what, and how long for what passes."""
+"""An administrator's client of a cluster: it finds the broker for each request, and repeats what fails for a while."""
 
 from __future__ import annotations
 

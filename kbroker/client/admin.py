@@ -85,6 +85,7 @@ class ClusterAdmin(Admin):
 
     async def pause(self, seconds: float) -> None:
         self._topics = None
+        # There is no loop to give way to: `run_to_end` takes each procedure to its end in one go.
         time.sleep(seconds)  # noqa: ASYNC251
 
     def make_topics(self, topics: Sequence[NewTopic]) -> None:

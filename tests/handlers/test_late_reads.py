@@ -228,7 +228,7 @@ def test_a_session_goes_on_behind_a_late_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_share_group_waits_for_a_late_read(tmp_path: Path, comes: bool) -> None:
-    """A member of a share group would be told that there is nothing, at once and again."""
+    """A member of a share group would get one empty answer after the other, without a wait."""
 
     async def scenario(cluster: Cluster, client: Client, stand_in: StandIn) -> None:
         assert cluster.broker.services is not None

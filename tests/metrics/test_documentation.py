@@ -29,7 +29,7 @@ from tests.network.raw_client import RawClient
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 PACKAGE = Path(kbroker.__file__).parent
-#: Where values for metrics come from, and who reads them.
+#: Packages that give the values of metrics, or read them.
 GIVE_VALUES = ("assembly", "console", "coordinator", "handlers", "storage")
 
 

@@ -1,4 +1,4 @@
-"""`kbroker cluster`: who is in a cluster, what is not as it should be, and moves of leaders and replicas."""
+"""`kbroker cluster`: shows the brokers of a cluster and its problems, and moves leaders and replicas."""
 
 from __future__ import annotations
 

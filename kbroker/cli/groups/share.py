@@ -1,4 +1,4 @@
-"""`kbroker share`: share groups of any Kafka (KIP-932): who is in them, where they are, and how far behind."""
+"""`kbroker share`: shows the members, offsets and lag of share groups of any Kafka (KIP-932)."""
 
 from __future__ import annotations
 

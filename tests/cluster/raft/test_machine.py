@@ -129,7 +129,7 @@ def test_half_of_the_voters_elect_no_leader() -> None:
 
 
 def test_what_replicas_are_told_is_committed_in_this_epoch() -> None:
-    """A Kafka voter ends when it is told a high watermark below its own."""
+    """A Kafka voter ends when an answer has a high watermark below its own."""
     made = LeaderProgress(US, 90, 90, 0.0)
     voters = Voters({each.node_id: each for each in (US, OTHER, THIRD)})
     assert made.answered_high_watermark == -1
