@@ -69,6 +69,7 @@ class Storage:
         configs: Mapping[str, str] | None = None,
         settings: Mapping[str, str] | None = None,
         executor: Executor | None = None,
+        topic_id: bytes = TOPIC_ID,
     ) -> None:
         self.a, self.b = str(root / "a"), str(root / "b")
         values = {"log.dirs": f"{self.a},{self.b}", "node.id": "1", VERIFICATION: "false", **(settings or {})}
@@ -76,7 +77,7 @@ class Storage:
         self.configs = dict(SMALL if configs is None else configs)
         self.clock = HandClock()
         self.logs = LogManager(self.config, self.clock, files, executor)
-        self.logs.start(CLUSTER, {TP.topic: KnownTopic(TOPIC_ID, log_config(self.config, self.configs), 1)})
+        self.logs.start(CLUSTER, {TP.topic: KnownTopic(topic_id, log_config(self.config, self.configs), 1)})
 
     def lead(self, partitions: int = 1) -> DirectoryMoves:
         """Lead the topic's partitions on the running loop; those that are new begin in `a`."""

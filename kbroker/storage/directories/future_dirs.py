@@ -4,7 +4,8 @@
     it has none, all directories serve the copy was whole when the old directory went (`log_relocation`): it becomes the
                                        partition's log
     it has none, a directory failed    the log may lie there: the copy stays as it is until that is known
-    its topic is gone, or another      the copy goes
+    its topic is gone, or another      the copy goes; so does one that does not say its topic's id, as a topic that was
+                                       deleted may have had the name
 
 Of several copies of a partition the first is kept.  A crash of the machine may lose the rename of the old directory and
 keep that of the new one.  Two logs of the partition are left then: the longer one is the partition's, as appends went
@@ -13,7 +14,6 @@ on there.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -84,15 +84,14 @@ def settle(
 
 
 def _is_of(files: FileSystem, tp: TopicPartition, path: str, topic_ids: Mapping[str, bytes] | None) -> bool:
-    """Whether a copy belongs to a topic that exists; one without an id belongs to the topic that has its name."""
+    """Whether a copy belongs to a topic that exists; one without an id belongs to a topic without one alone."""
     if topic_ids is None:
         return True
-    known = topic_ids.get(tp.topic)
-    if known is None:
-        return False
-    with contextlib.suppress(FileNotFoundError):
-        return PartitionMetadata(files, path, exists=True).topic_id in (known, ZERO_UUID)
-    return True
+    try:
+        own = PartitionMetadata(files, path, exists=True).topic_id
+    except FileNotFoundError:
+        own = ZERO_UUID
+    return topic_ids.get(tp.topic) == own
 
 
 def _promote(files: FileSystem, tp: TopicPartition, parent: str, path: str) -> None:

@@ -40,7 +40,7 @@ from kbroker.storage.log.log_segment import (
     base_offset_of,
     file_prefix,
 )
-from kbroker.storage.log.partition_metadata import PARTITION_METADATA
+from kbroker.storage.log.partition_metadata import PARTITION_METADATA, PartitionMetadata
 from kbroker.types import FIRST_OFFSET, NO_OFFSET, Offset
 
 if TYPE_CHECKING:
@@ -198,8 +198,9 @@ class FutureLog:
     # -- on the loop --------------------------------------------------------------------------------------------------
 
     def create(self) -> None:
-        """Makes the directory, which is all that a start needs to go on with the move."""
+        """Makes the directory, with the topic's id: all that a start needs to go on with the move."""
         self.files.mkdir(self.directory)
+        PartitionMetadata(self.files, self.directory, exists=False).assign(self.log.topic_id, self.log.topic_partition)
 
     def refresh(self) -> None:
         """Gives up copies of what is not in the log any more."""
@@ -310,7 +311,7 @@ class FutureLog:
             name = entry.name
             if name.endswith((LOG_SUFFIX, LOG_SUFFIX + COPY_SUFFIX)) and name[:20].isdigit():
                 self._leftovers[base_offset_of(name)] = name
-            elif not entry.is_directory:
+            elif name != PARTITION_METADATA and not entry.is_directory:
                 files.unlink(f"{self.directory}/{name}")
 
     def remove_dropped(self) -> None:
