@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from kbroker._fast.net.connection import Connection
     from kbroker._fast.net.socket_part import SocketPart
     from kbroker.assembly.membership.cluster_membership import ClusterMembership
-    from kbroker.cluster.controller import Administration
+    from kbroker.cluster.controller.interface import Administration
     from kbroker.config import BrokerConfig, LogConfig
     from kbroker.metadata.image import ClusterImage, TopicImage
     from kbroker.metrics.families import Values

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import BrokerRequests
+    from kbroker.cluster.controller.interface import BrokerRequests
     from kbroker.cluster.node_clients import NodeClients
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.transactions.completion import Markers

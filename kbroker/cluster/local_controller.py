@@ -22,7 +22,7 @@ from kbroker.cluster import partitions as decisions
 from kbroker.cluster import reassignments as moves
 from kbroker.cluster import topics as plans
 from kbroker.cluster.config_changes import ConfigResourceType
-from kbroker.cluster.controller import Controller
+from kbroker.cluster.controller.interface import Controller
 from kbroker.cluster.metadata_writer import MetadataWriter, rebased
 from kbroker.cluster.mutations import charged
 from kbroker.cluster.partition_updates import (

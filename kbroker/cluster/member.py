@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller.interface import Controller
     from kbroker.cluster.controller_channel import ControllerChannel
     from kbroker.cluster.controller_stats import ControllerStats
     from kbroker.metadata.broker_settings import BrokerSettings

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbroker._fast.gate.gate import Gate
     from kbroker._fast.net.answer_memo import AnswerRenewal
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import Administration, BrokerRequests
+    from kbroker.cluster.controller.interface import Administration, BrokerRequests
     from kbroker.cluster.kraft.forwarding import Forwarding
     from kbroker.cluster.member import ZooKeeperOffsets
     from kbroker.cluster.node_clients import NodeClients

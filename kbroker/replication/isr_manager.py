@@ -28,7 +28,7 @@ from kbroker.replication.partition import Role
 
 if TYPE_CHECKING:
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import BrokerRequests
+    from kbroker.cluster.controller.interface import BrokerRequests
     from kbroker.cluster.requests import PartitionOutcome
     from kbroker.metadata.cache import MetadataCache
     from kbroker.replication.partition import Partition

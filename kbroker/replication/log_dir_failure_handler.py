@@ -24,7 +24,7 @@ from kbroker.errors import KafkaError
 from kbroker.outage import Outage
 
 if TYPE_CHECKING:
-    from kbroker.cluster.controller import BrokerRequests
+    from kbroker.cluster.controller.interface import BrokerRequests
     from kbroker.cluster.requests import BrokerEpoch
     from kbroker.metadata.cache import MetadataCache
     from kbroker.storage.manager.log_manager import LogManager

@@ -27,7 +27,6 @@ from kbroker.storage.files.throttle import Throttle
 from kbroker.storage.log.leader_epoch_cache import LeaderEpochCache
 from kbroker.storage.log.log_segment import SWAP_SUFFIX
 from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
-from kbroker.storage.log.partition_metadata import PARTITION_METADATA
 from tests.cleaner.logs import clean, pairs_batch
 from tests.compat.waiting import wait_for
 from tests.storage.batches import UnsyncedFiles, append, batch, marker, region_bytes
@@ -240,31 +239,6 @@ def test_a_topic_deleted_on_the_move_is_gone_from_both(tmp_path: Path) -> None:
         storage.logs.shutdown()
 
     asyncio.run(run())
-
-
-@pytest.mark.parametrize("says_its_topic", [True, False])
-def test_a_copy_of_a_deleted_topic_goes_when_another_has_its_name(tmp_path: Path, says_its_topic: bool) -> None:
-    """It would be taken for a copy of the new topic's partition, which was not asked to move, and stay for good."""
-
-    async def begin() -> None:
-        storage = Storage(tmp_path)
-        moves = storage.lead()
-        fill(storage, 150)
-        moves._throttle = HeldThrottle(PART_BYTES)
-        moves.alter(TP, storage.b)
-        future = storage.logs.plans.futures[TP]
-        while not future.copied_bytes:
-            await asyncio.sleep(0.001)
-        await moves.stop()
-        storage.logs.release()
-        if not says_its_topic:
-            os.unlink(f"{future.directory}/{PARTITION_METADATA}")
-
-    asyncio.run(begin())
-    storage = Storage(tmp_path, topic_id=bytes(reversed(TOPIC_ID)))
-    assert not storage.logs.plans.found
-    assert [name.rpartition("-")[2] for name in names(storage)[storage.b]] == ["delete"]
-    storage.logs.shutdown()
 
 
 class FullFiles(UnsyncedFiles):

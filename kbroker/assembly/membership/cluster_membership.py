@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kbroker._fast.base.slices import Pace, Slices
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import Administration, BrokerRequests
+    from kbroker.cluster.controller.interface import Administration, BrokerRequests
     from kbroker.cluster.kraft.forwarding import Forwarding
     from kbroker.cluster.member import ZooKeeperOffsets
     from kbroker.cluster.node_clients import NodeClients

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kbroker.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kbroker.cluster.controller import Administration
+    from kbroker.cluster.controller.interface import Administration
     from kbroker.cluster.requests import BrokerEpoch
     from kbroker.config import BrokerConfig
     from kbroker.metadata.cache import MetadataCache

@@ -22,7 +22,7 @@ from kbroker.replication.stray_replicas import StrayReplicas, stray_replicas
 if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
     from kbroker.cluster.client import Transport
-    from kbroker.cluster.controller import BrokerRequests
+    from kbroker.cluster.controller.interface import BrokerRequests
     from kbroker.cluster.controller_client import ControllerFinder
     from kbroker.config import BrokerConfig
     from kbroker.replication.transaction_markers import MarkerWriter

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kbroker.cluster.controller import BrokerRequests
+from kbroker.cluster.controller.interface import BrokerRequests
 from kbroker.cluster.creation_complaints import CreationComplaints
 from kbroker.cluster.requests import (
     BrokerEpoch,
@@ -36,7 +36,7 @@ from kbroker.outage import Outage
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
-    from kbroker.cluster.controller import AskCreation
+    from kbroker.cluster.controller.interface import AskCreation
     from kbroker.cluster.controller_channel import ControllerChannel
     from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
     from kbroker.metadata.broker_settings import BrokerSettings

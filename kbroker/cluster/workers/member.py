@@ -29,7 +29,7 @@ from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
-    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller.interface import Controller
     from kbroker.cluster.workers.worker_slot import WorkerSlot
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
-from kbroker.cluster.controller import Controller
+from kbroker.cluster.controller.interface import Controller
 from kbroker.cluster.requests import (
     BrokerEpoch,
     ConfigAlteration,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster import topics as plans
 from kbroker.cluster.config_changes import ConfigResourceType
-from kbroker.cluster.controller import Controller
+from kbroker.cluster.controller.interface import Controller
 from kbroker.cluster.creation_complaints import CreationComplaints
 from kbroker.cluster.requests import (
     BrokerEpoch,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
     from kbroker.cluster.client import Transport
-    from kbroker.cluster.controller import Controller
+    from kbroker.cluster.controller.interface import Controller
     from kbroker.cluster.controller_channel import ControllerChannel
     from kbroker.cluster.outbound import Outbound
     from kbroker.cluster.protocol_version import ProtocolVersion

@@ -45,7 +45,7 @@ from kbroker.replication.share.persister import UNINITIALIZED_START_OFFSET, Shar
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Slices
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import BrokerRequests
+    from kbroker.cluster.controller.interface import BrokerRequests
     from kbroker.coordinator.classic.group_registry import GroupPartition, GroupRegistry
     from kbroker.coordinator.runtime.plan import KeyValue
     from kbroker.coordinator.share.share_states import ShareStates

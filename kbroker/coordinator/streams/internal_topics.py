@@ -17,7 +17,7 @@ from kbroker.errors import ErrorCode, KafkaError, bare
 
 if TYPE_CHECKING:
     from kbroker.clock import Clock
-    from kbroker.cluster.controller import BrokerRequests
+    from kbroker.cluster.controller.interface import BrokerRequests
     from kbroker.quotas.mutation_quota import MutationQuota
 
 logger = logging.getLogger("kbroker.groups")

@@ -1,6 +1,7 @@
 """The voters' machine: histories under faults, mutations that they find, and Kafka's rules one by one.
 
-Of `kbroker.cluster.raft.machine`, `kbroker.cluster.raft.election` and `kbroker.cluster.raft.leader`.
+Of `kbroker.cluster.raft.machine`, `kbroker.cluster.raft.election` and `kbroker.cluster.raft.leader`; the interfaces in
+`kbroker.cluster.raft.leader_log` and `kbroker.cluster.raft.service` are what stands on it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import uvloop
 from kbroker import log_output
 from kbroker.assembly.membership.zookeeper import ZooKeeperMembership
 from kbroker.broker import Broker
-from kbroker.cluster.controller import Controller
+from kbroker.cluster.controller.interface import Controller
 from kbroker.cluster.controller_channel import ControllerChannel
 from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.requests import BrokerEpoch, IsrChange, PartitionOutcome

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kbroker.cluster.controller import Controller
+from kbroker.cluster.controller.interface import Controller
 from kbroker.cluster.controller_channel import ControllerChannel
 from kbroker.cluster.controller_client import ControllerByImage
 from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
