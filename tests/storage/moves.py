@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
@@ -17,15 +18,19 @@ from kbroker.replication.replica_manager import ReplicaManager
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.storage.files.throttle import Throttle
+from kbroker.storage.log.log_values import AppendOrigin
 from kbroker.storage.log.unified_log import UnifiedLog
 from kbroker.storage.manager.log_manager import LogManager
 from kbroker.types import TopicPartition
-from tests.storage.batches import UNSYNCED_FILES, HandClock, headers
+from tests.storage.batches import UNSYNCED_FILES, HandClock, append, batch, headers, marker
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 TOPIC_ID = bytes(range(16))
 TP = TopicPartition("orders", 0)
 VERIFICATION = "transaction.partition.verification.enable"
+VALUE = b"v" * 80
+# A part of each log whose copy is held up.
+PART_BYTES = 30_000
 SMALL = {"segment.bytes": "1048576", "internal.segment.bytes": "400", "index.interval.bytes": "64"}
 
 
@@ -124,3 +129,20 @@ def records_of(log: UnifiedLog) -> list[Record]:
             found.extend(record for record in iterate_records(batch) if record.offset >= offset)
             offset = info.last_offset + 1
     return found
+
+
+def fill(storage: Storage, count: int = 20) -> None:
+    """Segments with plain, idempotent and transactional batches."""
+    log = storage.log
+    for at in range(count):
+        append(log, batch([VALUE + b"%d" % at]))
+        append(log, batch([b"p%d" % at], producer_id=5, epoch=0, sequence=at))
+        append(log, batch([b"t%d" % at], producer_id=6, epoch=0, sequence=at, transactional=True))
+        append(log, marker(6, 0, abort=at % 3 == 0), origin=AppendOrigin.COORDINATOR)
+
+
+def names(storage: Storage) -> dict[str, list[str]]:
+    """The partition's directories in each log directory."""
+    return {
+        path: sorted(name for name in os.listdir(path) if name.startswith("orders-")) for path in (storage.a, storage.b)
+    }

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.storage.log.partition_metadata import PARTITION_METADATA
-from tests.storage.moves import TOPIC_ID, TP, HeldThrottle, Storage
-from tests.storage.test_moves import PART_BYTES, fill, names
+from tests.storage.moves import PART_BYTES, TOPIC_ID, TP, HeldThrottle, Storage, fill, names
 
 
 @pytest.mark.parametrize("says_its_topic", [True, False])

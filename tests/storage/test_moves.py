@@ -29,29 +29,21 @@ from kbroker.storage.log.log_segment import SWAP_SUFFIX
 from kbroker.storage.log.log_values import AppendOrigin, FetchIsolation
 from tests.cleaner.logs import clean, pairs_batch
 from tests.compat.waiting import wait_for
-from tests.storage.batches import UnsyncedFiles, append, batch, marker, region_bytes
-from tests.storage.moves import CLUSTER, SMALL, TOPIC_ID, TP, HeldThrottle, Inline, Storage, records_of
-
-VALUE = b"v" * 80
-# A part of each log whose copy is held up.
-PART_BYTES = 30_000
-
-
-def fill(storage: Storage, count: int = 20) -> None:
-    """Segments with plain, idempotent and transactional batches."""
-    log = storage.log
-    for at in range(count):
-        append(log, batch([VALUE + b"%d" % at]))
-        append(log, batch([b"p%d" % at], producer_id=5, epoch=0, sequence=at))
-        append(log, batch([b"t%d" % at], producer_id=6, epoch=0, sequence=at, transactional=True))
-        append(log, marker(6, 0, abort=at % 3 == 0), origin=AppendOrigin.COORDINATOR)
-
-
-def names(storage: Storage) -> dict[str, list[str]]:
-    """The partition's directories in each log directory."""
-    return {
-        path: sorted(name for name in os.listdir(path) if name.startswith("orders-")) for path in (storage.a, storage.b)
-    }
+from tests.storage.batches import UnsyncedFiles, append, batch, region_bytes
+from tests.storage.moves import (
+    CLUSTER,
+    PART_BYTES,
+    SMALL,
+    TOPIC_ID,
+    TP,
+    VALUE,
+    HeldThrottle,
+    Inline,
+    Storage,
+    fill,
+    names,
+    records_of,
+)
 
 
 def test_a_moved_log_is_the_same_log(tmp_path: Path) -> None:
