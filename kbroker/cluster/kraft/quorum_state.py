@@ -1,38 +1,42 @@
-"""`quorum-state`: the epoch of the controllers' quorum and its leader as last heard, as Kafka keeps it (version 1).
+"""`quorum-state`: the quorum's epoch, its leader as last heard, and this node's vote, as Kafka keeps them.
 
-    {"leaderId":3001,"leaderEpoch":7,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}
+    version 1  {"leaderId":3001,"leaderEpoch":7,"votedId":3001,"votedDirectoryId":"0dHR0dHR…","data_version":1}
+    version 0  {"clusterId":"","leaderId":3001,"leaderEpoch":2,"votedId":3001,"appliedOffset":0,
+                "currentVoters":[{"voterId":3001},…],"data_version":0}     while kraft.version is 0
 
-An observer does not vote.  Version 0, of clusters with fixed voters, has more fields, which Kafka does not need any
-more; both have the leader's.
+Either is read.  An observer does not vote: `votedId` is -1.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kbroker.cluster.kraft.quorum_steps import NO_LEADER
-from kbroker.types import ZERO_UUID, uuid_to_text
+from kbroker.types import ZERO_UUID, uuid_from_text, uuid_to_text
 
 QUORUM_STATE = "quorum-state"
+NO_VOTE = -1
 
 
 class QuorumState(NamedTuple):
-    """The epoch, and the id of its leader; -1 where there is none."""
+    """The epoch, and the id of its leader; -1 where there is none.  `voted_id`: to whom this node gave its vote."""
 
     epoch: int = 0
     leader_id: int = NO_LEADER
+    voted_id: int = NO_VOTE
+    voted_directory: bytes = ZERO_UUID
 
 
-def encode_quorum_state(state: QuorumState) -> bytes:
-    """The file's content."""
-    fields = {
-        "leaderId": state.leader_id,
-        "leaderEpoch": state.epoch,
-        "votedId": -1,
-        "votedDirectoryId": uuid_to_text(ZERO_UUID),
-        "data_version": 1,
-    }
+def encode_quorum_state(state: QuorumState, voters: Iterable[int] | None = None) -> bytes:
+    """The file's content, in version 1; in version 0 where `voters` are given, those of the settings."""
+    fields: dict[str, object] = {"leaderId": state.leader_id, "leaderEpoch": state.epoch, "votedId": state.voted_id}
+    if voters is None:
+        fields |= {"votedDirectoryId": uuid_to_text(state.voted_directory), "data_version": 1}
+    else:
+        current = [{"voterId": each} for each in sorted(voters)]
+        fields = {"clusterId": "", **fields, "appliedOffset": 0, "currentVoters": current, "data_version": 0}
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -42,6 +46,10 @@ def decode_quorum_state(data: bytes) -> QuorumState:
     if not isinstance(fields, dict) or fields.get("data_version") not in (0, 1):
         raise ValueError("it is not the quorum-state of version 0 or 1")
     epoch, leader_id = fields.get("leaderEpoch"), fields.get("leaderId", NO_LEADER)
+    voted_id, directory = fields.get("votedId", NO_VOTE), fields.get("votedDirectoryId")
     if type(epoch) is not int or type(leader_id) is not int or epoch < 0:
         raise ValueError("it has no epoch and no leader")
-    return QuorumState(epoch, max(leader_id, NO_LEADER))
+    if type(voted_id) is not int or not isinstance(directory, str | None):
+        raise ValueError("its vote is none")
+    voted_directory = ZERO_UUID if directory is None else uuid_from_text(directory)
+    return QuorumState(epoch, max(leader_id, NO_LEADER), max(voted_id, NO_VOTE), voted_directory)
