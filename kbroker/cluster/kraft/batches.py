@@ -6,7 +6,7 @@ has records of the quorum itself, any other has metadata records (KIP-595).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,15 +14,17 @@ from kbroker._fast.records.record_batch import LOG_OVERHEAD, MAGIC_V2, BatchErro
 from kbroker._fast.records.stored_header import read_stored_header
 from kbroker._fast.wire.codec import DecodeError, Struct
 from kbroker.metadata.metadata_record import MetadataLogError, MetadataRecord, decode_record
-from kbroker.records.batch import iterate_records
+from kbroker.records.batch import RecordBatchBuilder, iterate_records
 from kbroker.records.compression import CompressionError
-from kbroker.records.control import ControlType, parse_control_key
+from kbroker.records.control import ControlType, encode_control_key, parse_control_key
 from kbroker.records.layout import LENGTH_END, LENGTH_POSITION
 from kbroker.schemas import message
 
 if TYPE_CHECKING:
     from kbroker._fast.records.record_batch import BatchInfo
+    from kbroker.protocol.messages import Message
 
+CONTROL_VERSION = 0
 _CONTROL_MESSAGES = {
     ControlType.LEADER_CHANGE: "LeaderChangeMessage",
     ControlType.SNAPSHOT_HEADER: "SnapshotHeaderRecord",
@@ -118,3 +120,12 @@ def _control(key: bytes | None, value: bytes | None) -> ControlRecord:
     cls = message(name)
     version = min(int.from_bytes(value[:2], "big"), int(cls.max_version))
     return ControlRecord(kind, cls.program(version).decode(value))
+
+
+def control_batch(records: Iterable[tuple[ControlType, Message]], offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    """A batch with records of the quorum itself."""
+    builder = RecordBatchBuilder(offset, is_control=True, partition_leader_epoch=epoch)
+    for kind, value in records:
+        content = bytes(value.program(CONTROL_VERSION).encode(value))
+        builder.append(encode_control_key(kind), content, timestamp_ms)
+    return bytes(builder.build())

@@ -49,6 +49,7 @@ class Opened(NamedTuple):
     log: KeptLog
     snapshot: list[MetadataBatch]
     batches: list[MetadataBatch]
+    state: QuorumState
 
 
 class _Kept(NamedTuple):
@@ -99,7 +100,7 @@ class MetadataDirectory:
         self._segments.sync()
         state = self._read_state()
         kept = KeptLog(self._segments.end_offset, tuple(self._segments.epochs), newest, state.epoch, state.leader_id)
-        return Opened(kept, batches, log)
+        return Opened(kept, batches, log, state)
 
     def _newest_whole(self) -> list[MetadataBatch]:
         """The batches of the newest snapshot that is whole."""
@@ -151,9 +152,41 @@ class MetadataDirectory:
         """Take away all from this offset on, durably."""
         self._segments.truncate(end_offset)
 
-    def elected(self, state: QuorumState) -> None:
-        """Keep the epoch, durably."""
-        self._files.write_atomic(f"{self.path}/{QUORUM_STATE}", encode_quorum_state(state))
+    def append_durably(self, batches: tuple[MetadataBatch, ...]) -> None:
+        """Write batches that follow the end, and sync them: other nodes count on what a voter says it has."""
+        self._segments.append(batches)
+        self._segments.sync()
+
+    @property
+    def start_offset(self) -> int:
+        """Where the log on disk begins."""
+        return self._segments.start_offset
+
+    @property
+    def oldest_snapshot(self) -> SnapshotId | None:
+        """None where there is none."""
+        return self._snapshots[0].id if self._snapshots else None
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """See `Segments.read`."""
+        return self._segments.read(offset, max_bytes)
+
+    def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes] | None:
+        """The size of a snapshot, and bytes of it from a position on; None where it is not there.  OSError."""
+        size = next((each.size for each in self._snapshots if each.id == snapshot), None)
+        if size is None:
+            return None
+        path = self._path(snapshot)
+        fd = self._files.open(path, os.O_RDONLY)
+        try:
+            with naming(path):
+                return size, self._files.pread(fd, min(max_bytes, max(0, size - position)), position)
+        finally:
+            self._files.close(fd)
+
+    def elected(self, state: QuorumState, voters: tuple[int, ...] | None = None) -> None:
+        """Keep the epoch and the vote, durably; `voters`: see `encode_quorum_state`."""
+        self._files.write_atomic(f"{self.path}/{QUORUM_STATE}", encode_quorum_state(state, voters))
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 

@@ -92,6 +92,8 @@ class Quorum:
         self.leader_id = kept.leader_id if kept.epoch == self.epoch else NO_LEADER
         self.leader_high_watermark = UNKNOWN
         """The first high watermark that a leader answered with since this process started."""
+        self.served_count = 0
+        """Good answers of leaders so far."""
         self._snapshot: tuple[SnapshotId, int] | None = None
         self._not_before = 0.0
         self._failures = 0
@@ -105,6 +107,11 @@ class Quorum:
         if self._epochs:
             return self._epochs[-1].epoch
         return 0 if self._base is None else self._base.epoch
+
+    @property
+    def base(self) -> SnapshotId | None:
+        """The snapshot behind which the epochs are known; None: from the begin of the log."""
+        return None if self._base is None or not self._base.end_offset else self._base
 
     @property
     def leader(self) -> Leader | None:
@@ -157,6 +164,7 @@ class Quorum:
         self._not_before = now + pause * self._random.uniform(1.0, 1.5)
 
     def _succeeded(self) -> None:
+        self.served_count += 1
         self._failures = self._leader_failures = 0
         self._leader_not_before = self._not_before = 0.0
 
@@ -202,7 +210,7 @@ class Quorum:
         if epoch < self.epoch or (epoch == self.epoch and leader_id < 0):
             return []
         if leader_id == self._identity.node_id:
-            return [Fatal(f"node.id {leader_id} is that of a controller: a broker needs an id of its own")]
+            return self._named_leader(epoch)
         if epoch == self.epoch and self.leader_id not in (NO_LEADER, leader_id):
             return []
         endpoint = at.get(leader_id) or self._known.get(leader_id) or asked
@@ -216,6 +224,16 @@ class Quorum:
         self._leader_failures, self._leader_not_before = 0, 0.0
         self._snapshot = None
         return [Elected(self.epoch, self.leader_id)]
+
+    def _named_leader(self, epoch: int) -> list[Step]:
+        """A controller says that this node leads, which it does not."""
+        if not self._identity.may_lead:
+            node_id = self._identity.node_id
+            return [Fatal(f"node.id {node_id} is that of a controller: a broker needs an id of its own")]
+        if epoch == self.epoch:
+            return []
+        self.enter(epoch, NO_LEADER)
+        return [Elected(epoch, self._identity.node_id)]
 
     def _not_served(self, ask: Ask, code: int, was_known: bool, is_news: bool, now: float) -> list[Step]:
         if is_news and self.leader is not None:

@@ -135,11 +135,12 @@ Step = Append | Truncate | SnapshotPiece | Committed | Elected | Trouble | Fatal
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The broker that asks.  `cluster_id` None: not known yet."""
+    """The node that asks.  `cluster_id` None: not known yet.  `may_lead`: it has the controller role."""
 
     node_id: int
     cluster_id: str | None
     directory_id: bytes
+    may_lead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

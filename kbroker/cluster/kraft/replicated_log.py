@@ -95,10 +95,14 @@ class ReplicatedLog:
                 self._writing = None
             del writing  # It keeps its error, and the error this frame.
 
-    async def truncate(self, end_offset: int) -> None:
-        """Take away what was not committed from this offset on."""
+    def cut(self, end_offset: int) -> None:
+        """What was not committed from this offset on is not to be applied; it is still on disk."""
         logger.warning("records from offset %d on were not committed and are taken back", end_offset)
         self.pending = [each for each in self.pending if each.end_offset <= end_offset]
+
+    async def truncate(self, end_offset: int) -> None:
+        """Take away what was not committed from this offset on."""
+        self.cut(end_offset)
         await self.on_disk(self.directory.truncate, end_offset)
 
     async def apply(self, high_watermark: int) -> Sequence[MetadataBatch]:

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.kraft.batches import DamagedBatchesError, MetadataBatch, checked_batch
@@ -27,6 +27,7 @@ logger = logging.getLogger("kbroker.cluster")
 
 SEGMENT = re.compile(r"^(\d{20})\.log$")
 READ_BYTES = 4 << 20
+PLACE_BYTES = 64 << 10
 
 
 def segment_name(base_offset: int) -> str:
@@ -34,9 +35,11 @@ def segment_name(base_offset: int) -> str:
     return f"{base_offset:020}.log"
 
 
-def stored_batches(files: FileSystem, fd: int, size: int, where: str) -> Iterator[tuple[int, MetadataBatch]]:
+def stored_batches(
+    files: FileSystem, fd: int, size: int, where: str, begin_at: int = 0
+) -> Iterator[tuple[int, MetadataBatch]]:
     """The batches of a file with their positions.  DamagedBatchesError where there is no whole one, OSError."""
-    buffer, begin, position = b"", 0, 0
+    buffer, begin, position = b"", begin_at, begin_at
     while position < size:
         at = position - begin
         if len(buffer) - at < LENGTH_END:
@@ -55,6 +58,13 @@ class _Segment:
     path: str
     size: int
     first_ms: int | None = None
+    places: list[tuple[int, int]] = field(default_factory=list)
+    """Of a batch each PLACE_BYTES: its first offset, and its position."""
+
+    def note(self, offset: int, position: int) -> None:
+        """A batch begins here."""
+        if not self.places or position - self.places[-1][1] >= PLACE_BYTES:
+            self.places.append((offset, position))
 
 
 class Segments:
@@ -76,6 +86,11 @@ class Segments:
     def size_bytes(self) -> int:
         """Of all segments."""
         return sum(each.size for each in self._segments)
+
+    @property
+    def start_offset(self) -> int:
+        """Where the log on disk begins."""
+        return self._segments[0].base_offset if self._segments else self.end_offset
 
     def open(self, start: int, epoch: int = 0) -> list[MetadataBatch]:
         """The batches behind `start`, where the newest snapshot ends, whose epoch is `epoch`.
@@ -131,6 +146,7 @@ class Segments:
                         )
                     if segment.first_ms is None:
                         segment.first_ms = batch.info.max_timestamp
+                    segment.note(batch.base_offset, at)
                     end, position = batch.end_offset, at + len(batch.data)
                     if end > start:
                         kept.append(batch)
@@ -166,6 +182,7 @@ class Segments:
             segment = self._active(batch)
             with naming(segment.path):
                 self._files.pwrite(self._fd, batch.data, segment.size)
+            segment.note(batch.base_offset, segment.size)
             segment.size += len(batch.data)
             if segment.first_ms is None:
                 segment.first_ms = batch.info.max_timestamp
@@ -231,10 +248,43 @@ class Segments:
                         self._files.ftruncate(self._fd, position)
                         self._files.fsync(self._fd)
                         segment.size = position
+                        segment.places = [each for each in segment.places if each[1] < position]
                         break
         self.end_offset = end_offset
         self.epochs = [each for each in self.epochs if each.offset < end_offset]
         self.sync()
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds an offset on: `max_bytes` at most, but one at least.
+
+        Nothing where the log does not reach there.  OSError, DamagedBatchesError."""
+        found: list[bytes] = []
+        size = 0
+        for segment in self._segments:
+            if segment.base_offset > offset and not found:
+                break
+            is_last = segment is self._segments[-1]
+            if not is_last and self._segments[self._segments.index(segment) + 1].base_offset <= offset:
+                continue
+            for batch in self._batches_from(segment, offset):
+                if found and size + len(batch.data) > max_bytes:
+                    return b"".join(found)
+                found.append(batch.data)
+                size += len(batch.data)
+                if size >= max_bytes:
+                    return b"".join(found)
+        return b"".join(found)
+
+    def _batches_from(self, segment: _Segment, offset: int) -> Iterator[MetadataBatch]:
+        begin = max((position for first, position in segment.places if first <= offset), default=0)
+        fd = self._files.open(segment.path, os.O_RDONLY)
+        try:
+            with naming(segment.path):
+                for _, batch in stored_batches(self._files, fd, segment.size, segment.path, begin):
+                    if batch.end_offset > offset:
+                        yield batch
+        finally:
+            self._files.close(fd)
 
     def restart(self, start: int) -> None:
         """Delete all: the log begins anew at an offset."""

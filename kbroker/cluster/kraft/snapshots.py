@@ -11,11 +11,19 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kbroker.cluster.kraft.batches import ControlRecord, DamagedBatchesError, MetadataBatch, records_of, whole_batches
+from kbroker.cluster.kraft.batches import (
+    CONTROL_VERSION,
+    ControlRecord,
+    DamagedBatchesError,
+    MetadataBatch,
+    control_batch,
+    records_of,
+    whole_batches,
+)
 from kbroker.cluster.kraft.quorum_steps import SnapshotId
 from kbroker.metadata.metadata_record import MetadataRecord, encode_record
 from kbroker.records.batch import RecordBatchBuilder
-from kbroker.records.control import ControlType, encode_control_key
+from kbroker.records.control import ControlType
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
@@ -24,8 +32,6 @@ if TYPE_CHECKING:
 
 SNAPSHOT = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
 BATCH_BYTES = 64 << 10
-CONTROL_VERSION = 0
-_KINDS: dict[type[Message], ControlType] = {}
 
 
 def snapshot_name(snapshot: SnapshotId) -> str:
@@ -84,7 +90,7 @@ def encoded_snapshot(
     for each in control:
         is_version = isinstance(each, wire.KRaftVersionRecord)
         first.append((ControlType.KRAFT_VERSION if is_version else ControlType.KRAFT_VOTERS, each))
-    yield _control_batch(first, 0, epoch, timestamp_ms)
+    yield control_batch(first, 0, epoch, timestamp_ms)
     offset = len(first)
     builder = RecordBatchBuilder(offset, partition_leader_epoch=epoch)
     for record in records:
@@ -99,12 +105,4 @@ def encoded_snapshot(
         offset += builder.count
         yield bytes(builder.build())
     footer = wire.SnapshotFooterRecord(version=CONTROL_VERSION)
-    yield _control_batch([(ControlType.SNAPSHOT_FOOTER, footer)], offset, epoch, timestamp_ms)
-
-
-def _control_batch(records: Iterable[tuple[ControlType, Message]], offset: int, epoch: int, timestamp_ms: int) -> bytes:
-    builder = RecordBatchBuilder(offset, is_control=True, partition_leader_epoch=epoch)
-    for kind, value in records:
-        content = bytes(value.program(CONTROL_VERSION).encode(value))
-        builder.append(encode_control_key(kind), content, timestamp_ms)
-    return bytes(builder.build())
+    yield control_batch([(ControlType.SNAPSHOT_FOOTER, footer)], offset, epoch, timestamp_ms)

@@ -465,15 +465,18 @@ class RaftMachine:
         self.voters = voters
         return self._moved(self._progress is not None and self._progress.recompute(voters))
 
-    def followed(self, found: Sequence[FollowerStep], now: float) -> list[RaftStep]:
-        """What the answer of a leader came to (`Quorum.answered`); its steps are carried out by the caller."""
-        if any(isinstance(each, Elected) for each in found):
+    def followed(self, found: Sequence[FollowerStep], now: float, *, is_served: bool = True) -> list[RaftStep]:
+        """What the answer of a leader came to (`Quorum.answered`), in the same turn; the caller carries its steps out,
+        behind those of this.  `is_served`: the answer was a good one, so that the leader is alive."""
+        elected = next((each for each in found if isinstance(each, Elected)), None)
+        if elected is not None:
             assert self.state is not RaftState.LEADER, "a leader asks no other"
             if self.epoch != self._kept.epoch:
-                self._voted = None
+                # In an epoch that it has led itself, as others say, it gives no second vote.
+                self._voted = self.me if elected.leader_id == self.me.node_id else None
             self._follow_if_known(now)
             return [self._persist()]
-        if self.state is RaftState.FOLLOWER:
+        if is_served and self.state is RaftState.FOLLOWER:
             self._has_fetched = True
             self._timer = now + self.timing.fetch
         return []
@@ -521,6 +524,11 @@ class RaftMachine:
             return Fetched(diverging=end), []
         steps = self._moved(self._progress.fetched(self.voters, key, place.end_offset, now))
         return Fetched(high_watermark=self._progress.answered_high_watermark), steps
+
+    def heard(self, key: ReplicaKey, now: float) -> None:
+        """A replica is there, if only to fetch a snapshot; this node leads."""
+        if self._progress is not None:
+            self._progress.heard(self.voters, key, now)
 
     def _quorum_deadline(self) -> float:
         assert self._progress is not None
