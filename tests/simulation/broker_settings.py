@@ -9,16 +9,31 @@ from tests.simulation.encrypted import tls_settings
 from tests.simulation.unauthenticated_clients import security_settings
 
 if TYPE_CHECKING:
+    from tests.simulation.sockets import Weather
     from tests.simulation.world import World
 
 PORT, DAY_SECONDS = 9092, 86_400.0
 FEW_PRODUCERS = "20"
 """So many a broker remembers at most, where producers count on nothing."""
+SMALL_FETCHES = {"replica.fetch.max.bytes": "65536", "replica.fetch.response.max.bytes": "65536"}
+"""Where the network is narrow: a megabyte would not come through before a follower gives up, and asks for it again."""
+FETCHED_BYTES, FETCHING_SECONDS = 10 << 20, 30.0
+"""What an answer to a follower has at most (`replica.fetch.response.max.bytes`), and for how long that waits
+(`replica.socket.timeout.ms`)."""
 
 
 def host_of(node: int) -> str:
     """Where a broker is."""
     return f"127.83.73.{node}"
+
+
+def fetch_settings(weather: Weather) -> dict[str, str]:
+    """Those of followers: as an operator sets them where an answer would never come through as a whole.
+
+    A follower of Kafka gives up then, too, however much of the answer has come, and asks for all of it again."""
+    latency = sum(weather.latencies_ns) / len(weather.latencies_ns) / 1e9
+    is_narrow = FETCHED_BYTES * latency > FETCHING_SECONDS * min(weather.rooms)
+    return SMALL_FETCHES if is_narrow else {}
 
 
 def drawn_settings(world: World, node: int, shared: Mapping[str, str]) -> dict[str, str]:
@@ -49,4 +64,4 @@ def drawn_settings(world: World, node: int, shared: Mapping[str, str]) -> dict[s
     return values if world.encryption is None else values | tls_settings(values["listeners"], host_of(node))
 
 
-__all__ = ["PORT", "drawn_settings", "host_of"]
+__all__ = ["PORT", "SMALL_FETCHES", "drawn_settings", "fetch_settings", "host_of"]

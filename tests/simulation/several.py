@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbroker.error_codes import ErrorCode
 from kbroker.schemas import wire
+from tests.simulation.broker_settings import fetch_settings
 from tests.simulation.client import IN_DOUBT, NOT_NOW
 from tests.simulation.copies import Copies, Layout
 from tests.simulation.placed_log import draw_placed
@@ -75,6 +76,9 @@ class Several(World):
     @abstractmethod
     def is_there(self, node: int) -> bool:
         """Whether a broker is there for the others, and does something."""
+
+    def settings(self, node: int) -> dict[str, str]:
+        return super().settings(node) | fetch_settings(self.network.weather)
 
     def cuts_by_epochs(self, topic: str) -> bool:
         """Whether followers learn where their log parts from the leader's, so that they keep all that is committed."""

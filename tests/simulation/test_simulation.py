@@ -7,6 +7,7 @@ A history that fails prints its seed and what happened in it: `python -m tests.s
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 
@@ -14,9 +15,11 @@ import pytest
 
 from kbroker.storage.log.group_commit import LogCommitter
 from tests.simulation import shrink as shrinking
+from tests.simulation.broker_settings import fetch_settings
 from tests.simulation.cluster import Cluster
 from tests.simulation.quick_faults import Turmoil
 from tests.simulation.runner import kind_of, play_each, play_seed
+from tests.simulation.sockets import Weather
 from tests.simulation.workers import Workers
 from tests.simulation.world import World
 
@@ -27,6 +30,7 @@ FIRST_SEED = int(os.environ.get("TEST_SIMULATION_SEED", "1"))
 ANSWERS = 100
 """The fewest that a history has on average."""
 SEED_OF_A_FULL_DISK = 74
+SEED_OF_A_NARROW_NETWORK = 411
 PRINT_TRACES = (
     "import sys; from tests.simulation.runner import play_seed\nfor seed in sys.argv[1:]: print(play_seed(int(seed)))"
 )
@@ -75,3 +79,19 @@ def test_the_id_of_a_process_makes_no_other_history(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(os, "getpid", process_id.__int__)
         found.append(play_seed(SEED_OF_A_FULL_DISK))
     assert found[0] == found[1]
+
+
+def test_a_follower_on_a_narrow_network_comes_to_have_what_its_leader_has() -> None:
+    """Each of its fetches ended unanswered, and a leader that was started again never learned what was committed: what
+    had been acknowledged was there and was shown to no client, which is no fault of a broker."""
+    play_seed(SEED_OF_A_NARROW_NETWORK)
+
+
+def test_no_network_is_too_narrow_for_what_a_follower_asks_for_at_once() -> None:
+    """It would give up, and ask for the same again, as long as the history lasts."""
+    drawn = [Weather.drawn(random.Random(seed)) for seed in range(300)]
+    for weather in drawn:
+        size = int(fetch_settings(weather).get("replica.fetch.response.max.bytes", 10 << 20))
+        latency = sum(weather.latencies_ns) / len(weather.latencies_ns) / 1e9
+        assert size / min(weather.rooms) * latency < 30, weather
+    assert {len(fetch_settings(weather)) for weather in drawn} == {0, 2}, "networks are all alike"

@@ -21,6 +21,7 @@ from kbroker.storage.directories.log_dirs import META_PROPERTIES, MetaProperties
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.types import TopicPartition
 from tests.cluster.kraft.controllers import VOTERS, endpoint_of
+from tests.simulation.broker_settings import SMALL_FETCHES
 from tests.simulation.copies import Layout
 from tests.simulation.kraft.deciding import ELR
 from tests.simulation.kraft.faults import KRaftFaults
@@ -45,8 +46,6 @@ KRAFT_SCALE = Scale(nodes=3, requests=400, clients=(8, 60), aborts=0.003, crashe
 CLUSTER_ID = "a-simulated-cluster-id"
 NOBODY = InForce(-1, -1, [])
 SETTLED_WITHIN_SECONDS = 90.0
-SMALL_FETCHES = {"replica.fetch.max.bytes": "65536", "replica.fetch.response.max.bytes": "65536"}
-"""Where the network is narrow: a megabyte would not come through before a follower gives up, and asks for it again."""
 WITH_RACKS = 0.3
 METADATA_LEVEL = 30
 
