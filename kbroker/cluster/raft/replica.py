@@ -151,6 +151,7 @@ class RaftReplica:
         self._on_end: list[Callable[[], None]] = []
         self._on_leader: list[Callable[[], None]] = []
         self._told: tuple[int, int] = (0, NO_LEADER)
+        self._state = RaftState.UNATTACHED
         self._outage = Outage(logger, now=parts.loop.time)
         self._is_over = False
 
@@ -360,6 +361,10 @@ class RaftReplica:
         if self._asked_in is not None and self._asked_in != (self.machine.state, self.machine.epoch):
             self._asked_in = None
             self._questions.client.disconnect()
+        state = self.machine.state
+        if state is not self._state:
+            self._state = state
+            self.changes.announce()
         now = self.machine.epoch, self.machine.leader_id
         if now == self._told:
             return

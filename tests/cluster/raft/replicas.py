@@ -1,0 +1,439 @@
+"""Replicas of a quorum as the product has them, with real frames and files, on virtual time, under faults.
+
+Each node's disk takes a while for each call, and may lose its power: what was not synced is gone.  The network loses,
+delays and cuts off.  A judge sees all records that any node has committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbroker.cluster.kraft.batches import ControlRecord, records_of
+from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
+from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
+from kbroker.cluster.kraft.settings import MetadataLogSettings, QuorumSettings
+from kbroker.cluster.raft.answers import RaftAnswers
+from kbroker.cluster.raft.election import RaftTiming, ReplicaKey
+from kbroker.cluster.raft.leading import Leading
+from kbroker.cluster.raft.replica import RaftReplica, ReplicaParts
+from kbroker.cluster.raft.service import SERVED
+from kbroker.errors import NotControllerError
+from kbroker.metadata.image import Endpoint
+from kbroker.metadata.metadata_record import encode_record
+from kbroker.protocol.api import ApiKey
+from kbroker.protocol.frames import decode_request_header
+from kbroker.schemas import request_message, response_message, wire
+from kbroker.storage.log.partition_metadata import PARTITION_METADATA
+from tests.cluster.kraft.controllers import config_record, endpoint_of
+from tests.replication.simulation.virtual_loop import VirtualClock, VirtualLoop
+from tests.storage.faulty_files import CrashedError, Fault, FaultyFiles
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from typing_extensions import Buffer
+
+    from kbroker.cluster.client import Channel
+    from kbroker.protocol.messages import Message
+
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+LISTENER = "CONTROLLER"
+NAMES = {
+    ApiKey.VOTE: "vote",
+    ApiKey.BEGIN_QUORUM_EPOCH: "begin_epoch",
+    ApiKey.END_QUORUM_EPOCH: "end_epoch",
+    ApiKey.FETCH: "fetch",
+    ApiKey.FETCH_SNAPSHOT: "fetch_snapshot",
+    ApiKey.DESCRIBE_QUORUM: "describe",
+    ApiKey.ADD_RAFT_VOTER: "add_voter",
+    ApiKey.REMOVE_RAFT_VOTER: "remove_voter",
+    ApiKey.UPDATE_RAFT_VOTER: "update_voter",
+}
+
+
+class DiskLoop(VirtualLoop):
+    """What threads do takes some virtual time, and happens at its end."""
+
+    rng = random.Random(0)
+
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        done: asyncio.Future[Any] = self.create_future()
+
+        def run() -> None:
+            try:
+                result = func(*args)
+            except CrashedError:
+                return  # The process is gone.
+            except Exception as error:
+                if not done.done():
+                    done.set_exception(error)
+            else:
+                if not done.done():
+                    done.set_result(result)
+
+        self.call_later(self.rng.choice((0.0, 0.0002, 0.001, 0.02)), run)
+        return done
+
+
+class Judge:
+    """What may never happen, of all nodes together."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, int] = {}
+        self.committed: dict[int, bytes] = {}
+        self.acknowledged: dict[int, bytes] = {}
+
+    def leads(self, node_id: int, epoch: int) -> None:
+        assert self.leaders.setdefault(epoch, node_id) == node_id, f"epoch {epoch} has two leaders"
+
+    def applied(self, node_id: int, offset: int, value: bytes) -> None:
+        known = self.committed.setdefault(offset, value)
+        assert known == value, f"node {node_id} has committed something else at {offset}"
+
+
+class Node:
+    """One node: its disk, and its replica while it lives."""
+
+    def __init__(self, world: World, node_id: int) -> None:
+        self.world = world
+        self.node_id = node_id
+        self.key = ReplicaKey(node_id, node_id.to_bytes(16, "big"))
+        self.folder = world.folder / str(node_id)
+        self.folder.mkdir()
+        self.files = FaultyFiles()
+        self.replica: RaftReplica | None = None
+        self.answers: RaftAnswers | None = None
+        self.leading: Leading | None = None
+        self.life = 0
+        self.failures: list[str] = []
+
+    async def start(self) -> None:
+        world = self.world
+        self.files = FaultyFiles()
+        self.failures = []
+        metadata = ClusterMetadata(CLUSTER)
+        directory = MetadataDirectory(self.files, str(self.folder), world.log, world.clock)
+        parts = ReplicaParts(
+            world.loop,
+            Network(self),
+            QuorumSettings(voters=world.voters, bootstrap=world.bootstrap, listener=LISTENER, log=world.log),
+            world.timing,
+            directory,
+            metadata,
+            world.clock,
+            world.rng,
+            {LISTENER: endpoint_of(self.node_id)},
+        )
+        life = self.life
+        replica = RaftReplica(parts, self.key, CLUSTER, self.failures.append)
+        self._judged(replica)
+        await replica.open()
+        if life != self.life:
+            return
+        self.replica, self.answers = replica, RaftAnswers(replica)
+        replica.on_lead(self._lead, self._end)
+        replica.start()
+
+    def _judged(self, replica: RaftReplica) -> None:
+        apply = replica.log.apply
+
+        async def applied(high_watermark: int) -> Any:
+            batches = await apply(high_watermark)
+            for batch in batches:
+                for offset, record in records_of(batch, "applied"):
+                    value = repr(record).encode() if isinstance(record, ControlRecord) else encode_record(record)
+                    self.world.judge.applied(self.node_id, offset, value)
+            return batches
+
+        replica.log.apply = applied  # type: ignore[method-assign]
+
+    def _lead(self, leading: Leading) -> None:
+        self.leading = leading
+        self.world.judge.leads(self.node_id, leading.epoch)
+
+    def _end(self) -> None:
+        self.leading = None
+
+    def crash(self, *, loses: bool) -> None:
+        """The process ends; a power cut loses what was not synced."""
+        replica, self.replica, self.answers, self.leading = self.replica, None, None, None
+        self.life += 1
+        self.files.crashed = True
+        if loses:
+            self.files.fault = self.world.rng.choice((Fault.LOSE, Fault.FORGET, Fault.GARBLE))
+        self.files.after_crash()
+        if replica is not None:
+            self.world.bury(replica)
+
+    async def stop(self) -> None:
+        replica, self.replica, self.answers, self.leading = self.replica, None, None, None
+        if replica is not None:
+            self.world.stopping[self.node_id] = RaftAnswers(replica)
+            await replica.close()
+            del self.world.stopping[self.node_id]
+        self.life += 1
+
+    def wipe(self) -> None:
+        shutil.rmtree(self.folder)
+        self.folder.mkdir()
+
+    async def write(self, number: int) -> bool:
+        """A record, if this node leads; whether it was committed."""
+        leading = self.leading
+        if leading is None:
+            return False
+        record = config_record(number)
+        try:
+            end = leading.append([record])
+            await leading.committed(end)
+        except NotControllerError:
+            return False
+        self.world.judge.acknowledged[end - 1] = encode_record(record)
+        return True
+
+
+class Network:
+    """The transport of one node."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    async def connect(
+        self,
+        host: str,
+        port: int,
+        received: Callable[[Buffer], None],
+        lost: Callable[[Exception | None], None],
+        max_frame_bytes: int,
+    ) -> Channel:
+        """See `Transport`."""
+        world, other = self.node.world, self.node.world.nodes[port]
+        await asyncio.sleep(world.rng.uniform(0.0001, 0.002))
+        if (self.node.node_id, port) in world.cut:
+            await asyncio.sleep(2)
+            raise ConnectionRefusedError(f"{host}:{port}")
+        if other.answers is None and port not in world.stopping:
+            raise ConnectionRefusedError(f"{host}:{port}")
+        return Link(self.node, other, received, lost)
+
+
+class Link:
+    """A connection from one node to another."""
+
+    def __init__(
+        self,
+        node: Node,
+        other: Node,
+        received: Callable[[Buffer], None],
+        lost: Callable[[Exception | None], None],
+    ) -> None:
+        self.node, self.other = node, other
+        self.life = other.life
+        self.received, self.lost = received, lost
+        self.is_open = True
+
+    def send(self, parts: list[Buffer]) -> None:
+        """See `Channel`."""
+        frame = b"".join(bytes(part) for part in parts)[4:]
+        self._later(self.node, self.other, lambda: self._arrived(frame))
+
+    def _later(self, one: Node, other: Node, call: Callable[[], None]) -> None:
+        world = self.node.world
+        if (one.node_id, other.node_id) in world.cut or world.rng.random() < world.loss:
+            return  # The request has a time-out.
+        slow = world.rng.random() < 0.02
+        world.loop.call_later(world.rng.uniform(0.0002, 0.3 if slow else 0.005), call)
+
+    def _arrived(self, frame: bytes) -> None:
+        if self.other.life != self.life or self._service() is None:
+            if self.is_open:
+                self.is_open = False
+                self.lost(ConnectionResetError("the other node is gone"))
+            return
+        task = self.node.world.loop.create_task(self._serve(frame))
+        self.node.world.tasks.add(task)
+        task.add_done_callback(self.node.world.tasks.discard)
+
+    def _service(self) -> RaftAnswers | None:
+        return self.other.answers or self.node.world.stopping.get(self.other.node_id)
+
+    async def _serve(self, frame: bytes) -> None:
+        header = decode_request_header(frame)
+        request = request_message(header.api_key).program(header.api_version).decode(frame, header.size)
+        service = self._service()
+        answer: Message
+        if service is None:
+            return
+        if header.api_key == ApiKey.API_VERSIONS:
+            made = wire.ApiVersionsResponse.ApiVersion
+            keys = [made(api_key=int(key), min_version=low, max_version=high) for key, (low, high) in SERVED.items()]
+            answer = wire.ApiVersionsResponse(api_keys=keys)
+        else:
+            answer = await getattr(service, NAMES[ApiKey(header.api_key)])(request, header.api_version)
+        if self.other.life != self.life:
+            return
+        flexible = header.api_key != ApiKey.API_VERSIONS
+        program = response_message(header.api_key).program(header.api_version)
+        parts = program.encode_response(answer, header.correlation_id, flexible)
+        whole = parts if isinstance(parts, bytes) else b"".join(bytes(part) for part in parts)
+        self._later(self.other, self.node, lambda: self.is_open and self.received(whole[4:]))
+
+    def close(self) -> None:
+        """See `Channel`."""
+        self.is_open = False
+
+
+class World:
+    """`count` nodes under faults that the seed draws."""
+
+    def __init__(self, seed: int, count: int, folder: Path, *, timing: RaftTiming | None = None) -> None:
+        self.rng = random.Random(seed)
+        self.loop = DiskLoop()
+        self.loop.rng = self.rng
+        self.clock = VirtualClock(self.loop)
+        self.folder = folder
+        self.judge = Judge()
+        self.timing = timing or RaftTiming()
+        self.log = MetadataLogSettings()
+        ids = range(3001, 3001 + count)
+        self.voters: dict[int, Endpoint] = {each: endpoint_of(each) for each in ids}
+        self.bootstrap: tuple[Endpoint, ...] = ()
+        self.cut: set[tuple[int, int]] = set()
+        self.loss = 0.0
+        self.number = 0
+        self.stopping: dict[int, RaftAnswers] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.nodes = {each: Node(self, each) for each in ids}
+
+    def bury(self, replica: RaftReplica) -> None:
+        """A process that is gone runs nothing any more."""
+        replica._is_over = True
+        if replica._timer is not None:
+            replica._timer.cancel()
+        for task in (replica._follower, replica._runner, replica._applier, *replica.peers._tasks):
+            if task is not None:
+                task.cancel()
+        replica._questions.client.close()
+        for client in replica.peers._clients.values():
+            client.close()
+        if replica.leading is not None:
+            replica.leading.end()
+
+    async def write(self) -> bool:
+        """A record through whoever leads."""
+        self.number += 1
+        done = [await each.write(self.number) for each in self.nodes.values() if each.leading is not None]
+        return any(done)
+
+    async def writes(self, seconds: float) -> None:
+        """Records now and then, for so long."""
+        until = self.loop.time() + seconds
+        while self.loop.time() < until:
+            await asyncio.sleep(self.rng.uniform(0.01, 0.5))
+            task = self.loop.create_task(self.write())
+            self.tasks.add(task)  # type: ignore[arg-type]
+            task.add_done_callback(self.tasks.discard)  # type: ignore[arg-type]
+
+    async def disturb(self) -> None:
+        """One fault, or the end of one."""
+        rng, nodes = self.rng, list(self.nodes.values())
+        one = rng.choice(nodes)
+        match rng.randrange(8):
+            case 0 | 1:
+                if one.replica is not None:
+                    one.crash(loses=rng.random() < 0.5)
+                else:
+                    await one.start()
+            case 2:
+                self.cut |= {(one.node_id, each.node_id) for each in nodes if rng.random() < 0.7}
+            case 3:
+                self.cut |= {(each.node_id, one.node_id) for each in nodes if rng.random() < 0.7}
+            case 4:
+                self.cut.clear()
+            case 5:
+                if one.replica is not None:
+                    await one.stop()
+            case 6:
+                self.loss = rng.choice((0.0, 0.0, 0.1, 0.3))
+            case 7:
+                for each in nodes:
+                    if each.replica is not None:
+                        each.crash(loses=True)
+                for each in nodes:
+                    await each.start()
+
+    async def heal(self) -> None:
+        """The end of all faults."""
+        self.cut.clear()
+        self.loss = 0.0
+        for each in self.nodes.values():
+            if each.replica is None:
+                await each.start()
+
+    def leaders(self) -> list[Node]:
+        """Those that lead the newest epoch."""
+        alive = [each.replica for each in self.nodes.values() if each.replica is not None]
+        newest = max(each.machine.epoch for each in alive)
+        return [
+            each
+            for each in self.nodes.values()
+            if each.leading is not None and each.replica is not None and each.replica.machine.epoch == newest
+        ]
+
+    def check(self) -> None:
+        """No node has given up, and nothing that was acknowledged is gone."""
+        for each in self.nodes.values():
+            assert not each.failures, f"node {each.node_id}: {each.failures}"
+        for offset, value in self.judge.acknowledged.items():
+            assert self.judge.committed.get(offset) == value, f"what was acknowledged at {offset} is gone"
+
+
+async def history(world: World) -> None:
+    """Faults, then peace, in which there has to be a leader that commits, and all come to have its log."""
+    for each in world.nodes.values():
+        await each.start()
+    writing = world.loop.create_task(world.writes(60))
+    for _ in range(world.rng.randrange(4, 12)):
+        await asyncio.sleep(world.rng.uniform(0.2, 4))
+        await world.disturb()
+    await world.heal()
+    await asyncio.sleep(20)
+    world.check()
+    assert len(world.leaders()) == 1, f"{len(world.leaders())} leaders within ten election timeouts"
+    before = max(world.judge.acknowledged, default=-1)
+    await asyncio.sleep(5)
+    while not await world.write():
+        await asyncio.sleep(0.1)
+    assert max(world.judge.acknowledged) > before, "nothing is committed under a leader"
+    writing.cancel()
+    epoch = max(world.judge.leaders)
+    await asyncio.sleep(6)
+    world.check()
+    assert max(world.judge.leaders) == epoch, "a healthy leader was deposed"
+    replicas = [each.replica for each in world.nodes.values() if each.replica is not None]
+    ends = {(each.quorum.end_offset, each.quorum.high_watermark, each.applied_end) for each in replicas}
+    assert len(ends) == 1 and len(set(next(iter(ends)))) == 1, f"logs differ: {ends}"
+    for node in world.nodes.values():
+        node.crash(loses=True)
+    logs = {_log_of(node) for node in world.nodes.values()}
+    assert len(logs) == 1, "the files differ"
+
+
+def _log_of(node: Node) -> bytes:
+    folder = node.folder / "__cluster_metadata-0"
+    assert (folder / PARTITION_METADATA).exists()
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+def play(seed: int, count: int, folder: Path) -> World:
+    """One history."""
+    from tests.replication.simulation.virtual_loop import run_virtually
+
+    world = World(seed, count, folder)
+    run_virtually(history(world), world.loop)
+    return world
