@@ -21,13 +21,16 @@ from kbroker.cluster.zookeeper.member import MemberNetwork, MemberParts, ZooKeep
 from kbroker.cluster.zookeeper.session import ConnectionLossError, SessionState, Stat, Watch, Znode
 from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
 from kbroker.cluster.zookeeper.znodes import TopicZnode, decode_topic
+from kbroker.replication.partition import Partition as Replica
+from kbroker.replication.partition import Role
 from kbroker.replication.replica_selector import RACK_AWARE
+from kbroker.types import TopicPartition
 from tests.cluster.zookeeper.fake import FakeEnsemble, FakeSession
 from tests.replication.simulation.zookeeper_node import SlowSession
 from tests.simulation.copies import Layout
 from tests.simulation.loop import Process
 from tests.simulation.replication_witness import MIN_IN_SYNC
-from tests.simulation.several import InForce, Several
+from tests.simulation.several import START_SECONDS, InForce, Several
 from tests.simulation.world import Scale
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ BETWEEN_SECONDS = 1e-6
 WITH_RACKS = 0.3
 """The share of histories in which consumers read from replicas near them."""
 SESSION_MS = 6_000
+LOOK_SECONDS = 0.05
 
 
 class ModelSession(SlowSession):
@@ -223,6 +227,53 @@ class Cluster(Several):
         if rng.random() < 0.5:
             self.judge.note("all brokers reach each other")
             self.network.heal()
+
+    # What the cluster bears
+
+    async def settle(self) -> bool:
+        await super().settle()
+        if self._has_settled():
+            return True
+        # A follower that does not reach its leader gets nothing back of what it cuts.
+        self.judge.note("all brokers reach each other, as not all of an ISR have what is committed")
+        self.network.heal()
+        until = self.loop.time() + START_SECONDS
+        while not self._has_settled():
+            if self.loop.time() > until:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        return True
+
+    def _has_settled(self) -> bool:
+        return all(self.is_settled(topic) for topic in self.topics if not self.cuts_by_epochs(topic))
+
+    def is_settled(self, topic: str) -> bool:
+        """Whether each replica of the ISRs has all that is committed, in the epoch that is in force.  Where followers
+        begin an epoch at their high watermark, or learn of an epoch's end without its number, a cluster bears no other
+        failure until then: that is why there are epochs, and their numbers in answers (KIP-101, KIP-279)."""
+        parent = self.ensemble.nodes.get(paths.partitions(topic))
+        for number in () if parent is None else sorted(map(int, parent.children)):
+            state = self.in_force(topic, number)
+            replicas = [self._replica(each, topic, number) for each in state.isr]
+            found = [each for each in replicas if each is not None and each.leader_epoch == state.epoch]
+            if len(found) < len(state.isr) or not all(self.is_there(each) for each in state.isr):
+                return False
+            known = self.judge.ledger((topic, number)).high_watermark
+            # A leader that is gone may have committed more than anybody was told.
+            high = max([known, *(max(self.states.committed(each), each.log.high_watermark) for each in found)])
+            epochs = {each.log.latest_epoch for each in found}
+            is_empty = any(each.role is Role.LEADER and each.log.log_end_offset == each.epoch_start for each in found)
+            for each in found:
+                agrees = each.role is Role.LEADER or each.agrees_in_epoch == each.leader_epoch
+                if each.log.log_end_offset < high or not agrees or not (is_empty or len(epochs) == 1):
+                    return False
+        return True
+
+    def _replica(self, node: int, topic: str, number: int) -> Replica | None:
+        broker = self.brokers.get(node)
+        return None if broker is None else broker.services.replica_manager.hosted(TopicPartition(topic, number))
+
+    # What is in force
 
     def isrs(self) -> list[list[int]]:
         """Those in force, of all partitions but those that are being deleted."""

@@ -16,10 +16,7 @@ from pathlib import Path
 
 from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS
 from kbroker.cluster.zookeeper import paths
-from kbroker.replication.partition import Partition as Replica
-from kbroker.replication.partition import Role
 from kbroker.schemas import wire
-from kbroker.types import TopicPartition
 from tests.simulation.cluster import Cluster
 from tests.simulation.held_cuts import HeldCuts
 from tests.simulation.loop import OUTSIDE, Process
@@ -140,14 +137,10 @@ class Turmoil(Cluster):
             return int(json.loads(data.data)["brokerid"])
         if kind < 0.7:
             topic = next(iter(self.topics))
-            leader = int(self._state(topic, 0)["leader"])
+            leader = self.in_force(topic, 0).leader
             if leader > 0:
                 return leader
         return rng.choice(self.nodes)
-
-    def _state(self, topic: str, number: int) -> dict[str, int]:
-        found: dict[str, int] = json.loads(self.ensemble.nodes[paths.state(topic, number)].data or b"{}")
-        return found
 
     # What the cluster bears
 
@@ -162,7 +155,7 @@ class Turmoil(Cluster):
 
     def bears_another_leader(self) -> bool:
         """Whether leaders may change: no other change of them, also by an election, may be under way where a replica
-        that is behind could lead (`_is_settled`)."""
+        that is behind could lead (`is_settled`)."""
         fragile = {topic for topic in self.topics if not self.cuts_by_epochs(topic)}
         if not self._asks_for_epochs:
             # Those of the coordinators as well.
@@ -176,34 +169,7 @@ class Turmoil(Cluster):
             self.loop.time() - each.lost_at < LEARNT_SECONDS
             for each in self.sessions.values()
         )
-        return not is_changing and all(self._is_settled(topic) for topic in sorted(fragile))
-
-    def _is_settled(self, topic: str) -> bool:
-        """Whether each replica of the ISRs has all that is committed, in the epoch that is in force.  Where followers
-        begin an epoch at their high watermark, or learn of an epoch's end without its number, a cluster bears no other
-        failure until then: that is why there are epochs, and their numbers in answers (KIP-101, KIP-279)."""
-        parent = self.ensemble.nodes.get(paths.partitions(topic))
-        for number in () if parent is None else sorted(map(int, parent.children)):
-            state = self._state(topic, number)
-            isr: list[int] = state["isr"]  # type: ignore[assignment]
-            replicas = [self._replica(each, topic, number) for each in isr]
-            found = [each for each in replicas if each is not None and each.leader_epoch == state["leader_epoch"]]
-            if len(found) < len(isr) or not all(self.is_there(each) for each in isr):
-                return False
-            known = self.judge.ledger((topic, number)).high_watermark
-            # A leader that is gone may have committed more than anybody was told.
-            high = max(known, *(max(self.states.committed(each), each.log.high_watermark) for each in found))
-            epochs = {each.log.latest_epoch for each in found}
-            is_empty = any(each.role is Role.LEADER and each.log.log_end_offset == each.epoch_start for each in found)
-            for each in found:
-                agrees = each.role is Role.LEADER or each.agrees_in_epoch == each.leader_epoch
-                if each.log.log_end_offset < high or not agrees or not (is_empty or len(epochs) == 1):
-                    return False
-        return True
-
-    def _replica(self, node: int, topic: str, number: int) -> Replica | None:
-        broker = self.brokers.get(node)
-        return None if broker is None else broker.services.replica_manager.hosted(TopicPartition(topic, number))
+        return not is_changing and all(self.is_settled(topic) for topic in sorted(fragile))
 
     # Faults
 
