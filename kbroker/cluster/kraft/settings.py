@@ -62,6 +62,8 @@ class QuorumSettings:
     fetch_bytes: int = 1 << 20
     snapshot_fetch_bytes: int = 1 << 20
     log: MetadataLogSettings = field(default_factory=MetadataLogSettings)
+    auto_join: bool = False
+    """Whether a node with the controller role makes itself a voter."""
 
     @staticmethod
     def of(config: BrokerConfig) -> QuorumSettings:
@@ -85,6 +87,7 @@ class QuorumSettings:
             config.get("controller.quorum.fetch.max.bytes"),
             config.get("controller.quorum.fetch.snapshot.max.bytes"),
             MetadataLogSettings.of(config),
+            config.get("controller.quorum.auto.join.enable"),
         )
 
     @property

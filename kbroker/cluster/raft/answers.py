@@ -13,6 +13,7 @@ from kbroker.cluster.kraft.quorum_requests import METADATA_TOPIC_ID
 from kbroker.cluster.kraft.quorum_steps import UNKNOWN, LogPlace, SnapshotId
 from kbroker.cluster.raft.election import ReplicaKey
 from kbroker.cluster.raft.messages import MalformedRequestError, VoterRequest, refusal, refused, request_of, response_of
+from kbroker.cluster.raft.voter_changes import VoterChanges
 from kbroker.error_codes import ErrorCode
 from kbroker.metadata.image import Endpoint
 from kbroker.schemas import schema, wire
@@ -55,6 +56,7 @@ class RaftAnswers:
         self._replica = replica
         self._seen: dict[ReplicaKey, _Seen] = {}
         self._seen_in = -1
+        self.voters = VoterChanges(replica, self.has_caught_up)
 
     @property
     def leader_id(self) -> int:
@@ -263,6 +265,20 @@ class RaftAnswers:
             row.error_code = int(ErrorCode.POSITION_OUT_OF_RANGE)
         else:
             row.size, row.unaligned_records = found
+
+    # -- voters -------------------------------------------------------------------------------------------------------
+
+    async def add_voter(self, request: wire.AddRaftVoterRequest, version: int) -> wire.AddRaftVoterResponse:
+        """See `RaftService`."""
+        return await self.voters.add(request)
+
+    async def remove_voter(self, request: wire.RemoveRaftVoterRequest, version: int) -> wire.RemoveRaftVoterResponse:
+        """See `RaftService`."""
+        return await self.voters.remove(request)
+
+    async def update_voter(self, request: wire.UpdateRaftVoterRequest, version: int) -> wire.UpdateRaftVoterResponse:
+        """See `RaftService`."""
+        return await self.voters.update(request)
 
     # -- description --------------------------------------------------------------------------------------------------
 

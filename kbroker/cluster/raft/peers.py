@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kbroker import __version__
 from kbroker.cluster.client import NodeClient, NodeError
 from kbroker.cluster.kraft.log_questions import raft_client
 from kbroker.cluster.kraft.quorum_steps import NO_LEADER
@@ -19,8 +20,10 @@ from kbroker.cluster.raft.messages import (
     endpoints_of,
     request_for,
 )
+from kbroker.metadata.features import KRAFT_VERSION
 from kbroker.metadata.image import Endpoint
 from kbroker.outage import Outages
+from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     import random
@@ -105,14 +108,16 @@ class Peers:
         if client is not None:
             client.close()
 
-    async def versions(self, endpoint: Endpoint) -> dict[int, tuple[int, int]]:
-        """Which versions a node at this address has (ApiVersions).  NodeError."""
+    async def kraft_versions(self, endpoint: Endpoint) -> tuple[int, int]:
+        """The range of kraft.version that a node at this address knows; one that names none knows 0.  NodeError."""
         client = NodeClient(self._loop, self._transport, lambda: endpoint, self._settings, self._random)
         try:
-            await client.connect()
-            return client.versions
+            request = wire.ApiVersionsRequest(client_software_name="kbroker", client_software_version=__version__)
+            answer = await client.ask(wire.ApiVersionsResponse, request)
         finally:
             client.close()
+        found = next((each for each in answer.supported_features or () if each.name == KRAFT_VERSION), None)
+        return (0, 0) if found is None else (found.min_version, found.max_version)
 
     async def close(self) -> None:
         """Hang up, and forget what is under way."""

@@ -44,6 +44,7 @@ from kbroker.cluster.raft.election import Answer, Election, RaftState, ReplicaKe
 from kbroker.cluster.raft.leading import Leading, leader_change
 from kbroker.cluster.raft.log_tail import LogTail
 from kbroker.cluster.raft.machine import Lead, Persist, RaftMachine, RaftStep, Send, StopLeading
+from kbroker.cluster.raft.own_voter import OwnVoter
 from kbroker.cluster.raft.peers import Peers
 from kbroker.cluster.raft.voter_set import DYNAMIC, VoterHistory, VoterSet
 from kbroker.metadata.metadata_record import MetadataLogError
@@ -122,6 +123,7 @@ class RaftReplica:
         self.log = ReplicatedLog(parts.loop, parts.directory, parts.metadata, settings.log, parts.clock)
         identity = self._identity = Identity(me.node_id, cluster_id, me.directory_id, may_lead=True)
         self._questions = LogQuestions(parts.loop, parts.transport, settings, identity, parts.rng)
+        self.own_voter = OwnVoter(self, joins=settings.auto_join)
         self.peers = Peers(
             parts.loop,
             parts.transport,
@@ -189,6 +191,7 @@ class RaftReplica:
         """Take part in the quorum."""
         self.take(self.machine.start(self._loop.time()))
         self._follower = self._loop.create_task(self._follow())
+        self.own_voter.start()
 
     async def close(self) -> None:
         """Resign, if this node leads, and tell the others; then stop, and close the log."""
@@ -208,6 +211,7 @@ class RaftReplica:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.leading is not None:
             self.leading.end()
+        await self.own_voter.close()
         await self.peers.close()
         self._questions.client.close()
         await self.log.close()
@@ -427,6 +431,10 @@ class RaftReplica:
 
     def _commit(self, high_watermark: int) -> None:
         self.changes.announce()
+        is_removed = self.leading is not None and not self.machine.is_voter
+        if is_removed and high_watermark > self.history.last_offset:
+            logger.info("this node is no voter any more: another one is to lead")
+            self.take(self.machine.resign(self._loop.time()))
         if self._applier is None and high_watermark > self.applied_end and not self._is_over:
             self._applier = self._loop.create_task(self._apply())
 

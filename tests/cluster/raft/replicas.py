@@ -315,7 +315,9 @@ class World:
         replica._is_over = True
         if replica._timer is not None:
             replica._timer.cancel()
-        for task in (replica._follower, replica._runner, replica._applier, *replica.peers._tasks):
+        own = replica.own_voter
+        own._client.close()
+        for task in (replica._follower, replica._runner, replica._applier, own._task, *replica.peers._tasks):
             if task is not None:
                 task.cancel()
         replica._questions.client.close()
