@@ -131,6 +131,7 @@ class RaftMachine:
         self._progress: LeaderProgress | None = None
         self._preferred: tuple[ReplicaKey, ...] = ()
         self._begun_at: dict[int, float] = {}
+        self._is_leaving = False
 
     @property
     def epoch(self) -> int:
@@ -146,6 +147,12 @@ class RaftMachine:
     def is_voter(self) -> bool:
         """Whether this replica votes by now."""
         return self.voters.has(self.me)
+
+    @property
+    def _may_stand(self) -> bool:
+        """Whether this replica stands for election: as a voter, or while its removal may not be committed, since it
+        may be the only one that has what the others need to elect a leader."""
+        return self.is_voter or self._is_leaving
 
     @property
     def progress(self) -> LeaderProgress | None:
@@ -199,7 +206,7 @@ class RaftMachine:
         self._timer = math.inf
         match self.state:
             case RaftState.UNATTACHED | RaftState.FOLLOWER | RaftState.CANDIDATE:
-                return self._prospective(now) if self.is_voter else []
+                return self._prospective(now) if self._may_stand else []
             case RaftState.PROSPECTIVE:
                 return self._step_back(now)
             case RaftState.RESIGNED:
@@ -282,7 +289,7 @@ class RaftMachine:
         return [node_id for node_id, key in self.voters.keys.items() if not key.matches(self.me)]
 
     def _won(self, now: float) -> list[RaftStep]:
-        if not self.is_voter:
+        if not self._may_stand:
             return self._step_back(now)  # The voters are others by now.
         if self.state is RaftState.PROSPECTIVE:
             self._log.enter(self.epoch + 1, NO_LEADER)
@@ -460,9 +467,10 @@ class RaftMachine:
         else:
             self._follow(now)
 
-    def voters_changed(self, voters: Voters) -> list[RaftStep]:
-        """The log has another VotersRecord, committed or not, or has lost its last one."""
-        self.voters = voters
+    def voters_changed(self, voters: Voters, *, is_leaving: bool = False) -> list[RaftStep]:
+        """The log has another VotersRecord, committed or not, or has lost its last one.  `is_leaving`: it removes this
+        replica, and is not known to be committed."""
+        self.voters, self._is_leaving = voters, is_leaving
         return self._moved(self._progress is not None and self._progress.recompute(voters))
 
     def followed(self, found: Sequence[FollowerStep], now: float, *, is_served: bool = True) -> list[RaftStep]:

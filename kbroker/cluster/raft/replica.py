@@ -186,6 +186,7 @@ class RaftReplica:
         self.machine = RaftMachine(
             self.me, self.quorum, self.history.last.voters, kept, self.parts.timing, self.parts.rng, self._begins
         )
+        self.machine.voters_changed(self.history.last.voters, is_leaving=self._is_leaving())
 
     def start(self) -> None:
         """Take part in the quorum."""
@@ -276,7 +277,13 @@ class RaftReplica:
 
     def _voters_changed(self) -> None:
         self._look_at_voters()
-        self.take(self.machine.voters_changed(self.history.last.voters))
+        self.take(self.machine.voters_changed(self.history.last.voters, is_leaving=self._is_leaving()))
+
+    def _is_leaving(self) -> bool:
+        """Whether the log's end removes this voter, and is not known to be committed."""
+        history = self.history
+        has_removed = not history.last.voters.has(self.me) and history.before_last.voters.has(self.me)
+        return has_removed and history.last_offset >= self.quorum.high_watermark
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -431,6 +438,8 @@ class RaftReplica:
 
     def _commit(self, high_watermark: int) -> None:
         self.changes.announce()
+        if not self.machine.is_voter:
+            self._voters_changed()
         is_removed = self.leading is not None and not self.machine.is_voter
         if is_removed and high_watermark > self.history.last_offset:
             logger.info("this node is no voter any more: another one is to lead")

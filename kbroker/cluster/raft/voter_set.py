@@ -120,6 +120,14 @@ class VoterHistory:
         return self._beforehand if found is None else found
 
     @property
+    def before_last(self) -> VoterSet:
+        """Those that the last record has changed."""
+        named = [each.voters for each in self._entries if each.voters is not None]
+        if len(named) > 1:
+            return named[-2]
+        return self._beforehand if self._base is None else self._base
+
+    @property
     def kraft_version(self) -> int:
         """By the log's end."""
         found = (each.kraft_version for each in reversed(self._entries) if each.kraft_version is not None)

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 from kbroker.cluster.kraft.batches import ControlRecord, records_of
 from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
 from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
+from kbroker.cluster.kraft.quorum_steps import SnapshotId
 from kbroker.cluster.kraft.settings import MetadataLogSettings, QuorumSettings
+from kbroker.cluster.kraft.snapshots import encoded_snapshot, snapshot_name
 from kbroker.cluster.raft.answers import RaftAnswers
 from kbroker.cluster.raft.election import RaftTiming, ReplicaKey
 from kbroker.cluster.raft.leading import Leading
 from kbroker.cluster.raft.replica import RaftReplica, ReplicaParts
 from kbroker.cluster.raft.service import SERVED
+from kbroker.cluster.raft.voter_set import Voter, VoterSet
 from kbroker.errors import NotControllerError
 from kbroker.metadata.image import Endpoint
 from kbroker.metadata.metadata_record import encode_record
@@ -30,7 +33,7 @@ from kbroker.protocol.frames import decode_request_header
 from kbroker.schemas import request_message, response_message, wire
 from kbroker.storage.log.partition_metadata import PARTITION_METADATA
 from tests.cluster.kraft.controllers import config_record, endpoint_of
-from tests.replication.simulation.virtual_loop import VirtualClock, VirtualLoop
+from tests.replication.simulation.virtual_loop import VirtualClock, VirtualLoop, run_virtually
 from tests.storage.faulty_files import CrashedError, Fault, FaultyFiles
 
 if TYPE_CHECKING:
@@ -170,6 +173,17 @@ class Node:
         if replica is not None:
             self.world.bury(replica)
 
+    def voter(self) -> Voter:
+        """This node as a voter."""
+        return Voter(self.key, {LISTENER: endpoint_of(self.node_id)})
+
+    def format(self, voters: VoterSet) -> None:
+        """Write the checkpoint that names the first voters."""
+        place = self.folder / "__cluster_metadata-0"
+        place.mkdir()
+        control = [wire.KRaftVersionRecord(version=0, kraft_version=1), voters.record()]
+        (place / snapshot_name(SnapshotId(0, 0))).write_bytes(b"".join(encoded_snapshot([], 0, -1, control)))
+
     async def stop(self) -> None:
         replica, self.replica, self.answers, self.leading = self.replica, None, None, None
         if replica is not None:
@@ -179,8 +193,10 @@ class Node:
         self.life += 1
 
     def wipe(self) -> None:
+        """An empty directory, with an id of its own."""
         shutil.rmtree(self.folder)
         self.folder.mkdir()
+        self.key = ReplicaKey(self.node_id, self.world.rng.randbytes(16))
 
     async def write(self, number: int) -> bool:
         """A record, if this node leads; whether it was committed."""
@@ -272,7 +288,8 @@ class Link:
         if header.api_key == ApiKey.API_VERSIONS:
             made = wire.ApiVersionsResponse.ApiVersion
             keys = [made(api_key=int(key), min_version=low, max_version=high) for key, (low, high) in SERVED.items()]
-            answer = wire.ApiVersionsResponse(api_keys=keys)
+            feature = wire.ApiVersionsResponse.SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+            answer = wire.ApiVersionsResponse(api_keys=keys, supported_features=[feature])
         else:
             answer = await getattr(service, NAMES[ApiKey(header.api_key)])(request, header.api_version)
         if self.other.life != self.life:
@@ -291,7 +308,10 @@ class Link:
 class World:
     """`count` nodes under faults that the seed draws."""
 
-    def __init__(self, seed: int, count: int, folder: Path, *, timing: RaftTiming | None = None) -> None:
+    def __init__(
+        self, seed: int, count: int, folder: Path, *, timing: RaftTiming | None = None, voters: int | None = None
+    ) -> None:
+        """`voters`: so many of the nodes vote at first, by their checkpoint, and the others may join."""
         self.rng = random.Random(seed)
         self.loop = DiskLoop()
         self.loop.rng = self.rng
@@ -309,6 +329,13 @@ class World:
         self.stopping: dict[int, RaftAnswers] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.nodes = {each: Node(self, each) for each in ids}
+        self.changes = 0
+        """Changes of the voters that were acknowledged."""
+        if voters is not None:
+            self.bootstrap, self.voters = tuple(self.voters.values()), {}
+            first = VoterSet({each: self.nodes[each].voter() for each in list(ids)[:voters]})
+            for each in list(ids)[:voters]:
+                self.nodes[each].format(first)
 
     def bury(self, replica: RaftReplica) -> None:
         """A process that is gone runs nothing any more."""
@@ -369,6 +396,42 @@ class World:
                 for each in nodes:
                     await each.start()
 
+    async def change_voters(self) -> None:
+        """Add or remove a voter, if there is a leader.  One that is removed may lose its directory."""
+        leader = next((each for each in self.nodes.values() if each.leading is not None), None)
+        if leader is None or leader.answers is None or leader.replica is None:
+            return
+        answers, voters = leader.answers, leader.replica.history.last
+        others = [each for each in self.nodes.values() if not voters.voters.has(each.key)]
+        if len(voters.by_id) > 1 and (not others or self.rng.random() < 0.5):
+            one = self.rng.choice(list(voters.by_id.values())).key
+            gone = wire.RemoveRaftVoterRequest(
+                cluster_id=None, voter_id=one.node_id, voter_directory_id=one.directory_id
+            )
+            answer: Any = await answers.remove_voter(gone, 0)
+            if not answer.error_code and self.rng.random() < 0.4:
+                node = self.nodes[one.node_id]
+                if node.replica is not None:
+                    node.crash(loses=True)
+                node.wipe()
+                await node.start()
+        elif others:
+            node = self.rng.choice(others)
+            request = wire.AddRaftVoterRequest
+            at = endpoint_of(node.node_id)
+            listeners = [request.Listener(name=LISTENER, host=at.host, port=at.port)]
+            come = request(
+                cluster_id=None,
+                voter_id=node.node_id,
+                voter_directory_id=node.key.directory_id,
+                listeners=listeners,
+                ack_when_committed=self.rng.random() < 0.7,
+            )
+            answer = await answers.add_voter(come, 1)
+        else:
+            return
+        self.changes += not answer.error_code
+
     async def heal(self) -> None:
         """The end of all faults."""
         self.cut.clear()
@@ -403,6 +466,10 @@ async def history(world: World) -> None:
     for _ in range(world.rng.randrange(4, 12)):
         await asyncio.sleep(world.rng.uniform(0.2, 4))
         await world.disturb()
+        if world.bootstrap and world.rng.random() < 0.7:
+            task = world.loop.create_task(world.change_voters())
+            world.tasks.add(task)
+            task.add_done_callback(world.tasks.discard)
     await world.heal()
     await asyncio.sleep(20)
     world.check()
@@ -432,10 +499,8 @@ def _log_of(node: Node) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
 
 
-def play(seed: int, count: int, folder: Path) -> World:
+def play(seed: int, count: int, folder: Path, voters: int | None = None) -> World:
     """One history."""
-    from tests.replication.simulation.virtual_loop import run_virtually
-
-    world = World(seed, count, folder)
+    world = World(seed, count, folder, voters=voters)
     run_virtually(history(world), world.loop)
     return world
