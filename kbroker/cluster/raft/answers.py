@@ -93,7 +93,7 @@ class RaftAnswers:
             return refused(request, error.code)
         answer, steps = replica.machine.asked(asked, replica.parts.loop.time())
         replica.take(steps)
-        await replica.settled()
+        await replica.persisted()
         return response_of(request, answer, self._endpoints(answer.leader_id))
 
     def _learn(self, request: wire.BeginQuorumEpochRequest | wire.EndQuorumEpochRequest) -> None:
@@ -140,7 +140,7 @@ class RaftAnswers:
             found, steps = replica.machine.fetched(key, place, now)
             replica.take(steps)
             await self._serve(row, found, key, place, request, version)
-        await replica.settled()
+        await replica.persisted()
         return self._fetch_response(row, version)
 
     async def _serve(

@@ -385,7 +385,7 @@ class RaftMachine:
             return self._vote_answer(ErrorCode.INVALID_VOTER_KEY), steps
         granted = self._would_grant(vote)
         if granted and not vote.is_pre_vote:
-            self._voted = vote.candidate
+            self._voted = self._voted or vote.candidate
             if self.state is RaftState.PROSPECTIVE:
                 self._unattached(now, self._timer)
             steps.append(self._persist())

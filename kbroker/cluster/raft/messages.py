@@ -2,7 +2,7 @@
 
     Vote 0              no directories; 1 voter ids and directories; 2 pre-votes
     BeginQuorumEpoch 0  no directories, no endpoints; 1 both
-    EndQuorumEpoch 0    successors by id; 1 with their directories, and endpoints
+    EndQuorumEpoch 0    successors by id; 1 with their directories
 
 Requests name the one partition of `__cluster_metadata`; others are refused with INVALID_REQUEST, another cluster's with
 INCONSISTENT_CLUSTER_ID, both for the whole request (`refusal`).
@@ -150,9 +150,6 @@ def request_for(
         return made
     last.preferred_candidates = [
         end.ReplicaInfo(candidate_id=each.node_id, candidate_directory_id=each.directory_id) for each in asked.preferred
-    ]
-    made.leader_endpoints = [
-        end.LeaderEndpoint(name=name, host=at.host, port=at.port) for name, at in endpoints.items()
     ]
     return made
 

@@ -3,8 +3,8 @@
     what others ask, answers, time  →  machine  →  steps, one behind the other  →  answers, requests, the image
 
 Steps of the machine and writes of the log go through one queue in the order in which they were decided; each is done,
-and durable, before the next one begins.  An answer leaves behind the steps that were there when it was made
-(`settled`).  So a vote, an epoch or a log that another node counts on is on disk by then.
+and durable, before the next one begins.  An answer leaves once the epoch and the vote are on disk that it stands on
+(`persisted`), and the next fetch once the log is that it acknowledges (`settled`).
 
 While the node follows, or knows no leader, it asks for the log as an observer does (`kraft.quorum`), and syncs it
 before it asks again.  While it leads, `leading` appends.  `failed` is called once for what the node cannot outlive.
@@ -143,7 +143,7 @@ class RaftReplica:
         """The offset behind the last batch in the image."""
         self._learnt: dict[int, Endpoint] = {}
         self._steps: deque[_Step] = deque()
-        self._decided = self._done = 0
+        self._decided = self._done = self._persist_mark = 0
         self._runner: asyncio.Task[None] | None = None
         self._applier: asyncio.Task[None] | None = None
         self._follower: asyncio.Task[None] | None = None
@@ -289,8 +289,11 @@ class RaftReplica:
 
     def take(self, steps: Sequence[_Step]) -> None:
         """Have steps carried out, in order; the machine has just made them."""
-        self._steps.extend(steps)
-        self._decided += len(steps)
+        for step in steps:
+            self._steps.append(step)
+            self._decided += 1
+            if isinstance(step, Persist):
+                self._persist_mark = self._decided
         if self.leading is not None and self.machine.progress is None:
             self._end_lead()
         if self._steps and self._runner is None and not self._is_over:
@@ -300,7 +303,13 @@ class RaftReplica:
 
     async def settled(self) -> None:
         """Return once all that was decided by now is carried out."""
-        mark = self._decided
+        await self._until(self._decided)
+
+    async def persisted(self) -> None:
+        """Return once the epoch and the vote of now are on disk; what is being written of the log is not waited for."""
+        await self._until(self._persist_mark)
+
+    async def _until(self, mark: int) -> None:
         if self._done < mark:
             await self.changes.wait_until(lambda: self._done >= mark or self._is_over)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from kbroker.cluster.kraft.quorum_steps import SnapshotId
 from kbroker.cluster.kraft.settings import MetadataLogSettings, QuorumSettings
 from kbroker.cluster.kraft.snapshots import encoded_snapshot, snapshot_name
 from kbroker.cluster.raft.answers import RaftAnswers
-from kbroker.cluster.raft.election import RaftTiming, ReplicaKey
+from kbroker.cluster.raft.election import RaftTiming, ReplicaKey, Request, Vote
 from kbroker.cluster.raft.leading import Leading
 from kbroker.cluster.raft.replica import RaftReplica, ReplicaParts
 from kbroker.cluster.raft.service import SERVED
@@ -63,11 +63,17 @@ class DiskLoop(VirtualLoop):
     """What threads do takes some virtual time, and happens at its end."""
 
     rng = random.Random(0)
+    stuck: FaultyFiles | None = None
+    """The files of a disk that hangs."""
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         done: asyncio.Future[Any] = self.create_future()
 
+        owner = getattr(getattr(func, "func", None), "__self__", None)
+
         def run() -> None:
+            if self.stuck is not None and getattr(owner, "_files", None) is self.stuck:
+                return
             try:
                 result = func(*args)
             except CrashedError:
@@ -81,6 +87,16 @@ class DiskLoop(VirtualLoop):
 
         self.call_later(self.rng.choice((0.0, 0.0002, 0.001, 0.02)), run)
         return done
+
+
+class NodeRandom(random.Random):
+    """In an election that is troubled all draw the same time: candidates meet."""
+
+    world: World
+
+    def uniform(self, a: float, b: float) -> float:
+        drawn = super().uniform(a, b)
+        return a + (drawn - a) / 200 if self.world.is_troubled else drawn
 
 
 class Judge:
@@ -114,6 +130,8 @@ class Node:
         self.leading: Leading | None = None
         self.life = 0
         self.failures: list[str] = []
+        self.rng = NodeRandom(world.rng.random())
+        self.rng.world = world
 
     async def start(self) -> None:
         world = self.world
@@ -129,7 +147,7 @@ class Node:
             directory,
             metadata,
             world.clock,
-            world.rng,
+            self.rng,
             {LISTENER: endpoint_of(self.node_id)},
         )
         life = self.life
@@ -139,6 +157,14 @@ class Node:
         if life != self.life:
             return
         self.replica, self.answers = replica, RaftAnswers(replica)
+        asked = replica.machine.asked
+
+        def noted(request: Request, now: float) -> Any:
+            if isinstance(request, Vote) and not request.is_pre_vote:
+                world.spawn(world.voted(self, life))
+            return asked(request, now)
+
+        replica.machine.asked = noted  # type: ignore[method-assign]
         replica.on_lead(self._lead, self._end)
         replica.start()
 
@@ -181,7 +207,7 @@ class Node:
         """Write the checkpoint that names the first voters."""
         place = self.folder / "__cluster_metadata-0"
         place.mkdir()
-        control = [wire.KRaftVersionRecord(version=0, kraft_version=1), voters.record()]
+        control = (wire.KRaftVersionRecord(version=0, kraft_version=1), voters.record())
         (place / snapshot_name(SnapshotId(0, 0))).write_bytes(b"".join(encoded_snapshot([], 0, -1, control)))
 
     async def stop(self) -> None:
@@ -271,9 +297,7 @@ class Link:
                 self.is_open = False
                 self.lost(ConnectionResetError("the other node is gone"))
             return
-        task = self.node.world.loop.create_task(self._serve(frame))
-        self.node.world.tasks.add(task)
-        task.add_done_callback(self.node.world.tasks.discard)
+        self.node.world.spawn(self._serve(frame))
 
     def _service(self) -> RaftAnswers | None:
         return self.other.answers or self.node.world.stopping.get(self.other.node_id)
@@ -298,7 +322,11 @@ class Link:
         program = response_message(header.api_key).program(header.api_version)
         parts = program.encode_response(answer, header.correlation_id, flexible)
         whole = parts if isinstance(parts, bytes) else b"".join(bytes(part) for part in parts)
-        self._later(self.other, self.node, lambda: self.is_open and self.received(whole[4:]))
+        self._later(self.other, self.node, lambda: self._take(whole[4:]))
+
+    def _take(self, frame: bytes) -> None:
+        if self.is_open:
+            self.received(frame)
 
     def close(self) -> None:
         """See `Channel`."""
@@ -325,9 +353,10 @@ class World:
         self.bootstrap: tuple[Endpoint, ...] = ()
         self.cut: set[tuple[int, int]] = set()
         self.loss = 0.0
+        self.is_troubled = False
         self.number = 0
         self.stopping: dict[int, RaftAnswers] = {}
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
         self.nodes = {each: Node(self, each) for each in ids}
         self.changes = 0
         """Changes of the voters that were acknowledged."""
@@ -353,6 +382,12 @@ class World:
         if replica.leading is not None:
             replica.leading.end()
 
+    def spawn(self, running: Coroutine[Any, Any, Any]) -> None:
+        """Let something run beside."""
+        task = self.loop.create_task(running)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
     async def write(self) -> bool:
         """A record through whoever leads."""
         self.number += 1
@@ -364,15 +399,17 @@ class World:
         until = self.loop.time() + seconds
         while self.loop.time() < until:
             await asyncio.sleep(self.rng.uniform(0.01, 0.5))
-            task = self.loop.create_task(self.write())
-            self.tasks.add(task)  # type: ignore[arg-type]
-            task.add_done_callback(self.tasks.discard)  # type: ignore[arg-type]
+            self.spawn(self.write())
 
     async def disturb(self) -> None:
         """One fault, or the end of one."""
         rng, nodes = self.rng, list(self.nodes.values())
         one = rng.choice(nodes)
-        match rng.randrange(8):
+        match rng.randrange(11):
+            case 8:
+                await self.lose_the_leader()
+            case 9 | 10:
+                await self.trouble_an_election()
             case 0 | 1:
                 if one.replica is not None:
                     one.crash(loses=rng.random() < 0.5)
@@ -395,6 +432,53 @@ class World:
                         each.crash(loses=True)
                 for each in nodes:
                     await each.start()
+
+    async def lose_the_leader(self) -> None:
+        """The leader's disk hangs, then it loses its power, alone or with all that have its last records.
+
+        What it has counted without a sync is gone."""
+        leader = next((each for each in self.nodes.values() if each.leading is not None), None)
+        others = [each for each in self.nodes.values() if each is not leader and each.replica is not None]
+        if leader is None or not others:
+            return
+        away = others[: (len(self.nodes) - 1) // 2] if self.rng.random() < 0.6 else []
+        self.loop.stuck = leader.files
+        for each in away:
+            self.cut |= {(each.node_id, node) for node in self.nodes} | {(node, each.node_id) for node in self.nodes}
+        await asyncio.sleep(self.rng.uniform(0.3, 1.0))
+        gone = [each for each in self.nodes.values() if each not in away and each.replica is not None]
+        for each in gone if away else [leader]:
+            if each.replica is not None:
+                each.crash(loses=True)
+        self.cut.clear()
+        self.loop.stuck = None
+        if leader.replica is None:
+            await leader.start()
+        await asyncio.sleep(self.rng.uniform(3, 8))
+        for each in gone:
+            if each.replica is None:
+                await each.start()
+
+    async def trouble_an_election(self) -> None:
+        """The leader goes, and voters lose their power as soon as they have voted."""
+        leader = next((each for each in self.nodes.values() if each.leading is not None), None)
+        self.is_troubled = True
+        if leader is not None:
+            leader.crash(loses=True)
+            await leader.start()
+        await asyncio.sleep(self.rng.uniform(2, 5))
+        self.is_troubled = False
+
+    async def voted(self, node: Node, life: int) -> None:
+        """A node has voted, or has asked for votes."""
+        if not self.is_troubled or self.rng.random() < 0.4:
+            return
+        await asyncio.sleep(self.rng.uniform(0.0, 0.01))
+        if node.life == life and node.replica is not None:
+            node.crash(loses=True)
+            await asyncio.sleep(self.rng.uniform(0.0, 0.05))
+            if node.replica is None:
+                await node.start()
 
     async def change_voters(self) -> None:
         """Add or remove a voter, if there is a leader.  One that is removed may lose its directory."""
@@ -467,9 +551,7 @@ async def history(world: World) -> None:
         await asyncio.sleep(world.rng.uniform(0.2, 4))
         await world.disturb()
         if world.bootstrap and world.rng.random() < 0.7:
-            task = world.loop.create_task(world.change_voters())
-            world.tasks.add(task)
-            task.add_done_callback(world.tasks.discard)
+            world.spawn(world.change_voters())
     await world.heal()
     await asyncio.sleep(20)
     world.check()

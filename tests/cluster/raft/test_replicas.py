@@ -1,0 +1,266 @@
+"""Replicas of a quorum under faults: histories, bugs that they find, and rules of the driver one by one.
+
+Of `kbroker.cluster.raft.replica`, `kbroker.cluster.raft.leading`, `kbroker.cluster.raft.answers`,
+`kbroker.cluster.raft.peers`, `kbroker.cluster.raft.log_tail`, `kbroker.cluster.raft.voter_changes`,
+`kbroker.cluster.raft.own_voter`, `kbroker.cluster.kraft.replicated_log` and `kbroker.cluster.kraft.log_questions`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
+from kbroker.cluster.raft.leading import Leading
+from kbroker.cluster.raft.machine import RaftMachine
+from kbroker.cluster.raft.replica import RaftReplica
+from kbroker.schemas import wire
+from kbroker.types import CLUSTER_METADATA_TOPIC
+from tests.cluster.kraft.controllers import endpoint_of
+from tests.cluster.raft.replicas import LISTENER, World, play
+from tests.replication.simulation.virtual_loop import run_virtually
+
+HISTORIES = int(os.environ.get("TEST_REPLICA_HISTORIES", "3"))
+SEEDS_FOR_A_BUG = 60
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_replicas_agree_under_faults(tmp_path: Path, count: int) -> None:
+    """A record that was acknowledged would be lost, or the quorum have no leader for good."""
+    for seed in range(HISTORIES):
+        play(seed, count, _folder(tmp_path, seed))
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_voters_come_and_go_under_faults(tmp_path: Path, count: int) -> None:
+    """Two majorities would decide, or none could."""
+    changes = 0
+    for seed in range(HISTORIES + 3):
+        changes += play(seed, count, _folder(tmp_path, seed), (count + 2) // 2).changes
+    assert changes, "no voter has come or gone"
+
+
+def _folder(tmp_path: Path, seed: int) -> Path:
+    folder = tmp_path / str(seed)
+    folder.mkdir()
+    return folder
+
+
+def _counts_itself_before_it_has_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(self: RaftReplica, batches: Any, before: Any = RaftReplica._write_own) -> None:
+        before(self, batches)
+        self.take(self.machine.synced(batches[-1].end_offset))
+
+    monkeypatch.setattr(RaftReplica, "_write_own", write)
+
+
+def _followers_do_not_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    def written(self: MetadataDirectory, batches: Any) -> None:
+        self.append(batches)
+
+    monkeypatch.setattr(MetadataDirectory, "append_durably", written)
+
+
+def _acknowledges_what_is_only_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(self: Leading, end_offset: int) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(Leading, "committed", at_once)
+
+
+def _keeps_its_waiting_requests_when_it_leads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RaftReplica, "_end_lead", lambda self: None)
+
+
+def _takes_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MetadataDirectory, "truncate", lambda self, end_offset: None)
+
+
+def _resumes_as_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = RaftMachine.start
+
+    def resumed(self: RaftMachine, now: float) -> list[Any]:
+        kept = self._kept
+        if kept.leader_id == self.me.node_id and kept.epoch == self.epoch:
+            self._voted = self.me
+            self.state = self.state.CANDIDATE
+            self._tally.voters, self._tally.granted = tuple(self.voters.keys), set(self.voters.keys)
+            return self._won(now)
+        return start(self, now)
+
+    monkeypatch.setattr(RaftMachine, "start", resumed)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        _counts_itself_before_it_has_synced,
+        _followers_do_not_sync,
+        _acknowledges_what_is_only_appended,
+        _keeps_its_waiting_requests_when_it_leads_no_more,
+        _takes_nothing_back,
+        _resumes_as_leader,
+    ],
+)
+def test_histories_find_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bug: Callable[[Any], None]) -> None:
+    """Histories that find nothing would prove nothing."""
+    bug(monkeypatch)
+    for seed in range(SEEDS_FOR_A_BUG):
+        try:
+            play(seed, 3, _folder(tmp_path, seed))
+        except BaseException:
+            return
+    raise AssertionError(f"{bug.__name__} is not found")
+
+
+def alone(tmp_path: Path, play: Callable[[World], Coroutine[Any, Any, None]], count: int = 3) -> None:
+    """Play with a world whose nodes are not started."""
+    world = World(1, count, tmp_path)
+    run_virtually(play(world), world.loop)
+
+
+def vote(candidate: int, epoch: int, *, is_pre_vote: bool = False) -> wire.VoteRequest:
+    """A candidate with an empty log asks node 3001."""
+    request = wire.VoteRequest
+    row = request.PartitionData(
+        partition_index=0,
+        replica_epoch=epoch,
+        replica_id=candidate,
+        replica_directory_id=candidate.to_bytes(16, "big"),
+        last_offset_epoch=0,
+        last_offset=0,
+        pre_vote=is_pre_vote,
+    )
+    topic = request.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[row])
+    return request(cluster_id=None, voter_id=3001, topics=[topic])
+
+
+def test_a_vote_leaves_once_it_is_on_disk(tmp_path: Path) -> None:
+    """After a loss of power the voter would give another vote in the same epoch."""
+
+    async def run(world: World) -> None:
+        node = world.nodes[3001]
+        await node.start()
+        assert node.answers is not None
+        world.loop.stuck = node.files
+        asked = asyncio.ensure_future(node.answers.vote(vote(3002, 1), 2))
+        await asyncio.sleep(0.5)
+        assert not asked.done()
+        asked.cancel()
+        world.loop.stuck = None
+        node.crash(loses=True)
+        await node.start()
+        answer = await node.answers.vote(vote(3002, 1), 2)
+        assert answer.topics[0].partitions[0].vote_granted
+        node.crash(loses=True)
+        await node.start()
+        for candidate, is_granted in ((3003, False), (3002, True)):
+            row = (await node.answers.vote(vote(candidate, 1), 2)).topics[0].partitions[0]
+            assert (row.vote_granted, row.leader_epoch) == (is_granted, 1)
+
+    alone(tmp_path, run)
+
+
+def test_a_follower_acknowledges_what_is_on_disk(tmp_path: Path) -> None:
+    """The leader would count records that a loss of power takes."""
+
+    async def run(world: World) -> None:
+        for each in (3001, 3002):
+            await world.nodes[each].start()
+        while not world.leaders():
+            await asyncio.sleep(0.1)
+        (leader,) = world.leaders()
+        (follower,) = (each for each in world.nodes.values() if each is not leader and each.replica is not None)
+        assert await leader.write(1)
+        world.loop.stuck = follower.files
+        written = asyncio.ensure_future(leader.write(2))
+        await asyncio.sleep(1.0)
+        assert not written.done(), "a majority does not have it"
+        world.loop.stuck = None
+        follower.crash(loses=True)
+        await follower.start()
+        assert await written
+
+    alone(tmp_path, run)
+
+
+def test_a_fetch_waits_for_records_and_ends_with_the_lead(tmp_path: Path) -> None:
+    """A replica would ask without a pause, or hear nothing of a resignation."""
+
+    async def run(world: World) -> None:
+        await world.nodes[3001].start()
+        node = world.nodes[3001]
+        while node.leading is None:
+            await asyncio.sleep(0.01)
+        assert node.answers is not None and node.replica is not None
+        replica = node.replica
+        end = replica.quorum.end_offset
+
+        def fetch(offset: int) -> Awaitable[wire.FetchResponse]:
+            request = wire.FetchRequest
+            row = request.FetchPartition(
+                partition=0,
+                current_leader_epoch=1,
+                fetch_offset=offset,
+                last_fetched_epoch=1 if offset else 0,
+                high_watermark=replica.high_watermark,
+            )
+            state = request.ReplicaState(replica_id=7, replica_epoch=-1)
+            topic = request.FetchTopic(topic_id=bytes(15) + b"\1", partitions=[row])
+            made = request(cluster_id=None, max_wait_ms=5000, max_bytes=1 << 20, replica_state=state, topics=[topic])
+            assert node.answers is not None
+            return asyncio.ensure_future(node.answers.fetch(made, 18))
+
+        whole = (await fetch(0)).responses[0].partitions[0]
+        assert whole.records and whole.current_leader.leader_id == 3001
+        began = world.loop.time()
+        waiting = fetch(end)
+        await node.write(1)
+        row = (await waiting).responses[0].partitions[0]
+        assert row.records and world.loop.time() - began < 1
+        waiting = fetch(replica.quorum.end_offset)
+        await asyncio.sleep(0.1)
+        replica.take(replica.machine.resign(world.loop.time()))
+        assert (await waiting).responses[0].partitions[0].error_code == 6
+        described = await node.answers.describe(
+            wire.DescribeQuorumRequest(
+                topics=[
+                    wire.DescribeQuorumRequest.TopicData(
+                        topic_name=CLUSTER_METADATA_TOPIC,
+                        partitions=[wire.DescribeQuorumRequest.PartitionData(partition_index=0)],
+                    )
+                ]
+            ),
+            2,
+        )
+        assert described.topics[0].partitions[0].error_code == 6
+
+    alone(tmp_path, run, count=1)
+
+
+def test_a_voter_that_listens_elsewhere_says_so(tmp_path: Path) -> None:
+    """Others would ask it at its old address for ever."""
+
+    async def run() -> None:
+        for each in world.nodes.values():
+            await each.start()
+        while not world.leaders():
+            await asyncio.sleep(0.1)
+        (leader,) = world.leaders()
+        assert leader.replica is not None
+        other = next(each for each in world.nodes.values() if each is not leader)
+        assert other.replica is not None
+        moved = endpoint_of(3009)
+        other.replica.parts.endpoints[LISTENER] = moved  # type: ignore[index]
+        history = leader.replica.history
+        while history.last.endpoints(LISTENER)[other.node_id] != moved:
+            await asyncio.sleep(0.5)
+        assert history.last.by_id[other.node_id].key == other.key
+
+    world = World(1, 3, tmp_path, voters=3)
+    run_virtually(asyncio.wait_for(run(), 60), world.loop)
