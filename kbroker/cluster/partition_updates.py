@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kbroker.cluster.partitions import PartitionContext
 from kbroker.config import BrokerConfig
 from kbroker.errors import UnknownTopicOrPartitionError
-from kbroker.metadata.features import ELIGIBLE_LEADER_REPLICAS
+from kbroker.metadata.features import ELIGIBLE_LEADER_REPLICAS, KRAFT_FEATURES, METADATA_VERSION
 from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicChange, TopicImage
 from kbroker.types import TopicPartition
 
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 class PartitionContexts:
     """What decisions about the partitions of a topic depend on, by an image of the cluster."""
 
-    __slots__ = ("_alive", "_config", "_found", "_has_elr")
+    __slots__ = ("_alive", "_config", "_found", "_has_elr", "_is_kraft", "_level")
 
     def __init__(self, image: ClusterImage, config: BrokerConfig) -> None:
         self._config = config
-        self._alive = frozenset(broker.node_id for broker in image.alive_brokers())
+        self._alive = frozenset(broker.node_id for broker in image.active_brokers())
+        self._is_kraft = image.features.table == KRAFT_FEATURES
+        self._level = image.features.level(METADATA_VERSION)
         self._has_elr = image.features.level(ELIGIBLE_LEADER_REPLICAS) > 0
         self._found: dict[tuple[str | None, str | None, int], PartitionContext] = {}
 
@@ -42,12 +44,16 @@ class PartitionContexts:
                 is_unclean_allowed=(
                     unclean.lower() == "true" if unclean is not None else self._config.get(UNCLEAN_ELECTION)
                 ),
+                has_recovery=self._is_kraft,
+                raises_epoch_on_shrink=self._is_kraft and self._level < SAME_EPOCH_FROM,
             )
         return known
 
 
 MIN_INSYNC: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+SAME_EPOCH_FROM: Final = 12
+"""The level of metadata.version (3.6-IV0) from which the leader keeps its epoch when the ISR shrinks."""
 
 
 class Absence(NamedTuple):

@@ -38,7 +38,7 @@ from kbroker.errors import (
     NotControllerError,
     PreferredLeaderNotAvailableError,
 )
-from kbroker.metadata.image import NO_LEADER, PartitionImage
+from kbroker.metadata.image import NO_LEADER, RECOVERED, RECOVERING, PartitionImage
 from kbroker.types import NO_LEADER_EPOCH
 
 
@@ -65,6 +65,10 @@ class PartitionContext:
     """Not more than the topic's first partition has replicas."""
     has_elr: bool = True
     is_unclean_allowed: bool = False
+    has_recovery: bool = False
+    """Whether a leader of an unclean election is noted as recovering until its next ISR (KIP-704)."""
+    raises_epoch_on_shrink: bool = False
+    """Whether a smaller ISR begins a new leader epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,12 @@ def change(
     removing: Sequence[int] | None = None,
     unclean: Collection[int] = (),
     least_leader_epoch: int = NO_LEADER_EPOCH,
+    is_recovered: bool = False,
 ) -> PartitionImage:
     """The partition after a change; the same object where nothing changes.
 
-    `unclean`: replicas that may have lost records.  `least_leader_epoch`: where given, the leader epoch is raised in
+    `unclean`: replicas that may have lost records.  `is_recovered`: the leader has done with what an unclean election
+    left to it.  `least_leader_epoch`: where given, the leader epoch is raised in
     any case, to this value or more.
     """
     wanted_isr = tuple(each for each in (partition.isr if isr is None else isr) if each not in unclean)
@@ -115,6 +121,11 @@ def change(
         elr = ()
     leader_epoch = partition.leader_epoch
     is_new = leader != partition.leader or not set(partition.replicas) <= set(target.replicas)
+    if context.raises_epoch_on_shrink and not set(partition.isr) <= set(new_isr):
+        is_new = True
+    recovery = partition.leader_recovery_state
+    if context.has_recovery:
+        recovery = RECOVERING if chosen.is_unclean else RECOVERED if is_recovered else recovery
     if least_leader_epoch > NO_LEADER_EPOCH or is_new:
         leader_epoch = max(partition.leader_epoch + 1, least_leader_epoch)
     changed = replace(
@@ -127,6 +138,7 @@ def change(
         removing_replicas=target.removing,
         elr=tuple(each for each in elr if each not in new_isr),
         last_known_elr=_noted(partition, context, leader, last_known),
+        leader_recovery_state=recovery,
     )
     return partition if changed == partition else replace(changed, partition_epoch=partition.partition_epoch + 1)
 
@@ -162,7 +174,7 @@ def _eligible(
         return tuple(each for each in partition.elr if each not in unclean)
     if len(target.isr) >= context.min_insync_replicas:
         return ()
-    candidates = dict.fromkeys((*partition.elr, *partition.isr))
+    candidates = sorted({*partition.elr, *partition.isr})
     return tuple(
         each for each in candidates if each in target.replicas and each not in target.isr and each not in unclean
     )
@@ -285,7 +297,7 @@ def take_isr(
         is_stale = epoch != -1 and epoch != broker_epochs.get(member, epoch)
         if is_stale or not is_alive(partition, context, member):
             raise IneligibleReplicaError()
-    return change(partition, context, isr=isr)
+    return change(partition, context, isr=isr, is_recovered=True)
 
 
 def elect(partition: PartitionImage, election: ElectionType, context: PartitionContext) -> PartitionImage:
@@ -313,6 +325,8 @@ def without_broker(
     """Partitions when a broker is gone: it leads none and is in no ISR; only those that change."""
     changed = []
     for partition in partitions:
+        if partition.leader != node_id and node_id not in partition.isr:
+            continue
         isr = [each for each in partition.isr if each != node_id]
         new = change(partition, context, isr=isr)
         if new is not partition:

@@ -32,28 +32,34 @@ def place(
 ) -> list[tuple[int, ...]]:
     """Replicas for each of `partition_count` partitions; the first is the preferred leader.
 
-    Raises InvalidReplicationFactorError."""
-    order = rack_alternated(brokers)
+    Fenced brokers lead nothing, and come behind the others of their rack.  Raises InvalidReplicationFactorError."""
+    order = rack_alternated([broker for broker in brokers if not broker.is_fenced])
+    fenced = rack_alternated([broker for broker in brokers if broker.is_fenced])
     if not order:
         raise InvalidReplicationFactorError(
             f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced, or "
             "have all their log directories cordoned."
         )
-    if replication_factor > len(order):
+    if replication_factor > len(order) + len(fenced):
         raise InvalidReplicationFactorError(
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only {len(order)} broker(s) are registered or some "
+            f"{replication_factor} cannot be reached because only {len(order) + len(fenced)} broker(s) are registered or some "
             "brokers have all their log directories cordoned."
         )
     racks = {broker.node_id: broker.rack for broker in brokers}
-    return [_spread(order, start + partition, replication_factor, racks) for partition in range(partition_count)]
+    return [
+        _spread(order, start + partition, replication_factor, racks, fenced) for partition in range(partition_count)
+    ]
 
 
-def _spread(order: Sequence[int], number: int, count: int, racks: Mapping[int, str | None]) -> tuple[int, ...]:
+def _spread(
+    order: Sequence[int], number: int, count: int, racks: Mapping[int, str | None], fenced: Sequence[int]
+) -> tuple[int, ...]:
     """Replicas of one partition: each next one in a rack that has the fewest of them."""
     others = len(order) - 1
     lap, first = divmod(number, len(order))
     free = [order[(first + 1 + (lap + i) % others) % len(order)] for i in range(others)] if others else []
+    free += fenced
     taken = [order[first]]
     if len(set(racks.values())) == 1:
         return (*taken, *free[: count - 1])
@@ -69,7 +75,7 @@ def _spread(order: Sequence[int], number: int, count: int, racks: Mapping[int, s
 
 def first_place(brokers: Sequence[BrokerImage], replicas: Sequence[int]) -> int:
     """The `start` that would have placed a topic's first partition on these replicas, as far as they show it."""
-    order = rack_alternated(brokers)
+    order = rack_alternated([broker for broker in brokers if not broker.is_fenced])
     return next((order.index(node_id) for node_id in replicas[:1] if node_id in order), 0)
 
 

@@ -102,7 +102,7 @@ class TopicContext:
 
     def alive(self) -> frozenset[int]:
         """Those of brokers that may be given work."""
-        return frozenset(broker.node_id for broker in self.image.alive_brokers())
+        return frozenset(broker.node_id for broker in self.image.active_brokers())
 
 
 def default_request(name: str, context: TopicContext) -> NewTopic:

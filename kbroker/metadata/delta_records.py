@@ -3,7 +3,8 @@
     delta_of(image, delta_records(image, delta)) == delta
 
 Records come in Kafka's order: features, registrations, topics that go, topics that come or change, settings, quotas,
-security.  A partition whose epochs go on as controllers count them has a PartitionChangeRecord with what differs; one
+security.  Where ELRs are on, a change of `min.insync.replicas` also clears those of the topic, or of all topics: a
+record says so, whether the delta has it or not.  A partition whose epochs go on as controllers count them has a PartitionChangeRecord with what differs; one
 that is new, or whose epochs do not, has a PartitionRecord.
 """
 
@@ -13,7 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from kbroker.metadata.broker_records import FENCED
-from kbroker.metadata.features import KRAFT_VERSION, METADATA_VERSION, NO_LEVEL
+from kbroker.metadata.broker_settings import BROKER_RESOURCE, MIN_INSYNC
+from kbroker.metadata.features import ELIGIBLE_LEADER_REPLICAS, KRAFT_VERSION, METADATA_VERSION, NO_LEVEL
 from kbroker.metadata.image import (
     BrokerImage,
     ClusterImage,
@@ -22,10 +24,9 @@ from kbroker.metadata.image import (
     PartitionImage,
     QuotaEntity,
     TopicChange,
+    TopicImage,
 )
 from kbroker.metadata.image_records import (
-    CORDONED_FROM,
-    DIRECTORIES_FROM,
     broker_record,
     config_records,
     controller_record,
@@ -33,7 +34,6 @@ from kbroker.metadata.image_records import (
     partition_record,
     partition_version,
     quota_records,
-    topic_records,
 )
 from kbroker.metadata.metadata_record import MetadataRecord, metadata_record
 from kbroker.metadata.record_deltas import TOPIC_RESOURCE, changed_partition
@@ -65,12 +65,15 @@ def delta_records(image: ClusterImage, delta: MetadataDelta) -> Iterator[Metadat
                 yield controller_record(controller)
     for topic in delta.deleted:
         yield metadata_record(wire.RemoveTopicRecord(topic_id=topic.topic_id))
+    has_elr = image.features.level(ELIGIBLE_LEADER_REPLICAS) > NO_LEVEL
     for topic in delta.created:
-        yield from topic_records(topic, level)
+        yield from _new_topic(topic, level, has_elr)
     for change in delta.changed:
         yield from _topic_changes(change, level)
     for resource, values in delta.configs.items():
         yield from _config_changes(resource, image.configs.get(resource, {}), values)
+    if has_elr:
+        yield from _cleared(image, delta)
     for entity, limits in delta.quotas.items():
         yield from _quota_changes(entity, image.quotas.get(entity, {}), limits)
     yield from _security_changes(delta.security)
@@ -109,21 +112,42 @@ def _broker_change(old: BrokerImage | None, new: BrokerImage, level: int) -> Met
             old.cordoned_log_dirs is not None and new.cordoned_log_dirs is None
         )
         if with_state == new and not goes_back and not has_none:
-            return _registration_change(old, new, level)
+            return _registration_change(old, new)
     return broker_record(new, level)
 
 
-def _registration_change(old: BrokerImage, new: BrokerImage, level: int) -> MetadataRecord:
-    change = wire.BrokerRegistrationChangeRecord(broker_id=new.node_id, broker_epoch=new.epoch)
+def _registration_change(old: BrokerImage, new: BrokerImage) -> MetadataRecord:
+    change, version = wire.BrokerRegistrationChangeRecord(broker_id=new.node_id, broker_epoch=new.epoch), 0
     if new.is_fenced != old.is_fenced:
         change.fenced = FENCED if new.is_fenced else UNFENCED
     if new.in_controlled_shutdown != old.in_controlled_shutdown:
-        change.in_controlled_shutdown = IN_SHUTDOWN
+        change.in_controlled_shutdown, version = IN_SHUTDOWN, 1
     if new.log_dirs != old.log_dirs:
-        change.log_dirs = list(new.log_dirs)
+        change.log_dirs, version = list(new.log_dirs), 2
     if new.cordoned_log_dirs != old.cordoned_log_dirs:
-        change.cordoned_log_dirs = list(new.cordoned_log_dirs or ())
-    return metadata_record(change, 1 + (level >= DIRECTORIES_FROM) + (level >= CORDONED_FROM))
+        change.cordoned_log_dirs, version = list(new.cordoned_log_dirs or ()), 3
+    return metadata_record(change, version)
+
+
+def _new_topic(topic: TopicImage, level: int, has_elr: bool) -> Iterator[MetadataRecord]:
+    yield metadata_record(wire.TopicRecord(name=topic.name, topic_id=topic.topic_id))
+    yield from config_records({ConfigResource(TOPIC_RESOURCE, topic.name): topic.configs})
+    if has_elr and MIN_INSYNC in topic.configs:
+        yield metadata_record(wire.ClearElrRecord(topic_name=topic.name))
+    for partition in topic.partitions:
+        yield partition_record(topic.topic_id, partition, level)
+
+
+def _cleared(image: ClusterImage, delta: MetadataDelta) -> Iterator[MetadataRecord]:
+    """Whose ELRs count no more, since another number of replicas has to be in sync."""
+    for old, new in delta.changed:
+        if old.configs.get(MIN_INSYNC) != new.configs.get(MIN_INSYNC):
+            yield metadata_record(wire.ClearElrRecord(topic_name=new.name))
+    for resource, values in delta.configs.items():
+        if resource.kind == BROKER_RESOURCE and image.configs.get(resource, {}).get(MIN_INSYNC) != values.get(
+            MIN_INSYNC
+        ):
+            yield metadata_record(wire.ClearElrRecord(topic_name=""))
 
 
 def _topic_changes(change: TopicChange, level: int) -> Iterator[MetadataRecord]:
@@ -177,7 +201,7 @@ def _quota_changes(
     entity: QuotaEntity, before: Mapping[str, float], after: Mapping[str, float]
 ) -> Iterator[MetadataRecord]:
     yield from quota_records({entity: {key: value for key, value in after.items() if before.get(key) != value}})
-    gone = {key: before[key] for key in sorted(before.keys() - after.keys())}
+    gone = dict.fromkeys(sorted(before.keys() - after.keys()), 0.0)
     yield from quota_records({entity: gone}, remove=True)
 
 

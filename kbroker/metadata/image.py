@@ -297,3 +297,7 @@ class ClusterImage:
     def alive_brokers(self) -> list[BrokerImage]:
         """The brokers that may be given work, by id."""
         return [self.brokers[node_id] for node_id in sorted(self.brokers) if not self.brokers[node_id].is_fenced]
+
+    def active_brokers(self) -> list[BrokerImage]:
+        """Those of them that may lead and be in sync: a broker that is about to stop serves, and gets nothing new."""
+        return [broker for broker in self.alive_brokers() if not broker.in_controlled_shutdown]
