@@ -40,10 +40,11 @@ def place(
             f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced, or "
             "have all their log directories cordoned."
         )
-    if replication_factor > len(order) + len(fenced):
+    most = len(order) + len(fenced)
+    if replication_factor > most:
         raise InvalidReplicationFactorError(
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only {len(order) + len(fenced)} broker(s) are registered or some "
+            f"{replication_factor} cannot be reached because only {most} broker(s) are registered or some "
             "brokers have all their log directories cordoned."
         )
     racks = {broker.node_id: broker.rack for broker in brokers}

@@ -56,6 +56,11 @@ class CollisionIndex:
         self._names: dict[str, set[str]] = {}
         self.update(names, ())
 
+    def replace(self, names: Iterable[str]) -> None:
+        """Follow these topics instead of those until now."""
+        self._names = {}
+        self.update(names, ())
+
     def update(self, added: Iterable[str], removed: Iterable[str]) -> None:
         """Follow a change of the topics."""
         for name in removed:

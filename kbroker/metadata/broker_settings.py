@@ -60,6 +60,11 @@ class BrokerSettings:
         self.config = self._at_start()
         cache.subscribe(self._on_change)
 
+    def config_of(self, image: ClusterImage) -> BrokerConfig:
+        """What is in force with the settings of an image, which may be ahead of what is published."""
+        own = broker_configs(image)
+        return self.config if own == self._own else self._merged(own)
+
     def subscribe(self, follower: Callable[[BrokerConfig], None]) -> None:
         """Call `follower(config)` after every change."""
         self._followers.append(follower)

@@ -58,7 +58,6 @@ def feature_records(levels: Mapping[str, int]) -> Iterator[MetadataRecord]:
 def broker_record(broker: BrokerImage, level: int) -> MetadataRecord:
     """The registration of a broker with what has changed since."""
     record = wire.RegisterBrokerRecord
-    version = 1 + (level >= MIGRATION_FROM) + (level >= DIRECTORIES_FROM) + (level >= CORDONED_FROM)
     registered = record(
         broker_id=broker.node_id,
         incarnation_id=broker.incarnation_id,
@@ -81,7 +80,12 @@ def broker_record(broker: BrokerImage, level: int) -> MetadataRecord:
         registered.log_dirs = list(broker.log_dirs)
     if level >= CORDONED_FROM and broker.cordoned_log_dirs is not None:
         registered.cordoned_log_dirs = list(broker.cordoned_log_dirs)
-    return metadata_record(registered, version)
+    return metadata_record(registered, registration_version(level))
+
+
+def registration_version(level: int) -> int:
+    """The version of a broker's registration at a level of metadata.version."""
+    return 1 + (level >= MIGRATION_FROM) + (level >= DIRECTORIES_FROM) + (level >= CORDONED_FROM)
 
 
 def controller_record(controller: ControllerImage) -> MetadataRecord:

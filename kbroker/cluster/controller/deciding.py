@@ -66,6 +66,7 @@ from kbroker.metadata.image import (
     QuotaEntity,
     TopicChange,
     TopicImage,
+    is_same_topic,
 )
 from kbroker.metadata.store import MetadataStoreError
 from kbroker.quotas.alteration import Alterations, EntityAlteration
@@ -300,12 +301,16 @@ class DecidingController(Controller):
 
     async def alter_partitions(self, broker: BrokerEpoch, changes: Sequence[IsrChange]) -> list[PartitionOutcome]:
         def take(partition: PartitionImage, context: decisions.PartitionContext, change: IsrChange) -> PartitionImage:
+            topic_id = self._metadata.written.topics[change.partition.topic].topic_id
+            if not is_same_topic(change.topic_id, topic_id):
+                raise UnknownTopicIdError()
             return decisions.take_isr(partition, broker.node_id, change, context, epochs)
 
         async with self._changing:
             epochs = {each.node_id: each.epoch for each in self._metadata.written.brokers.values()}
             self._check_epoch(broker)
-            return await self._change_partitions([(change.partition, change) for change in changes], take)
+            asked = [(change.partition, change) for change in changes]
+            return await self._change_partitions(asked, take, is_atomic=False)
 
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[TopicPartition] | None
@@ -323,6 +328,7 @@ class DecidingController(Controller):
                 [(each, election) for each in every],
                 lambda partition, context, kind: decisions.elect(partition, kind, context),
                 NOT_TO_ELECT,
+                is_atomic=False,
             )
         if partitions is None:
             return [outcome for outcome in outcomes if not isinstance(outcome.error, ElectionNotNeededError)]
@@ -347,6 +353,8 @@ class DecidingController(Controller):
         requests: Sequence[tuple[TopicPartition, _Request]],
         decide: Callable[[PartitionImage, decisions.PartitionContext, _Request], PartitionImage],
         absence: Absence = NOT_TO_REASSIGN,
+        *,
+        is_atomic: bool = True,
     ) -> list[PartitionOutcome]:
         """One transaction over the partitions that can be changed; the others have their errors."""
         pace = self._slices.pace()
@@ -365,10 +373,11 @@ class DecidingController(Controller):
                 continue
             updates.put(name, changed)
             outcomes.append(PartitionOutcome(name, changed))
-        await self._commit(updates)
+        await self._commit(updates, is_atomic=is_atomic)
         return outcomes
 
-    async def _commit(self, updates: PartitionUpdates) -> None:
+    async def _commit(self, updates: PartitionUpdates, *, is_atomic: bool = True) -> None:
+        """`is_atomic`: all or none of it counts, also where the writer could write it in parts."""
         if updates:
             await self._metadata.change(updates.delta())
 

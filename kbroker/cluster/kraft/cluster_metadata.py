@@ -71,6 +71,17 @@ class ClusterMetadata:
         """What the records say, published or not."""
         return self._image
 
+    @property
+    def is_transaction_open(self) -> bool:
+        """Whether the log has a metadata transaction without an end so far."""
+        return self._transactions.is_open
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first producer id that no broker was given."""
+        last = self.others.get("ProducerIdsRecord")
+        return last.value.next_producer_id if last and isinstance(last.value, wire.ProducerIdsRecord) else 0
+
     def attach(self, cache: MetadataCache) -> None:
         """Publish what is known to a cache, and from now on each change."""
         self._cache = cache
