@@ -3,9 +3,9 @@
     delta_of(image, delta_records(image, delta)) == delta
 
 Records come in Kafka's order: features, registrations, topics that go, topics that come or change, settings, quotas,
-security.  Where ELRs are on, a change of `min.insync.replicas` also clears those of the topic, or of all topics: a
-record says so, whether the delta has it or not.  A partition whose epochs go on as controllers count them has a PartitionChangeRecord with what differs; one
-that is new, or whose epochs do not, has a PartitionRecord.
+security.  A partition whose epochs go on as controllers count them has a PartitionChangeRecord with what differs; one
+that is new, or whose epochs do not, has a PartitionRecord.  Where ELRs are on, a change of `min.insync.replicas` also
+clears those of the topic, or of all topics: a record says so, whether the delta has it or not.
 """
 
 from __future__ import annotations

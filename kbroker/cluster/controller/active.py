@@ -12,25 +12,31 @@ known.  An error of the controller's own costs the lead: another node may do bet
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from kbroker.cluster.config_changes import ConfigResourceType
 from kbroker.cluster.controller.activation import activation_records
 from kbroker.cluster.controller.assignments import Assignments
+from kbroker.cluster.controller.broker_configs import broker_config_records, check_broker_name
 from kbroker.cluster.controller.brokers import Beat, Brokers
 from kbroker.cluster.controller.deciding import DecidingController
 from kbroker.cluster.controller.directories import knows_directories, marked
+from kbroker.cluster.controller.elections import MOST_ELECTIONS, preferred_elections, unclean_elections
+from kbroker.cluster.controller.feature_levels import feature_update_records
 from kbroker.cluster.controller.log_writer import LogWriter
 from kbroker.cluster.controller.registrations import controller_registration
 from kbroker.cluster.controller.sessions import Sessions
+from kbroker.cluster.resource_configs import ResourceConfigs
+from kbroker.config.judgement import without_secrets
 from kbroker.errors import ErrorCode, KafkaError, NotControllerError, UnsupportedVersionError
 from kbroker.metadata.metadata_record import metadata_record
 from kbroker.metadata.store import PRODUCER_ID_BLOCK_LENGTH, ProducerIdBlock
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
-    from kbroker._fast.base.slices import Slices
+    from kbroker._fast.base.slices import Pace, Slices
     from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
     from kbroker.cluster.partition_updates import PartitionUpdates
     from kbroker.cluster.raft.leader_log import LeaderLog
@@ -49,7 +55,7 @@ if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.features import FeatureUpdate
-    from kbroker.metadata.image import BrokerImage, ClusterImage, QuotaEntity, TopicImage
+    from kbroker.metadata.image import BrokerImage, ClusterImage, ConfigResource, QuotaEntity, TopicImage
     from kbroker.metadata.metadata_record import MetadataRecord
     from kbroker.metadata.security_image import Outcome, SecurityChange
     from kbroker.quotas.alteration import EntityAlteration
@@ -328,7 +334,70 @@ class ActiveController(DecidingController):
         return await self._answered(partial(change, reassignments, allow_replication_factor_change))
 
     async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> None:
-        await self._answered(partial(super().update_features, updates, validate_only))
+        async def decide() -> None:
+            async with self._changing:
+                batch = self._metadata.batch()
+                least = self._settings.config.get("min.insync.replicas")
+                voters = self._committed.voter_ids
+                records = feature_update_records(batch.image, updates, self._node_id, voters, least)
+                if not validate_only:
+                    await batch.put(records)
+                    await self._metadata.append(batch)
+                    logger.info("changed the levels of features to %s", self._metadata.written.features.levels())
+
+        await self._answered(decide)
+
+    def _check_resource(self, resource: ConfigResource) -> None:
+        if resource.kind == ConfigResourceType.BROKER:
+            check_broker_name(self._metadata.written, resource.name)
+
+    async def _store_broker_configs(
+        self, alteration: ConfigAlteration, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
+        batch = self._metadata.batch()
+        await batch.put(broker_config_records(batch.image, alteration, before, after))
+        await self._metadata.append(batch)
+        described = ResourceConfigs.described(alteration.resource)
+        logger.info("changed the settings of %s to %s", described, without_secrets(after))
+
+    # By itself
+
+    @property
+    def term(self) -> int | None:
+        """The epoch in which this node is the active controller; None where it is not."""
+        return self._metadata.log.epoch if self._metadata.is_leading else None
+
+    async def all_committed(self) -> None:
+        """Wait until all that is appended by now is committed.  NotControllerError."""
+        await self._metadata.committed()
+
+    async def write_no_op(self) -> None:
+        """Append a record that says nothing.  NotControllerError."""
+        async with self._changing:
+            batch = self._metadata.batch()
+            await batch.put([metadata_record(wire.NoOpRecord())])
+            await self._metadata.append(batch)
+
+    async def fence_stale(self) -> bool:
+        """Fence one broker whose session is over; whether there is another one.  NotControllerError."""
+        async with self._changing:
+            return await self._brokers.fence_stale()
+
+    async def balance(self) -> bool:
+        """Have preferred replicas lead; whether there may be more of them.  NotControllerError."""
+        return await self._elect(preferred_elections)
+
+    async def elect_uncleanly(self) -> bool:
+        """Give partitions a leader whose topic allows any; whether there may be more.  NotControllerError."""
+        return await self._elect(unclean_elections)
+
+    async def _elect(
+        self, elections: Callable[[ClusterImage, BrokerConfig, Pace], Awaitable[PartitionUpdates]]
+    ) -> bool:
+        async with self._changing:
+            updates = await elections(self._metadata.written, self._config(), self._slices.pace())
+            await self._commit(updates, is_atomic=False)
+        return len(updates) == MOST_ELECTIONS
 
 
 def _seen_by(node_id: int, outcome: PartitionOutcome) -> PartitionOutcome:

@@ -237,13 +237,14 @@ class DecidingController(Controller):
                             topics[resource.name] = new
                         continue
                     own = self._metadata.written.configs.get(resource, {})
+                    self._check_resource(resource)
                     settings = configs.of(own, alteration)
-                    if settings == own or validate_only:
+                    if validate_only:
                         continue
                     if resource.kind == ConfigResourceType.BROKER:
                         # At once: those of all brokers and of one are judged together.
-                        await self._store_configs({resource: settings})
-                    else:
+                        await self._store_broker_configs(alteration, own, settings)
+                    elif settings != own:
                         others[resource] = settings
                 except KafkaError as error:
                     errors[index] = bare(error)
@@ -260,6 +261,15 @@ class DecidingController(Controller):
                     for each, known in zip(alterations, errors, strict=True)
                 ]
         return errors
+
+    def _check_resource(self, resource: ConfigResource) -> None:
+        """Kafka's error where a resource other than a topic can have no settings."""
+
+    async def _store_broker_configs(
+        self, alteration: ConfigAlteration, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
+        if after != before:
+            await self._store_configs({alteration.resource: after})
 
     async def _store_configs(self, changed: Mapping[ConfigResource, Mapping[str, str]]) -> None:
         """All resources in one transaction."""

@@ -77,6 +77,11 @@ class ClusterMetadata:
         return self._transactions.is_open
 
     @property
+    def voter_ids(self) -> frozenset[int]:
+        """The voters that the log names; none for a static quorum."""
+        return frozenset(() if self.voters is None else (each.voter_id for each in self.voters.voters))
+
+    @property
     def next_producer_id(self) -> int:
         """The first producer id that no broker was given."""
         last = self.others.get("ProducerIdsRecord")

@@ -217,6 +217,8 @@ def shown(record: MetadataRecord) -> tuple[str, int, dict[str, Any]]:
     value: Any = record.value
     plain = type(value)()
     fields = {name: getattr(value, name) for name in value.__slots__}
-    return record.name, record.version, {
-        name: each for name, each in fields.items() if each != getattr(plain, name, None)
-    }
+    return (
+        record.name,
+        record.version,
+        {name: each for name, each in fields.items() if each != getattr(plain, name, None)},
+    )
