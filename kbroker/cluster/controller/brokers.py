@@ -239,10 +239,10 @@ class Brokers:
     async def fence_stale(self) -> bool:
         """Fence the one broker that was silent for the longest time, if that is more than a session; whether another
         one is to be fenced, too."""
-        stale = self._sessions.take_stale()
+        image, stale = self._writer.written, self._sessions.take_stale()
         if stale is not None:
             node_id, epoch = stale
-            broker = self._writer.written.brokers.get(node_id)
+            broker = image.brokers.get(node_id)
             if broker is not None and broker.epoch == epoch and not broker.is_fenced:
                 logger.warning("broker %d was silent for %g s", node_id, self._sessions.seconds)
                 batch = self._writer.batch()
