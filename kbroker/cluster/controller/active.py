@@ -28,6 +28,7 @@ from kbroker.cluster.controller.feature_levels import feature_update_records
 from kbroker.cluster.controller.log_writer import LogWriter
 from kbroker.cluster.controller.registrations import controller_registration
 from kbroker.cluster.controller.sessions import Sessions
+from kbroker.cluster.requests import PartitionOutcome
 from kbroker.cluster.resource_configs import ResourceConfigs
 from kbroker.config.judgement import without_secrets
 from kbroker.errors import ErrorCode, KafkaError, NotControllerError, UnsupportedVersionError
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
         IsrChange,
         NewPartitions,
         NewTopic,
-        PartitionOutcome,
         Reassignment,
         ReplicaReport,
         TopicOutcome,

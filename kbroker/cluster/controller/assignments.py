@@ -68,7 +68,8 @@ class Assignments:
         return ErrorCode.NONE
 
     def _placed(self, new: PartitionImage, old: PartitionImage, directory: bytes) -> PartitionImage:
-        known = directories_by_replica(new) | {self._node_id: directory}
+        # The change may have ended a reassignment.
+        known = directories_by_replica(old) | {self._node_id: directory}
         directories = tuple(known[each] for each in new.replicas)
         if directories == new.directories:
             return new

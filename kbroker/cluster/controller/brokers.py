@@ -84,6 +84,9 @@ class Brokers:
         if is_new_life:
             is_clean = known is not None and request.previous_broker_epoch == known.epoch
             await self._end_life(batch, node_id, is_clean=is_clean)
+        elif known is not None:
+            # Kafka leaves its replicas there as they are; no heartbeat would say again that they are gone.
+            await self._lose(batch, node_id, set(known.log_dirs) - set(request.log_dirs))
         epochs = []
 
         def record(offset: int) -> MetadataRecord:
@@ -210,7 +213,12 @@ class Brokers:
         broker = batch.image.brokers[request.broker_id]
         lost = set(request.offline_log_dirs) & set(broker.log_dirs)
         if lost and knows_directories(batch.image):
-            await self._lose(batch, broker, lost)
+            await self._lose(batch, broker.node_id, lost)
+            left = tuple(each for each in broker.log_dirs if each not in lost)
+            if left:
+                changed = replace(broker, log_dirs=left)
+                await batch.add(_brokers(batch.image, {**batch.image.brokers, broker.node_id: changed}))
+            logger.warning("broker %d has lost %d of its log directories", broker.node_id, len(lost))
         broker = batch.image.brokers[request.broker_id]
         cordoned = None if request.cordoned_log_dirs is None else tuple(request.cordoned_log_dirs)
         knows_cordoned = batch.image.features.level(METADATA_VERSION) >= CORDONED_FROM
@@ -218,8 +226,9 @@ class Brokers:
             changed = replace(broker, cordoned_log_dirs=cordoned)
             await batch.add(_brokers(batch.image, {**batch.image.brokers, broker.node_id: changed}))
 
-    async def _lose(self, batch: Batch, broker: BrokerImage, lost: set[bytes]) -> None:
-        image, node_id, pace = batch.image, broker.node_id, self._slices.pace()
+    async def _lose(self, batch: Batch, node_id: int, lost: set[bytes]) -> None:
+        """Replicas in these directories lead nothing and are in no ISR."""
+        image, pace = batch.image, self._slices.pace()
         updates, contexts = PartitionUpdates(image), PartitionContexts(image, self._config())
         for topic in image.topics.values():
             await pace
@@ -228,11 +237,6 @@ class Brokers:
                     name = TopicPartition(topic.name, each.partition)
                     updates.put(name, replica_failed(each, node_id, contexts.of(topic)))
         await batch.add(updates.delta())
-        left = tuple(each for each in broker.log_dirs if each not in lost)
-        if left:
-            changed = replace(broker, log_dirs=left)
-            await batch.add(_brokers(batch.image, {**batch.image.brokers, node_id: changed}))
-        logger.warning("broker %d has lost %d of its log directories", node_id, len(lost))
 
     # Sessions
 

@@ -176,8 +176,9 @@ class Batch:
         self._draft = MetadataDraft(self.image)
         if delta.brokers is None:
             return set()
+        after = delta.brokers.brokers
         return {
             node
-            for node, broker in delta.brokers.brokers.items()
-            if node not in before or before[node].log_dirs != broker.log_dirs
+            for node in (*before, *after)
+            if node not in before or node not in after or before[node].log_dirs != after[node].log_dirs
         }

@@ -6,12 +6,20 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kbroker._fast.base.slices import Slices
 from kbroker.cluster.controller.active import ActiveController
 from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata, empty_image
-from kbroker.cluster.requests import ConfigAlteration, ConfigEdit, EditOperation, NewTopic
+from kbroker.cluster.requests import (
+    BrokerEpoch,
+    ConfigAlteration,
+    ConfigEdit,
+    EditOperation,
+    IsrChange,
+    NewTopic,
+)
 from kbroker.config import BrokerConfig
 from kbroker.error_codes import ErrorCode
-from kbroker.errors import NotControllerError
+from kbroker.errors import KafkaError, NotControllerError
 from kbroker.metadata.broker_settings import BrokerSettings
 from kbroker.metadata.cache import MetadataCache
 from kbroker.metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
@@ -25,7 +33,15 @@ from tests.unbroken import UNBROKEN, finished
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 NODE_ID = 3001
 LEVEL = 30
-RANGES = {METADATA_VERSION: (7, 30), "kraft.version": (0, 1), ELIGIBLE_LEADER_REPLICAS: (0, 1)}
+RANGES = {
+    METADATA_VERSION: (7, 30),
+    "kraft.version": (0, 1),
+    ELIGIBLE_LEADER_REPLICAS: (0, 1),
+    "group.version": (0, 1),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 2),
+}
 
 
 def bootstrap(level: int = LEVEL, *, elr: int = 1) -> list[MetadataRecord]:
@@ -38,13 +54,16 @@ def bootstrap(level: int = LEVEL, *, elr: int = 1) -> list[MetadataRecord]:
 class StandInLog:
     """The log of a leader, which commits what it is told to; `holds` None: all, when someone waits for it."""
 
-    def __init__(self, metadata: ClusterMetadata, epoch: int = 1, holds: int | None = None) -> None:
+    def __init__(
+        self, metadata: ClusterMetadata, epoch: int = 1, holds: int | None = None, start: int | None = None
+    ) -> None:
+        """`start`: the end of the log, of which `metadata` has all; it may be in an open transaction."""
         self._metadata = metadata
         self.epoch = epoch
         self.holds = holds
         """How much may be committed: an offset."""
         self.batches: list[tuple[int, list[MetadataRecord]]] = []
-        self.end_offset = metadata.applied_offset + 1
+        self.end_offset = self._handed_over = metadata.applied_offset + 1 if start is None else start
         self.resigned: str | None = None
         self._is_lost = False
         self._moved = asyncio.Event()
@@ -58,11 +77,11 @@ class StandInLog:
         return self.end_offset
 
     async def committed(self, end_offset: int) -> None:
-        while self._metadata.applied_offset + 1 < end_offset:
+        while self._handed_over < end_offset:
             if self._is_lost:
                 raise NotControllerError()
             await self._commit()
-            if self._metadata.applied_offset + 1 < end_offset:
+            if self._handed_over < end_offset:
                 await self._moved.wait()
         if self._is_lost:
             raise NotControllerError()
@@ -70,7 +89,8 @@ class StandInLog:
     async def _commit(self) -> None:
         for base, records in self.batches:
             is_held = self.holds is not None and base + len(records) > self.holds
-            if base > self._metadata.applied_offset and not is_held:
+            if base == self._handed_over and not is_held:
+                self._handed_over += len(records)
                 await self._metadata.apply([data_batch(base, self.epoch, records)])
 
     async def release(self, holds: int | None = None) -> None:
@@ -94,7 +114,12 @@ class StandInLog:
 class Led:
     """A controller of a cluster of its own, the log that it leads, and what it has written."""
 
-    def __init__(self, settings: Mapping[str, object] | None = None, metadata: ClusterMetadata | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        metadata: ClusterMetadata | None = None,
+        slices: Slices = UNBROKEN,
+    ) -> None:
         self.now = 1000.0
         self.metadata = metadata or ClusterMetadata(CLUSTER, UNBROKEN)
         self.config = BrokerConfig.from_mapping({**(settings or {})})
@@ -102,15 +127,15 @@ class Led:
         self.metadata.attach(self.cache)
         self.settings = BrokerSettings(self.config, self.cache, NODE_ID)
         self.controller = ActiveController(
-            self.metadata, self.settings, NODE_ID, UNBROKEN, lambda: self.now, reserved=lambda: {NODE_ID}
+            self.metadata, self.settings, NODE_ID, slices, lambda: self.now, reserved=lambda: {NODE_ID}
         )
         self.log = StandInLog(self.metadata)
         self.seen = 0
         self.epochs: dict[int, int] = {}
 
-    def lead(self, records: Iterable[MetadataRecord] | None = None, *, holds: int | None = None) -> StandInLog:
+    def lead(self, records: Iterable[MetadataRecord] | None = None, *, start: int | None = None) -> StandInLog:
         """Begin to lead, in an epoch of its own."""
-        self.log = StandInLog(self.metadata, self.log.epoch + 1, holds)
+        self.log = StandInLog(self.metadata, self.log.epoch + 1, start=start)
         finished(self.controller.lead(self.log, bootstrap() if records is None else records))
         self.seen = 0
         return self.log
@@ -174,6 +199,16 @@ class Led:
             self.register(node)
             assert not self.beat(node).is_fenced
         self.records()
+
+    def isr(self, topic: str, *members: int, number: int = 0) -> KafkaError | None:
+        """The leader proposes an ISR; why not, if it is refused."""
+        row = self.partition(topic, number)
+        isr = [(each, -1) for each in members]
+        proposed = IsrChange(at(topic, number), row.leader_epoch, row.partition_epoch, isr)
+        broker = BrokerEpoch(row.leader, self.epochs[row.leader])
+        (outcome,) = finished(self.controller.alter_partitions(broker, [proposed]))
+        error: KafkaError | None = outcome.error
+        return error
 
     # Topics
 

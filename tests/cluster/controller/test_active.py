@@ -1,4 +1,4 @@
-"""The lead: what is decided on what is not committed, when it is answered, and what becomes of it when the lead is lost.
+"""The lead: what is decided on what is not committed, when it is answered, and what is left when the lead is lost.
 
 Of `kbroker.cluster.controller.active`, `kbroker.cluster.controller.log_writer`, `kbroker.cluster.controller.deciding`.
 """

@@ -191,9 +191,7 @@ def test_records_are_in_the_versions_of_the_cluster(level: int, version: int, kn
     # Before 3.6 a smaller ISR begins a leader epoch.
     assert ("leader" in change) == (level < 12)
     answer = finished(
-        led.controller.assign_directories(
-            wire.AssignReplicasToDirsRequest(broker_id=1, broker_epoch=led.epochs[1])
-        )
+        led.controller.assign_directories(wire.AssignReplicasToDirsRequest(broker_id=1, broker_epoch=led.epochs[1]))
     )
     assert answer.error_code == (0 if knows else ErrorCode.UNSUPPORTED_VERSION)
 
@@ -512,9 +510,7 @@ def test_cordoned_directories_are_noted(led: Led) -> None:
     """New replicas would go where the administrator wants none."""
     led.beat(1, cordoned_log_dirs=[directory(1)])
     epoch = led.epochs[1]
-    assert led.records() == [
-        (BROKER, 3, {"broker_id": 1, "broker_epoch": epoch, "cordoned_log_dirs": [directory(1)]})
-    ]
+    assert led.records() == [(BROKER, 3, {"broker_id": 1, "broker_epoch": epoch, "cordoned_log_dirs": [directory(1)]})]
     led.beat(1, cordoned_log_dirs=None)
     led.beat(1, cordoned_log_dirs=[directory(1)])
     assert not led.records()
