@@ -28,7 +28,12 @@ from kbroker.config.listener import (
     parse_listeners,
     parse_protocol_map,
 )
-from kbroker.config.place_in_cluster import origins_of_surprise, wrong_place
+from kbroker.config.place_in_cluster import (
+    names_other_voters,
+    origins_of_surprise,
+    wrong_controller_listeners,
+    wrong_place,
+)
 from kbroker.config.providers import PROVIDERS, ProviderError, Providers, is_of_a_provider
 from kbroker.config.table import BROKER_TABLE
 from kbroker.config.together import contradiction
@@ -93,6 +98,7 @@ class BrokerConfig:
         "_values",
         "advertised_listeners",
         "controller_listener",
+        "controller_listeners",
         "listeners",
         "log_dirs",
         "warnings",
@@ -118,7 +124,8 @@ class BrokerConfig:
             self._apply(setting, texts)
         self.controller_listener: tuple[str, str] | None = None
         """Name and security protocol of the listener by which a KRaft cluster's controllers are reached."""
-        self._check_roles()
+        self.controller_listeners: list[Listener] = []
+        """Those of a voter for other voters and brokers; of a node that is no broker, all of `listeners`."""
         self.listeners, self.advertised_listeners = self._read_listeners()
         self.log_dirs: list[str] = self._read_log_dirs(environ)
         self._check_together()
@@ -223,6 +230,18 @@ class BrokerConfig:
         return bool(self.get("process.roles") == ["broker"])
 
     @property
+    def is_controller_alone(self) -> bool:
+        """Whether the node has the controller role, and is no broker."""
+        return set(self.get("process.roles")) == {"controller"}
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether the node has the controller role in a quorum that is not its own process alone."""
+        if "process.roles" not in self._static or "controller" not in self.get("process.roles"):
+            return False
+        return self.is_controller_alone or names_other_voters(self.value_of, self.node_id)
+
+    @property
     def node_id(self) -> int:
         """`node.id`, else `broker.id`, its older name, else the default."""
         if "node.id" not in self._values and self._values.get("broker.id", -1) >= 0:
@@ -267,20 +286,35 @@ class BrokerConfig:
                     "controller.listener.names must not contain a value appearing in the 'listeners' configuration "
                     "when running KRaft with just the broker role"
                 )
-            listeners = [each for each in every if each.name not in controllers]
-            if not listeners:
-                raise ListenerError("at least one listener for clients is needed")
-            check_ports(listeners)
+            listeners = self._of_roles(every, controllers)
+            check_ports([*listeners, *(each for each in self.controller_listeners if each not in listeners)])
             key = "advertised.listeners"
+            names = {each.name for each in listeners}
             advertised = [
-                each for each in parse_listeners(self.value_of(key) or [], protocols) if each.name not in controllers
+                each
+                for each in parse_listeners(self.value_of(key) or [], protocols)
+                if each.name in names or (each.name not in controllers and not self.is_controller_alone)
             ]
-            self._check_advertised(advertised, {each.name for each in listeners})
+            self._check_advertised(advertised, names)
         except ListenerError as error:
             raise self._fail(key, str(error)) from None
-        if controllers and not self.is_kraft_broker:
+        if controllers and not self.is_kraft_broker and not self.is_voter:
             self.warnings.append("controller.listener.names: kbroker needs no controller listener and opens none")
         return listeners, advertised
+
+    def _of_roles(self, every: list[Listener], controllers: Sequence[str]) -> list[Listener]:
+        """The listeners for clients, or a controller's where it is no broker."""
+        if self.is_voter:
+            wrong = wrong_controller_listeners(self.get("process.roles"), controllers, [each.name for each in every])
+            if wrong is not None:
+                raise self._fail(*wrong)
+            self.controller_listeners = [each for each in every if each.name in controllers]
+        if self.is_controller_alone:
+            return every
+        listeners = [each for each in every if each.name not in controllers]
+        if not listeners:
+            raise ListenerError("at least one listener for clients is needed")
+        return listeners
 
     @staticmethod
     def _check_advertised(advertised: list[Listener], names: set[str]) -> None:
@@ -298,15 +332,6 @@ class BrokerConfig:
                 key = "log.dirs" if self.get("log.dirs") else "log.dir"
                 raise self._fail(key, f"{name} is a path of Windows, and would be a directory of that name here")
         return [str(Path(name).absolute()) for name in names]
-
-    def _check_roles(self) -> None:
-        """Before listeners, as a controller has none for clients."""
-        if self.get("process.roles") == ["controller"]:
-            raise self._fail(
-                "process.roles",
-                "kbroker is no controller alone; allowed: broker; broker,controller. The controllers of a KRaft quorum "
-                "are Apache Kafka's, kbroker's are its brokers (docs/cluster.md)",
-            )
 
     def _check_together(self) -> None:
         bound, largest = self.get("queued.max.request.bytes"), self.get("socket.request.max.bytes")
@@ -331,7 +356,8 @@ class BrokerConfig:
         # cluster needs an advertised one, as other brokers know no other address (`assembly.membership.settings`).
         names = [each.name for each in self.listeners]
         key = "security.inter.broker.protocol"
-        if key in self._static and all(each.protocol != self.value_of(key) for each in self.listeners):
+        is_broker = not self.is_controller_alone
+        if is_broker and key in self._static and all(each.protocol != self.value_of(key) for each in self.listeners):
             return key, f"no listener has {self.value_of(key)}"
         return wrong_place(self.value_of, self._static.keys(), self.node_id, names)
 

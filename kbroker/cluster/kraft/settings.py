@@ -51,6 +51,11 @@ class QuorumSettings:
     `voters` are known by their ids beforehand.  `listener` is the name of the controllers' listener, by which their
     endpoints are found in what the log says of them.  A leader that answers nothing for `fetch_seconds` is given up for
     another controller.  Times are in seconds, sizes in bytes.
+
+    Of voters alone: one without a leader stands after `election_seconds` and up to as much again; `resigned_seconds` is
+    the longest time that one leaves to others when a leader has resigned; the leader lets records linger for
+    `linger_seconds`, and writes one after `idle_seconds` (0: never) in any case; `joins`: one that is no voter asks to
+    become one.
     """
 
     bootstrap: tuple[Endpoint, ...] = ()
@@ -61,6 +66,11 @@ class QuorumSettings:
     backoff_seconds: float = 0.02
     fetch_bytes: int = 1 << 20
     snapshot_fetch_bytes: int = 1 << 20
+    election_seconds: float = 1.0
+    resigned_seconds: float = 1.0
+    linger_seconds: float = 0.025
+    idle_seconds: float = 0.5
+    joins: bool = False
     log: MetadataLogSettings = field(default_factory=MetadataLogSettings)
     auto_join: bool = False
     """Whether a node with the controller role makes itself a voter."""
@@ -86,6 +96,11 @@ class QuorumSettings:
             config.get("controller.quorum.retry.backoff.ms") / MS,
             config.get("controller.quorum.fetch.max.bytes"),
             config.get("controller.quorum.fetch.snapshot.max.bytes"),
+            config.get("controller.quorum.election.timeout.ms") / MS,
+            config.get("controller.quorum.election.backoff.max.ms") / MS,
+            config.get("controller.quorum.append.linger.ms") / MS,
+            config.get("metadata.max.idle.interval.ms") / MS,
+            config.get("controller.quorum.auto.join.enable"),
             MetadataLogSettings.of(config),
             config.get("controller.quorum.auto.join.enable"),
         )
