@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from kbroker.metadata.image import Endpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kbroker.metadata.image import BrokerImage
 
 logger = logging.getLogger("kbroker.cluster")
@@ -18,8 +20,13 @@ logger = logging.getLogger("kbroker.cluster")
 
 async def with_host(broker: BrokerImage) -> BrokerImage:
     """A broker that others find: where listeners name no host, by this machine's name."""
-    if all(each.host for each in broker.endpoints.values()):
-        return broker
+    return replace(broker, endpoints=await named_endpoints(broker.endpoints))
+
+
+async def named_endpoints(endpoints: Mapping[str, Endpoint]) -> dict[str, Endpoint]:
+    """The same of endpoints by the names of their listeners."""
+    if all(each.host for each in endpoints.values()):
+        return dict(endpoints)
     host = await asyncio.to_thread(socket.getfqdn)
     if host.partition(".")[0] == "localhost":
         logger.warning(
@@ -27,5 +34,4 @@ async def with_host(broker: BrokerImage) -> BrokerImage:
             "clients are on other machines",
             host,
         )
-    named = {name: Endpoint(each.host or host, each.port) for name, each in broker.endpoints.items()}
-    return replace(broker, endpoints=named)
+    return {name: Endpoint(each.host or host, each.port) for name, each in endpoints.items()}

@@ -86,6 +86,7 @@ class IsrChange:
     """The ISR that the leader of a partition proposes, with the epochs that it knows.
 
     `isr` pairs node ids with broker epochs (-1: not known).  A topic id of zeros is not known.
+    `leader_recovery_state`: whether the leader still recovers from an unclean election (KIP-704).
     """
 
     partition: TopicPartition
@@ -93,6 +94,7 @@ class IsrChange:
     partition_epoch: int
     isr: Sequence[tuple[int, int]]
     topic_id: bytes = ZERO_UUID
+    leader_recovery_state: int = 0
 
 
 class ElectionType(IntEnum):

@@ -32,9 +32,10 @@ class QuotaEnforcement:
         cache: MetadataCache,
         hosts: HostNames,
         authorizer: Authorizer | None = None,
+        gatekeeper: type[BrokerGatekeeper] = BrokerGatekeeper,
     ) -> None:
         self.meters = meters_of(config)
-        self.gatekeeper = BrokerGatekeeper(clock, cache.image, self.meters, authorizer)
+        self.gatekeeper = gatekeeper(clock, cache.image, self.meters, authorizer)
         self.connection_rates = ConnectionRates(
             self.meters.windows(QuotaKind.PRODUCE),
             creation_rates(config),

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class BrokerGatekeeper(Gatekeeper):
     """The gatekeeper of one broker."""
 
+    gate_class = ClientGate
+
     def __init__(
         self, clock: Clock, image: ClusterImage, meters: QuotaMeters, authorizer: Authorizer | None = None
     ) -> None:
@@ -75,7 +77,7 @@ class BrokerGatekeeper(Gatekeeper):
                 limits[kind] = limit
         if not limits and self._authorizer is None and session.is_authenticated and session.expires_at is None:
             return None
-        return ClientGate(session, self._authorizer, limits, self.meters, self.now_ms, self)
+        return self.gate_class(session, self._authorizer, limits, self.meters, self.now_ms, self)
 
 
 def meters_of(config: BrokerConfig) -> QuotaMeters:

@@ -22,6 +22,7 @@ from kbroker.protocol.schema import fields_of
 from kbroker.schemas import message, request_schema
 
 if TYPE_CHECKING:
+    from kbroker._fast.gate.gate import Gatekeeper
     from kbroker._fast.wire.codec import Program
     from kbroker.handlers.services import RequestContext
     from kbroker.handlers.table import Handler
@@ -42,6 +43,14 @@ transactions: transaction_markers transaction_reports transactional_offsets tran
 OTHER_FAMILIES = "cluster: raft_voters"
 # Of one that is.
 MEMBER_FAMILIES = "cluster: inter_broker to_controller"
+# Of a node with the controller role, at that role's listeners.
+CONTROLLER_FAMILIES = """
+api_versions
+cluster: client_quotas cluster elections features reassignments to_controller
+security: acls authentication delegation_tokens scram_credentials
+topics: alter_configs configs topics
+raft: controllers lives quorum
+"""
 FLEXIBLE_REQUEST_HEADER = 2
 FLEXIBLE_RESPONSE_HEADER = 1
 NO_VERSION = 0x7FFF
@@ -55,6 +64,14 @@ def broker_rows() -> tuple[Handler, ...]:
 def member_rows() -> tuple[Handler, ...]:
     """Of a broker of a ZooKeeper cluster, which serves its controller and other brokers as well."""
     return (*_rows(FAMILIES), *_rows(MEMBER_FAMILIES))
+
+
+def controller_rows(gatekeeper: Gatekeeper | None = None) -> tuple[Handler, ...]:
+    """Of a node with the controller role, for other voters, brokers, and clients by envelope, whose gates are
+    `gatekeeper`'s."""
+    from kbroker.handlers.raft.controllers import served_by_controllers
+
+    return served_by_controllers(_rows(CONTROLLER_FAMILIES), gatekeeper)
 
 
 def _rows(families: str) -> Iterator[Handler]:

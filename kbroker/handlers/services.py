@@ -1,4 +1,4 @@
-"""The arguments of handlers: the parts of one broker and the context of one request.
+"""The arguments of handlers: the parts of one broker, or of one controller, and the context of one request.
 
 `Services` is made once, by the broker, before the first connection is accepted, and never changes.  Settings that
 change at run time are read through `config`, which returns the current settings (`BrokerSettings.config`).  Handlers
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from kbroker._fast.gate.gate import Gate
     from kbroker._fast.net.answer_memo import AnswerRenewal
     from kbroker.clock import Clock
+    from kbroker.cluster.controller.broker_lives import BrokerLives
     from kbroker.cluster.controller.interface import Administration, BrokerRequests
     from kbroker.cluster.kraft.forwarding import Forwarding
     from kbroker.cluster.member import ZooKeeperOffsets
     from kbroker.cluster.node_clients import NodeClients
+    from kbroker.cluster.raft.service import RaftService
     from kbroker.config import BrokerConfig
     from kbroker.coordinator.classic.group_coordinator import GroupCoordinator
     from kbroker.coordinator.consumer.consumer_groups import ConsumerGroups
@@ -66,7 +68,7 @@ class Services:
     node_id: int
     metadata_cache: MetadataCache
     controller: BrokerRequests
-    producer_ids: ProducerIdManager
+    producer_ids: ProducerIdManager = _ABSENT
     administration: Administration = _ABSENT
     """Not of a broker whose controllers get what clients change as it came (`forwarding`)."""
     log_manager: LogManager = _ABSENT
@@ -98,6 +100,9 @@ class Services:
     telemetry: TelemetryClients = _ABSENT
     authorizer: Authorizer | None = None
     forwarding: Forwarding | None = None
+    raft: RaftService = _ABSENT
+    """Of a node with the controller role alone, as `lives`."""
+    lives: BrokerLives = _ABSENT
     schema_ids: KnownIds | None = None
     schema_batches: Counter[str] = field(default_factory=Counter)
     """Batches of topics that ask for schemas, by `metrics.sources.SCHEMA_OUTCOMES`."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.schemas import wire
+from kbroker.security.principal import Principal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,3 +83,22 @@ def address_bytes(host: str) -> bytes:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped.packed
     return address.packed
+
+
+def principal_of(data: bytes) -> tuple[Principal, bool]:
+    """The client that `principal_data` has written, and whether it has shown a token.  ValueError for what is no such
+    data."""
+    if len(data) < _VERSION.size:
+        raise ValueError(f"a principal of {len(data)} bytes has no version")
+    (version,) = _VERSION.unpack_from(data)
+    if version != PRINCIPAL_VERSION:
+        raise ValueError(f"Invalid principal data version {version}")
+    found: wire.DefaultPrincipalData = wire.DefaultPrincipalData.program(version).decode(data, _VERSION.size)
+    return Principal(found.type, found.name), found.token_authenticated
+
+
+def host_of(data: bytes) -> str:
+    """The address that `address_bytes` has written; one of IPv4 within IPv6 is IPv4's, as in Java.  ValueError."""
+    address = ipaddress.ip_address(data)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)

@@ -17,6 +17,8 @@ class ClusterView:
 
     has_fixed_versions = True
     """Whether the answer to ApiVersions stays the same while the image does."""
+    changes_every_broker = False
+    """Whether settings of any broker are changed here, and not those of this one alone."""
 
     def advertised(self, ranges: tuple[ApiRange, ...]) -> tuple[ApiRange, ...]:
         """Of the APIs of a listener, what ApiVersions answers."""

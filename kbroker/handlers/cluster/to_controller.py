@@ -13,10 +13,11 @@ from kbroker.cluster.requests import BrokerEpoch, IsrChange
 from kbroker.errors import ErrorCode, KafkaError, NotControllerError
 from kbroker.gate.access import require_cluster
 from kbroker.handlers.table import Handler
+from kbroker.metadata.image import RECOVERED
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import schema, wire
 from kbroker.security.authorizer import Operation
-from kbroker.types import TopicPartition
+from kbroker.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker._fast.wire.codec import Struct
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FIRST_WITH_TOPIC_IDS = schema("AlterPartitionRequest").first_version("topics.topic_id")
 FIRST_WITH_EPOCHS = schema("AlterPartitionRequest").first_version("topics.partitions.new_isr_with_epochs")
+FIRST_WITH_RECOVERY = schema("AlterPartitionRequest").first_version("topics.partitions.leader_recovery_state")
 NO_EPOCH = -1
 
 
@@ -75,7 +77,15 @@ async def handle_alter_partition(ctx: RequestContext, request: wire.AlterPartiti
                 else [(each, NO_EPOCH) for each in row.new_isr]
             )
             named = TopicPartition(name, row.partition_index)
-            changes.append(IsrChange(named, row.leader_epoch, row.partition_epoch, isr))
+            change = IsrChange(
+                named,
+                row.leader_epoch,
+                row.partition_epoch,
+                isr,
+                ZERO_UUID if found is None else found.topic_id,
+                row.leader_recovery_state if ctx.api_version >= FIRST_WITH_RECOVERY else RECOVERED,
+            )
+            changes.append(change)
             asked.append(answer)
     try:
         broker = BrokerEpoch(request.broker_id, request.broker_epoch)
@@ -89,6 +99,7 @@ async def handle_alter_partition(ctx: RequestContext, request: wire.AlterPartiti
             image = outcome.image
             answer.leader_id, answer.leader_epoch = image.leader, image.leader_epoch
             answer.isr, answer.partition_epoch = list(image.isr), image.partition_epoch
+            answer.leader_recovery_state = image.leader_recovery_state
     return response(
         topics=[
             response.TopicData(topic_name=name, topic_id=topic_id, partitions=answers)

@@ -221,9 +221,9 @@ def _resource(ctx: RequestContext, resource: Resource) -> ConfigResource:
 
 
 def own_broker(services: Services, name: str) -> str:
-    """The resource of this broker.  InvalidRequestError where `name` is another one's."""
+    """The resource of this broker.  InvalidRequestError where `name` is another one's, and this is no controller."""
     node_id = node_id_of(name)
-    if node_id != services.node_id:
+    if node_id != services.node_id and not services.view.changes_every_broker:
         raise InvalidRequestError(f"Unexpected broker id, expected {services.node_id}, but received {node_id}")
     return str(node_id)
 
