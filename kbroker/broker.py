@@ -127,6 +127,16 @@ class Broker:
         )
         self.readiness.watch(lambda: map(Problem, self.log_manager.environment.damages.reasons(self.log_manager.logs)))
 
+    @property
+    def directories(self) -> list[str]:
+        """The paths of what it keeps data in."""
+        return self.config.log_dirs
+
+    @property
+    def is_judging(self) -> bool:
+        """Whether a thread still judges a batch, for a client that may be gone."""
+        return self.services.replica_manager.judging.is_under_way
+
     async def start(self) -> None:
         """Bring everything up; a part's own error when it cannot be.
 

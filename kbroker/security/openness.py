@@ -46,6 +46,23 @@ def openness(config: BrokerConfig) -> Iterator[Openness]:
         yield Openness(str(listener), f"{who}, {carried}", rights, exposed)
 
 
+def warnings_of_controllers(config: BrokerConfig) -> Iterator[str]:
+    """What to warn of at the listeners of a voter: any host that reaches one may vote, claim to lead, and change the
+    cluster, since the quorum believes every epoch that is larger than its own (Kafka's protocol has nothing else)."""
+    settings = authorizer_settings(config)
+    for listener in config.controller_listeners:
+        is_anonymous, _ = _clients(config, listener)
+        may_all, _ = _rights(settings, is_anonymous)
+        open_to_all = settings is not None and settings.allow_everyone
+        if is_anonymous and (may_all or open_to_all) and not is_loopback(listener.host):
+            yield (
+                f"the controllers' listener {listener} does not authenticate: any host that reaches this port can "
+                "raise the quorum's epoch, take the lead from a healthy controller and change the cluster's metadata. "
+                "Give it SASL, or TLS with ssl.client.auth=required, and an authorizer; or let only the cluster's own "
+                "nodes reach it (docs/security.md)"
+            )
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine's own processes reach an address."""
     return host not in EVERY_HOST and (host == "localhost" or host == "::1" or host.startswith("127."))

@@ -10,8 +10,6 @@ from kbroker.assembly.membership.settings import inter_broker_listener, membersh
 if TYPE_CHECKING:
     from kbroker.assembly.membership.cluster_membership import BrokerParts, ClusterMembership
     from kbroker.cluster.workers.worker_slot import WorkerSlot
-    from kbroker.config import BrokerConfig
-    from kbroker.security.client.client_security import ClientSecurity
 
 
 def membership_of(broker: BrokerParts, slot: WorkerSlot | None = None) -> ClusterMembership:
@@ -28,6 +26,11 @@ def membership_of(broker: BrokerParts, slot: WorkerSlot | None = None) -> Cluste
         )
     if broker.config.is_kraft_broker:
         return _kraft_membership(broker)
+    if broker.config.is_voter:
+        raise ValueError(
+            f"process.roles={','.join(broker.config.get('process.roles'))} with other controllers: this kbroker serves "
+            "as a broker or as a controller of a quorum, and not yet as both in one process"
+        )
     settings = membership_settings(broker.config)
     if settings is None:
         from kbroker.assembly.membership.single_node import SingleNode
@@ -48,7 +51,7 @@ def _kraft_membership(broker: BrokerParts) -> ClusterMembership:
     import random
 
     from kbroker.assembly.membership.kraft import KRaftMembership, directory_ids
-    from kbroker.assembly.membership.settings import check_others_reach
+    from kbroker.assembly.membership.settings import check_others_reach, to_controllers
     from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
     from kbroker.cluster.kraft.member import KRaftMember, KRaftParts
     from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
@@ -59,7 +62,7 @@ def _kraft_membership(broker: BrokerParts) -> ClusterMembership:
     config, loop, manager = broker.config, broker.loop, broker.log_manager
     check_others_reach(config)
     settings = QuorumSettings.of(config)
-    transport, rng = Outbound(loop, lambda: _to_controllers(config)).transport(), random.Random()
+    transport, rng = Outbound(loop, lambda: to_controllers(config)).transport(), random.Random()
 
     is_offline = manager.failures.is_offline
 
@@ -97,13 +100,3 @@ def _kraft_membership(broker: BrokerParts) -> ClusterMembership:
         return KRaftMember(parts, cluster_id, previous_epoch, metadata, observer)
 
     return KRaftMembership(broker, make_member, transport)
-
-
-def _to_controllers(config: BrokerConfig) -> ClientSecurity | None:
-    """The security of connections to the controllers; None where they are plain.  ClientSecurityError."""
-    assert config.controller_listener is not None
-    if config.controller_listener[1] == "PLAINTEXT":
-        return None
-    from kbroker.security.client.between_brokers import to_controllers
-
-    return to_controllers(config)

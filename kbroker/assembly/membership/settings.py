@@ -9,6 +9,7 @@ from kbroker.config import EVERY_HOST, check_message_format
 if TYPE_CHECKING:
     from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
     from kbroker.config import BrokerConfig
+    from kbroker.security.client.client_security import ClientSecurity
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
@@ -53,3 +54,13 @@ def membership_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
     protocol_version(config.get("inter.broker.protocol.version"))
     check_message_format(config)
     return settings
+
+
+def to_controllers(config: BrokerConfig) -> ClientSecurity | None:
+    """The security of connections to the controllers; None where they are plain.  ClientSecurityError."""
+    assert config.controller_listener is not None
+    if config.controller_listener[1] == "PLAINTEXT":
+        return None
+    from kbroker.security.client.between_brokers import to_controllers
+
+    return to_controllers(config)

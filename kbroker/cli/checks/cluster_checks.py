@@ -16,7 +16,7 @@ SECONDS = 2.0
 def check_cluster(config: BrokerConfig) -> Iterator[Finding]:
     """Whether the broker could be a member, and whether the servers of ZooKeeper, or the controllers, take
     connections."""
-    if config.is_kraft_broker:
+    if config.is_kraft_broker or config.is_voter:
         yield from _check_quorum(config)
         return
     try:
@@ -38,7 +38,8 @@ def _check_quorum(config: BrokerConfig) -> Iterator[Finding]:
 
     try:
         settings = QuorumSettings.of(config)
-        check_others_reach(config)
+        if not config.is_controller_alone:
+            check_others_reach(config)
     except ValueError as error:
         yield Finding(Level.PROBLEM, "cluster", str(error), "correct the setting; docs/cluster.md says what it is for")
         return
@@ -46,10 +47,11 @@ def _check_quorum(config: BrokerConfig) -> Iterator[Finding]:
         yield Finding(
             Level.PROBLEM,
             "cluster",
-            "no log directory is formatted: none says which cluster this broker belongs to",
+            "no log directory is formatted: none says which cluster this node belongs to",
             "kbroker format --cluster-id ID server.properties, with the id of the controllers' cluster",
         )
-    addresses = {(each.host, each.port) for each in (*settings.bootstrap, *settings.voters.values())}
+    others = [each for node_id, each in settings.voters.items() if node_id != config.node_id]
+    addresses = {(each.host, each.port) for each in (*settings.bootstrap, *others)}
     yield _reach(
         "controllers that the settings name",
         sorted(addresses),

@@ -93,7 +93,7 @@ def _of_settings(config: BrokerConfig, wrong: Collection[str]) -> Iterator[Findi
             directories += check_contents(config.log_dirs)
         is_running = any(finding.subject == RUNNING for finding in directories)
         yield from directories
-        if not config.get("zookeeper.connect") and not config.is_kraft_broker:
+        if not config.get("zookeeper.connect") and not config.is_kraft_broker and not config.is_voter:
             yield from check_store(config.log_dirs[0], is_running=is_running)
     if not any("listener" in key for key in wrong):
         yield from check_listeners(config, is_running)
