@@ -177,7 +177,8 @@ class ControllerNode:
 
     def _role(self, replica: Replica, controller: ActiveController) -> Role:
         config, node, quotas = self.config, self.node, self.quotas
-        rows = narrowed(dispatch.controller_rows(quotas.gatekeeper), config.get("kbroker.api.versions"))
+        served = dispatch.controller_rows(quotas.gatekeeper, controller.is_active)
+        rows = narrowed(served, config.get("kbroker.api.versions"))
         names = [each.name for each in config.controller_listeners]
         self.services = Services(
             settings=self.settings,

@@ -78,11 +78,13 @@ class Replica(RaftService, Protocol):
 
 class ActiveController(NamedTuple):
     """The controller of a node, which decides while the node's replica leads and refuses with NotControllerError
-    otherwise.  `close` ends what it does by itself."""
+    otherwise.  `is_active`: whether it decides by now, with all applied that was decided before; `close` ends what it
+    does by itself."""
 
     requests: BrokerRequests
     administration: Administration
     lives: BrokerLives
+    is_active: Callable[[], bool]
     tasks: Sequence[PeriodicTask] = ()
     close: Callable[[], object] = lambda: None
 

@@ -66,12 +66,14 @@ def member_rows() -> tuple[Handler, ...]:
     return (*_rows(FAMILIES), *_rows(MEMBER_FAMILIES))
 
 
-def controller_rows(gatekeeper: Gatekeeper | None = None) -> tuple[Handler, ...]:
+def controller_rows(
+    gatekeeper: Gatekeeper | None = None, is_active: Callable[[], bool] = lambda: True
+) -> tuple[Handler, ...]:
     """Of a node with the controller role, for other voters, brokers, and clients by envelope, whose gates are
-    `gatekeeper`'s."""
+    `gatekeeper`'s.  `is_active`: whether the node's controller decides by now."""
     from kbroker.handlers.raft.controllers import served_by_controllers
 
-    return served_by_controllers(_rows(CONTROLLER_FAMILIES), gatekeeper)
+    return served_by_controllers(_rows(CONTROLLER_FAMILIES), gatekeeper, is_active)
 
 
 def _rows(families: str) -> Iterator[Handler]:

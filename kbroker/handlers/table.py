@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from kbroker.handlers.services import RequestContext
 
     # The request is the class of its API in `wire`.
-    HandlerFunction = Callable[
-        [RequestContext, Any], Struct | Pending | Awaitable[Struct | Pending | NoResponse | None] | NoResponse | None
-    ]
+    Handled = Struct | Pending | Awaitable[Struct | Pending | NoResponse | None] | NoResponse | None
+    HandlerFunction = Callable[[RequestContext, Any], Handled]
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,8 @@ class StandInController(Controller):
             raise wrong_controller(self.replica.leader_id)
         if self.failure is not None:
             raise self.failure
-        self.asked.append((what, request))
+        # Handlers free what they have asked with.
+        self.asked.append((what, list(request) if isinstance(request, list) else request))
 
     async def auto_create_topics(self, names: Iterable[str]) -> dict[str, TopicOutcome]:
         raise NotImplementedError
@@ -225,7 +226,7 @@ class ControllerBench:
 
     def _make_controller(self, parts: ReplicaParts, replica: Any, settings: BrokerSettings) -> ActiveController:
         found = self.controller = StandInController(replica)
-        return ActiveController(found, found, found)
+        return ActiveController(found, found, found, lambda: self.replica.leader_id == NODE_ID)
 
     async def ask(
         self, request: Any, version: int, *, frames: Sequence[bytes] = (), client_id: str | None = "test"
@@ -248,9 +249,7 @@ async def _frame(reader: asyncio.StreamReader) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def running(
-    directory: Path, settings: Mapping[str, object] | None = None
-) -> AsyncIterator[ControllerBench]:
+async def running(directory: Path, settings: Mapping[str, object] | None = None) -> AsyncIterator[ControllerBench]:
     """A node that is ready."""
     bench = ControllerBench(directory, settings)
     await bench.node.start()

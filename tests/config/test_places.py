@@ -37,7 +37,8 @@ Refused = tuple[str, str]
 VOTERS, BOOTSTRAP = "controller.quorum.voters", "controller.quorum.bootstrap.servers"
 TWO_METADATA, NO_MIGRATION = ("zookeeper.connect", "KRaft quorum"), "migration"
 TWO_CLUSTERS = ("kbroker.workers", "cluster of their own")
-NO_QUORUM, NO_VOTER = ("process.roles", "must contain"), "no voter"
+NO_QUORUM, NO_VOTER = ("process.roles", "must contain"), "process.roles is not set"
+NO_LISTENER = ("controller.listener.names", "must contain at least one value appearing")
 ALONE: dict[str, str | Refused] = {
     "zookeeper": ZOOKEEPER,
     "broker": NO_QUORUM,
@@ -67,6 +68,8 @@ PAIRS: dict[tuple[str, str], str | Refused] = {
     ("broker", "more bootstraps"): KRAFT,
     ("broker", "workers"): TWO_CLUSTERS,
     ("broker", "auto"): TWO_CLUSTERS,
+    ("combined", "other voter"): NO_LISTENER,
+    ("combined", "more bootstraps"): NO_LISTENER,
     ("own voter", "other broker.id"): (VOTERS, NO_VOTER),
     ("node.id", "other broker.id"): ("node.id", "same value"),
 }

@@ -8,10 +8,11 @@ UNKNOWN_SERVER_ERROR, as by Kafka's controllers: brokers answer them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from kbroker.cluster.controller.broker_lives import wrong_controller
 from kbroker.cluster.raft.service import SERVED
 from kbroker.errors import ErrorCode, KafkaError
 from kbroker.gate.access import may_cluster
@@ -20,6 +21,7 @@ from kbroker.handlers.cluster.forwarded_errors import refusal
 from kbroker.handlers.raft.envelope import Envelopes
 from kbroker.handlers.raft.quorum import refused
 from kbroker.handlers.security.authorized_operations import NOT_REQUESTED, cluster_operations
+from kbroker.handlers.security.delegation_tokens import may_ask
 from kbroker.handlers.table import Handler
 from kbroker.metadata.features import METADATA_VERSION
 from kbroker.metadata.image import NO_CONTROLLER
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from kbroker._fast.gate.gate import Gatekeeper
     from kbroker._fast.wire.codec import Struct
     from kbroker.handlers.services import RequestContext
+    from kbroker.handlers.table import Handled, HandlerFunction
     from kbroker.protocol.messages import Message
 
 REGISTRATION_FROM = 15
@@ -81,18 +84,66 @@ class ControllerView(ClusterView):
     changes_every_broker = True
 
 
-def served_by_controllers(rows: Iterable[Handler], gatekeeper: Gatekeeper | None) -> tuple[Handler, ...]:
+def served_by_controllers(
+    rows: Iterable[Handler], gatekeeper: Gatekeeper | None, is_active: Callable[[], bool]
+) -> tuple[Handler, ...]:
     """Of these rows the APIs and versions that a controller serves, and the row of Envelope.  Of two rows of an API the
-    second counts."""
+    second counts.  `is_active`: whether this node's controller decides by now."""
     found: dict[ApiKey, Handler] = {}
     for row in rows:
         api_key = ApiKey(row.api_key)
         if api_key in APIS:
             low, high = APIS[api_key]
-            found[api_key] = replace(row, min_version=low, max_version=high, advertised_min_version=None)
+            handle = by_active(row.handle, _ALLOWED[api_key], is_active) if api_key in _ALLOWED else row.handle
+            found[api_key] = replace(row, min_version=low, max_version=high, handle=handle, advertised_min_version=None)
     missing = [each.name for each in APIS if each not in found]
     assert not missing, missing
     return (*found.values(), Envelopes(found.values(), gatekeeper).row())
+
+
+def by_active(
+    own: HandlerFunction, allowed: Callable[[RequestContext], bool], is_active: Callable[[], bool]
+) -> HandlerFunction:
+    """A handler that refuses for a node whose controller does not decide, as the node's image may be behind.  A client
+    that is not allowed what it asks for is refused by `own`, as at any other node."""
+
+    def handle(ctx: RequestContext, request: Message) -> Handled:
+        if is_active() or not allowed(ctx):
+            return own(ctx, request)
+        return refusal(request, ctx.api_version, wrong_controller(ctx.services.raft.leader_id))
+
+    return handle
+
+
+def _may(operation: Operation) -> Callable[[RequestContext], bool]:
+    return lambda ctx: may_cluster(ctx, operation)
+
+
+_ALTERS, _ACTS = _may(Operation.ALTER), _may(Operation.CLUSTER_ACTION)
+_ALLOWED: Final[Mapping[ApiKey, Callable[[RequestContext], bool]]] = {
+    ApiKey.CREATE_TOPICS: lambda _: True,
+    ApiKey.DELETE_TOPICS: lambda _: True,
+    ApiKey.CREATE_PARTITIONS: lambda _: True,
+    ApiKey.CREATE_ACLS: _ALTERS,
+    ApiKey.DELETE_ACLS: _ALTERS,
+    ApiKey.CREATE_DELEGATION_TOKEN: may_ask,
+    ApiKey.RENEW_DELEGATION_TOKEN: may_ask,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: may_ask,
+    ApiKey.ELECT_LEADERS: _ALTERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _ALTERS,
+    ApiKey.ALTER_CLIENT_QUOTAS: _may(Operation.ALTER_CONFIGS),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _ALTERS,
+    ApiKey.UPDATE_FEATURES: _ALTERS,
+    ApiKey.UNREGISTER_BROKER: _ALTERS,
+    ApiKey.ALTER_PARTITION: _ACTS,
+    ApiKey.ALLOCATE_PRODUCER_IDS: _ACTS,
+    ApiKey.BROKER_REGISTRATION: _ACTS,
+    ApiKey.BROKER_HEARTBEAT: _ACTS,
+    ApiKey.CONTROLLER_REGISTRATION: _ACTS,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: _ACTS,
+}
+"""What the active controller alone serves, and whether a client may ask for it.  Rights on topics are looked at later;
+settings are not here, as any controller changes its own loggers."""
 
 
 def handle_describe_cluster(ctx: RequestContext, request: wire.DescribeClusterRequest) -> Struct:
