@@ -53,7 +53,7 @@ from kbroker.storage.files.filesystem import SYSTEM_FILES
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kbroker._fast.base.slices import Pace
     from kbroker._fast.net.connection import Connection
@@ -206,7 +206,7 @@ class ControllerNode:
             on_metadata,
         )
 
-    async def _endpoints(self) -> dict[str, Endpoint]:
+    async def _endpoints(self) -> Mapping[str, Endpoint]:
         """Where others reach this node, by the names of its listeners."""
         ports = {each.name: each.port for each in self.node.listeners.all}
         advertised = {each.name: each for each in self.config.advertised_listeners}

@@ -20,13 +20,14 @@ logger = logging.getLogger("kbroker.cluster")
 
 async def with_host(broker: BrokerImage) -> BrokerImage:
     """A broker that others find: where listeners name no host, by this machine's name."""
-    return replace(broker, endpoints=await named_endpoints(broker.endpoints))
+    named = await named_endpoints(broker.endpoints)
+    return broker if named is broker.endpoints else replace(broker, endpoints=named)
 
 
-async def named_endpoints(endpoints: Mapping[str, Endpoint]) -> dict[str, Endpoint]:
+async def named_endpoints(endpoints: Mapping[str, Endpoint]) -> Mapping[str, Endpoint]:
     """The same of endpoints by the names of their listeners."""
     if all(each.host for each in endpoints.values()):
-        return dict(endpoints)
+        return endpoints
     host = await asyncio.to_thread(socket.getfqdn)
     if host.partition(".")[0] == "localhost":
         logger.warning(

@@ -26,6 +26,8 @@ TRANSACTION_VERSION = "transaction.version"
 KRAFT_VERSION = "kraft.version"
 
 NO_LEVEL = 0
+CONTROLLERS_REGISTER_FROM = 15
+"""The level of metadata.version from which controllers register themselves (3.7-IV0)."""
 
 
 @dataclass(frozen=True, slots=True)

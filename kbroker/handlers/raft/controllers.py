@@ -23,7 +23,7 @@ from kbroker.handlers.raft.quorum import refused
 from kbroker.handlers.security.authorized_operations import NOT_REQUESTED, cluster_operations
 from kbroker.handlers.security.delegation_tokens import may_ask
 from kbroker.handlers.table import Handler
-from kbroker.metadata.features import METADATA_VERSION
+from kbroker.metadata.features import CONTROLLERS_REGISTER_FROM, METADATA_VERSION
 from kbroker.metadata.image import NO_CONTROLLER
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from kbroker.handlers.table import Handled, HandlerFunction
     from kbroker.protocol.messages import Message
 
-REGISTRATION_FROM = 15
-"""The metadata.version from which controllers register: 3.7-IV0."""
 BROKERS, CONTROLLERS = 1, 2
 _TYPES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
@@ -150,7 +148,7 @@ def handle_describe_cluster(ctx: RequestContext, request: wire.DescribeClusterRe
     """DescribeCluster v0-v2; see the module's docstring."""
     response = wire.DescribeClusterResponse
     image = ctx.services.metadata_cache.image
-    if image.features.level(METADATA_VERSION) < REGISTRATION_FROM:
+    if image.features.level(METADATA_VERSION) < CONTROLLERS_REGISTER_FROM:
         text = "Direct-to-controller communication is not supported with the current MetadataVersion."
         return response(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=text)
     denial = refused(ctx, request, Operation.ALTER)
