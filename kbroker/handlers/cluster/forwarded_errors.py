@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 
 REQUESTER_FROM = schema("CreateDelegationTokenResponse").first_version("token_requester_principal_name")
-# Kafka's words for these codes.  Only AlterClientQuotas answers carry these texts.
+# Kafka's words for these codes.  Only answers to these APIs carry these texts.
+_IN_WORDS = frozenset({ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.CONTROLLER_REGISTRATION})
 WORDS = {
     ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
     ErrorCode.REQUEST_TIMED_OUT: "The request timed out.",
+    ErrorCode.NOT_CONTROLLER: "This is not the correct controller for this cluster.",
 }
 CODE_OF_ELECTIONS_FROM = schema("ElectLeadersResponse").first_version("error_code")
 
@@ -68,7 +70,7 @@ def refusal(request: Message, version: int, error: KafkaError) -> Struct:
     assert request.api_key is not None
     api_key = ApiKey(request.api_key)
     answer: Message = response_message(api_key)()
-    if api_key is ApiKey.ALTER_CLIENT_QUOTAS:
+    if api_key in _IN_WORDS:
         error = KafkaError.of(error.code, WORDS.get(error.code, error.message))
     _put(answer, error)
     match request:

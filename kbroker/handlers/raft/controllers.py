@@ -117,13 +117,17 @@ def _may(operation: Operation) -> Callable[[RequestContext], bool]:
     return lambda ctx: may_cluster(ctx, operation)
 
 
+def _may_alter_acls(ctx: RequestContext) -> bool:
+    return ctx.services.authorizer is not None and may_cluster(ctx, Operation.ALTER)
+
+
 _ALTERS, _ACTS = _may(Operation.ALTER), _may(Operation.CLUSTER_ACTION)
 _ALLOWED: Final[Mapping[ApiKey, Callable[[RequestContext], bool]]] = {
     ApiKey.CREATE_TOPICS: lambda _: True,
     ApiKey.DELETE_TOPICS: lambda _: True,
     ApiKey.CREATE_PARTITIONS: lambda _: True,
-    ApiKey.CREATE_ACLS: _ALTERS,
-    ApiKey.DELETE_ACLS: _ALTERS,
+    ApiKey.CREATE_ACLS: _may_alter_acls,
+    ApiKey.DELETE_ACLS: _may_alter_acls,
     ApiKey.CREATE_DELEGATION_TOKEN: may_ask,
     ApiKey.RENEW_DELEGATION_TOKEN: may_ask,
     ApiKey.EXPIRE_DELEGATION_TOKEN: may_ask,

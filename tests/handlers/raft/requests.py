@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from kbroker.cluster.kraft.forwarding import address_bytes, principal_data
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import encode_request
+from kbroker.protocol.schema import Field, parse_versions
 from kbroker.schemas import request_message, wire
 from kbroker.security.principal import AuthenticationState, Principal, Session
 
@@ -93,3 +95,18 @@ def request_of(api_key: ApiKey, version: int) -> Any:
             )
             return message(entries=[entry])
     return request_message(api_key)()
+
+
+def plain(struct: Any, fields: Iterable[Field], version: int) -> dict[str, Any]:
+    """The fields of a message in that version, as plain values."""
+    found: dict[str, Any] = {}
+    for each in fields:
+        value = getattr(struct, each.name)
+        if version not in parse_versions(each.versions):
+            continue
+        if isinstance(value, list):
+            value = [plain(item, each.fields, version) if each.fields else item for item in value]
+        elif each.fields and value is not None:
+            value = plain(value, each.fields, version)
+        found[each.name] = value.hex() if isinstance(value, bytes) else value
+    return found
