@@ -12,6 +12,7 @@ Stop: let another node lead, while votes and fetches of this one are still answe
 from __future__ import annotations
 
 import logging
+import random
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ from kbroker.assembly.membership.settings import to_controllers
 from kbroker.assembly.node import Node
 from kbroker.assembly.quorum import ReplicaParts, controller_of, replica_of
 from kbroker.assembly.security_figures import security_figures
+from kbroker.cluster.client import ClientSettings
+from kbroker.cluster.controller.registration import LeaderOfQuorum, OwnRegistration, registration_of
+from kbroker.cluster.controller_client import ControllerClient
 from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
 from kbroker.cluster.kraft.settings import QuorumSettings
 from kbroker.cluster.member import StartInterruptedError, unless_stopping
@@ -42,6 +46,7 @@ from kbroker.metrics.readiness import ReadyState
 from kbroker.metrics.sources import Sources
 from kbroker.protocol.api import ApiKey
 from kbroker.quotas.host_names import HostNames
+from kbroker.schemas import wire
 from kbroker.security.acl.early import EarlyAuthorizer
 from kbroker.security.acl.standard_authorizer import authorizer_of
 from kbroker.security.http_access import http_access
@@ -65,6 +70,9 @@ if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
 
 logger = logging.getLogger("kbroker.broker")
+
+REGISTRATION_SECONDS = 5.0
+"""So long one attempt to register may look for the active controller."""
 
 
 class ControllerNode:
@@ -132,8 +140,10 @@ class ControllerNode:
         node.security.describe()
         node.listeners.bind([self._role(replica, controller)], SentFiles(), self.settings.config)
         self._schedule(controller)
-        await replica.start(await self._endpoints())
+        endpoints = await self._endpoints()
+        await replica.start(endpoints)
         self._replica = replica
+        self._register(endpoints, parts, replica, controller)
         await node.listeners.accept()
         self._tell_openness()
         try:
@@ -218,6 +228,29 @@ class ControllerNode:
             }
         )
 
+    def _register(
+        self, endpoints: Mapping[str, Endpoint], parts: ReplicaParts, replica: Replica, controller: ActiveController
+    ) -> None:
+        """Register at the active controller, from now on."""
+        node_id, rng = self.config.node_id, random.Random()
+        finder = LeaderOfQuorum(replica, self.metadata, self.quorum, node_id)
+        client = ControllerClient(
+            parts.loop, parts.transport, finder, ClientSettings(str(node_id), negotiates=True), rng
+        )
+        self._to_active = client
+
+        async def ask(request: wire.ControllerRegistrationRequest) -> wire.ControllerRegistrationResponse:
+            if controller.is_active():
+                return await controller.lives.register_controller(request)
+            answer = await client.ask(request, 0, REGISTRATION_SECONDS)
+            assert isinstance(answer, wire.ControllerRegistrationResponse)
+            return answer
+
+        protocols = {each.name: each.protocol for each in self.config.controller_listeners}
+        request = registration_of(node_id, endpoints, protocols)
+        self.registration = OwnRegistration(parts.loop, self.metadata, request, ask, rng)
+        self.registration.start()
+
     def _tell_openness(self) -> None:
         """Log what is open to whom, and warn where any host may change the quorum."""
         for each in openness(self.config):
@@ -287,6 +320,8 @@ class ControllerNode:
         self.controller.close()
         replica = self._replica
         if replica is not None:
+            self.registration.close()
+            self._to_active.close()
             await replica.leave()
         self.node.stop_accepting()
         await self.node.close_connections()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +96,10 @@ class StandInController(Controller):
         self.replica = replica
         self.asked: list[tuple[str, Any]] = []
         self.failure: Exception | None = None
+        self.registered: Callable[[wire.ControllerRegistrationRequest], object] | None = None
 
     def _take(self, what: str, request: Any) -> None:
-        if self.replica.leader_id != NODE_ID:
+        if self.replica.leader_id != self.replica.parts.config.node_id:
             raise wrong_controller(self.replica.leader_id)
         if self.failure is not None:
             raise self.failure
@@ -188,22 +189,31 @@ class StandInController(Controller):
         self, request: wire.ControllerRegistrationRequest
     ) -> wire.ControllerRegistrationResponse:
         self._take("register_controller", request)
+        if self.registered is not None:
+            self.registered(request)
         return wire.ControllerRegistrationResponse()
 
 
 class ControllerBench:
     """A controller's node over a directory, with stand-ins."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None, *, formats: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        formats: bool = True,
+        node_id: int = NODE_ID,
+    ) -> None:
         self.directory = directory / "metadata"
         self.directory.mkdir(exist_ok=True)
         if formats:
-            meta = MetaProperties(CLUSTER_ID, NODE_ID, random_uuid())
+            meta = MetaProperties(CLUSTER_ID, node_id, random_uuid())
             (self.directory / "meta.properties").write_bytes(encode_meta_properties(meta))
         values: dict[str, object] = {
             "process.roles": "controller",
-            "node.id": NODE_ID,
-            "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:9093",
+            "node.id": node_id,
+            "controller.quorum.voters": f"{node_id}@127.0.0.1:9093",
             "controller.listener.names": "CONTROLLER",
             "listeners": "CONTROLLER://127.0.0.1:0",
             "log.dirs": str(self.directory),
@@ -226,7 +236,7 @@ class ControllerBench:
 
     def _make_controller(self, parts: ReplicaParts, replica: Any, settings: BrokerSettings) -> ActiveController:
         found = self.controller = StandInController(replica)
-        return ActiveController(found, found, found, lambda: self.replica.leader_id == NODE_ID)
+        return ActiveController(found, found, found, lambda: self.replica.leader_id == self.config.node_id)
 
     async def ask(
         self, request: Any, version: int, *, frames: Sequence[bytes] = (), client_id: str | None = "test"
