@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 from kbroker.config.images.names import HOME_VARIABLE, SWITCH, ImageError, key_of, obeys
 from kbroker.config.images.unread import UnprotectedError, unread_variables
@@ -137,7 +137,7 @@ class BrokerConfig:
         path: str | os.PathLike[str] | None,
         overrides: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
-    ) -> BrokerConfig:
+    ) -> Self:
         """The settings of a server.properties, the environment and `key=value` overrides.  Raises `ConfigError`."""
         environment = os.environ if environ is None else environ
         settings, warnings = read_settings(path, overrides, environment)

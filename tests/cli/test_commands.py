@@ -123,7 +123,7 @@ def test_format_binds_directories(tmp_path: Path, capsys: pytest.CaptureFixture[
     before = (directories[0] / "meta.properties").read_bytes()
     capsys.readouterr()
     assert run(["format", "--override", override]) == 1
-    assert "is formatted already" in capsys.readouterr().err
+    assert "is already formatted" in capsys.readouterr().err
     assert run(["format", "--override", override, "--ignore-formatted", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cluster_id"] == cluster_id
     assert (directories[0] / "meta.properties").read_bytes() == before

@@ -1,7 +1,7 @@
 """`kbroker format`: binds data directories to a cluster before the first start.
 
-Not needed to start: a broker binds an empty directory to a new cluster by itself.  It is for those who want to choose
-the cluster's id, or to prepare disks ahead.
+A broker binds an empty directory to a new cluster by itself; there it is for a chosen cluster id, or to prepare disks
+ahead.  A controller needs it: its directories say with which voters and features the cluster begins (`format_node`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import click
 
 from kbroker.cli.output import json_option, print_json
+from kbroker.cli.storage.format_options import Asked, already_formatted, quorum_options
 from kbroker.config import BrokerConfig, ConfigError
+from kbroker.config.node_settings import NodeSettings
 from kbroker.types import random_uuid, uuid_from_text, uuid_to_text
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 @click.option(
     "-t", "--cluster-id", metavar="ID", help="22 characters, as `kbroker format` prints.  [default: a random one]"
 )
-@click.option("--ignore-formatted", is_flag=True, help="Leave directories that are formatted as they are.")
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave directories that are formatted as they are.")
+@quorum_options
 @click.option(
     "-S",
     "--add-scram",
@@ -41,9 +44,14 @@ def command(
     cluster_id: str | None,
     ignore_formatted: bool,
     users: tuple[str, ...],
+    asked: Asked,
     as_json: bool,
 ) -> None:
-    """Write meta.properties into the directories of log.dirs, and the first users."""
+    """Write meta.properties into the directories of log.dirs, and the first users.
+
+    For a controller (process.roles) also what its cluster begins with: the voters, which --standalone,
+    --initial-controllers or controller.quorum.voters name, and the levels of features.
+    """
     credentials = _credentials(users)
     if cluster_id is not None:
         try:
@@ -51,11 +59,25 @@ def command(
         except ValueError as error:
             raise click.UsageError(f"--cluster-id: {error}") from None
     try:
-        config = BrokerConfig.load(properties, overrides)
+        node = NodeSettings.load(properties, overrides)
+        if asked.has_any and not node.roles:
+            raise ConfigError("process.roles is not set, and a node without it is its whole cluster by itself")
+        is_of_quorum = node.is_controller or asked.has_any
+        # A node that is its whole quorum has its users in a store of its own.
+        is_alone = not is_of_quorum or (node.roles > {"controller"} and set(node.voters) == {node.node_id})
+        config = BrokerConfig.load(properties, overrides) if is_alone and not asked.has_any else None
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
+    if is_of_quorum:
+        from kbroker.cli.storage.format_node import format_node, print_formatted
+
+        done = format_node(node, asked, cluster_id, credentials, ignore_formatted=ignore_formatted)
+        if config is not None and credentials:
+            _store(config, done["cluster_id"], credentials)
+        return print_json(done) if as_json else print_formatted(done)
+    assert config is not None
     chosen, directories = format_directories(config, cluster_id, credentials, ignore_formatted=ignore_formatted)
-    _report(chosen, config, directories, as_json)
+    return _report(chosen, config, directories, as_json)
 
 
 def format_directories(
@@ -80,9 +102,7 @@ def format_directories(
     try:
         known = [directory for directory in directories if directory.meta is not None]
         if known and not ignore_formatted:
-            raise click.ClickException(
-                f"{known[0].path} is formatted already; --ignore-formatted leaves such directories as they are"
-            )
+            raise click.ClickException(already_formatted(known[0].path))
         chosen = cluster_id or next((d.meta.cluster_id for d in known if d.meta is not None), None)
         chosen = chosen or uuid_to_text(random_uuid())
         for directory in directories:

@@ -218,8 +218,11 @@ class LogDir:
         """Whether the path still leads to the directory that was opened.  OSError when that cannot be found out."""
         return self._lock_fd >= 0 and self._files.is_same(self._lock_fd, f"{self.path}/{LOCK_FILE}")
 
-    def bind(self, cluster_id: str, node_id: int) -> None:
-        """Writes meta.properties into a new directory; refuses one of another cluster or node."""
+    def bind(self, cluster_id: str, node_id: int, directory_id: bytes | None = None) -> None:
+        """Writes meta.properties into a new directory; refuses one of another cluster or node.
+
+        `directory_id`: the id of a new directory, a random one without it.
+        """
         meta = self.meta
         if meta is not None:
             self._check_is_of(meta, cluster_id, node_id)
@@ -227,7 +230,8 @@ class LogDir:
         # KRaft's controllers know a directory by its id: one that changed with each start would be another directory.
         is_nameless = meta is not None and meta.is_id_drawn and meta.version == META_VERSION
         if meta is None or not meta.cluster_id or meta.node_id < 0 or is_nameless:
-            self.meta = MetaProperties(cluster_id, node_id, meta.directory_id if meta else random_uuid())
+            new_id = meta.directory_id if meta else directory_id or random_uuid()
+            self.meta = MetaProperties(cluster_id, node_id, new_id)
             self._files.write_atomic(f"{self.path}/{META_PROPERTIES}", encode_meta_properties(self.meta))
 
     def _check_is_of(self, meta: MetaProperties, cluster_id: str, node_id: int) -> None:
