@@ -11,6 +11,7 @@ from kbroker.administration.admin import Place
 from kbroker.administration.replicas import elect_leaders
 from kbroker.administration.replicas import reassign as reassign_replicas
 from kbroker.cli.cluster.quorum import fenced_brokers, print_quorum, quorum_of
+from kbroker.cli.cluster.quorum_commands import command as quorum_command
 from kbroker.cli.connection import Cluster, wire_options
 from kbroker.cli.output import json_option, print_errors, print_json, print_lines, print_table, size_text
 from kbroker.error_codes import error_name
@@ -40,6 +41,8 @@ class Move(NamedTuple):
 def command() -> None:
     """Show a cluster, elect leaders, reassign replicas, drain a broker."""
 
+
+command.add_command(quorum_command)
 
 # What there is
 
