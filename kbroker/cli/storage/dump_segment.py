@@ -138,7 +138,9 @@ def _metadata(record: Record) -> Row:
 
 
 def _control(key: bytes | None, value: bytes | None) -> Row:
-    """An end-of-transaction marker: key int16 version, int16 type; value int16 version, int32 coordinator epoch."""
+    """An end-of-transaction marker: key int16 version, int16 type; value int16 version, int32 coordinator epoch.
+
+    A record of KRaft's quorum has its fields."""
     if key is None or len(key) < 4:
         return {"error": "not decoded: the control record has no type"}
     kind = int.from_bytes(key[2:4], "big", signed=True)
@@ -147,7 +149,20 @@ def _control(key: bytes | None, value: bytes | None) -> Row:
     row: Row = {"control": _MARKERS[kind]}
     if row["control"] in _ENDS and value is not None and len(value) >= 6:
         row["coordinator_epoch"] = int.from_bytes(value[2:6], "big", signed=True)
+    if row["control"] not in _ENDS:
+        row |= _of_quorum(key, value)
     return row
+
+
+def _of_quorum(key: bytes, value: bytes | None) -> Row:
+    from kbroker._fast.wire.codec import DecodeError
+    from kbroker.cluster.kraft.batches import control_record
+
+    try:
+        found = control_record(key, value).value
+    except DecodeError as error:
+        return {"error": f"not decoded: {error}"}
+    return {} if found is None else {"data": plain(found)}
 
 
 def _text(value: bytes | None) -> str | None:

@@ -105,14 +105,15 @@ def records_of(batch: MetadataBatch, where: str) -> Iterator[tuple[int, Metadata
     try:
         for record in iterate_records(batch.data, info):
             if info.is_control:
-                yield record.offset, _control(record.key, record.value)
+                yield record.offset, control_record(record.key, record.value)
             else:
                 yield record.offset, decode_record(record.value, f"{where}: record {record.offset}")
     except (BatchError, CompressionError, DecodeError) as error:
         raise DamagedBatchesError(f"{where}: the batch at offset {info.base_offset} is damaged: {error}") from error
 
 
-def _control(key: bytes | None, value: bytes | None) -> ControlRecord:
+def control_record(key: bytes | None, value: bytes | None) -> ControlRecord:
+    """A record of the quorum itself from its key and value.  DecodeError."""
     kind = parse_control_key(key)
     name = _CONTROL_MESSAGES.get(kind)
     if name is None or value is None or len(value) < 2:
