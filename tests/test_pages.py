@@ -37,6 +37,18 @@ kbroker consume orders --from-beginning --exit-at-end --group readers
 #: What each page takes for granted.
 BEFORE = {
     "backup.md": START,
+    "cluster.md": """
+cat > controller.properties <<'END'
+process.roles=controller
+node.id=3001
+controller.quorum.bootstrap.servers=127.0.0.1:9093
+listeners=CONTROLLER://127.0.0.1:9093
+controller.listener.names=CONTROLLER
+log.dirs=data
+END
+sed 's/data/first/' controller.properties > first.properties
+sed 's/data/new/; s/3001/3004/' controller.properties > new.properties
+""",
     "command-line.md": START,
     "quickstart.md": START,
     "schemas.md": START
@@ -147,7 +159,11 @@ def follow(before: str, commands: list[str], tmp_path: Path, seconds: float) -> 
     for tool in ("curl", "openssl"):
         if any(f"{tool} " in text for text in commands):
             require_tool(tool)
-    parts = ["set -e -o pipefail", "if ip link set lo up 2> /dev/null; then :; fi", "trap 'kill $(jobs -p)' EXIT"]
+    parts = [
+        "set -e -o pipefail",
+        "if ip link set lo up 2> /dev/null; then :; fi",
+        "trap 'kill $(jobs -p) 2> /dev/null || :' EXIT",
+    ]
     parts.append(before)
     for number, text in enumerate(commands):
         parts += [f"echo '== block {number}'", text]

@@ -60,17 +60,25 @@ class Controllers(Closing):
         failures = []
         for address in self._addresses:
             try:
-                connection = self._settings.connect(*address)
-                active = self._active_by(connection)
-                if active == address:
-                    return connection
-                connection.close()
-                return self._settings.connect(*active)
+                return self._by(address)
             except PASSING as error:
                 failures.append(error)
         if len(failures) == 1:
             raise failures[0]
         raise BrokerUnreachableError(f"no controller of {self.bootstrap} answers: {'; '.join(map(str, failures))}")
+
+    def _by(self, address: tuple[str, int]) -> Connection:
+        """A connection to the active controller, as the one at an address says."""
+        connection = self._settings.connect(*address)
+        try:
+            active = self._active_by(connection)
+        except BaseException:
+            connection.close()
+            raise
+        if active == address:
+            return connection
+        connection.close()
+        return self._settings.connect(*active)
 
     def _active_by(self, connection: Connection) -> tuple[str, int]:
         """Where the active controller is, as another one says; that one itself where it does not say.
@@ -90,5 +98,4 @@ class Controllers(Closing):
         for each in answer.brokers:
             if each.broker_id == answer.controller_id:
                 return each.host, each.port
-        connection.close()
         raise BrokerUnreachableError(f"the controller at {connection.address} knows no active one at the moment")

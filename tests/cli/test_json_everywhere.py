@@ -65,12 +65,16 @@ CALLS = (
     "transactions list",
     "transactions open",
 )
-#: These need an authorizer, TLS, a group, a transaction, a damage, ZooKeeper or directories of Kafka, from other files.
+#: These need an authorizer, TLS, a group, a transaction, a damage, ZooKeeper, controllers or directories of Kafka, from
+#: other files.
 ELSEWHERE = {
     "acls add",
     "acls list",
     "acls remove",
     "certificates",
+    "cluster quorum add",
+    "cluster quorum describe",
+    "cluster quorum remove",
     "export",
     "groups move-offsets",
     "import",
