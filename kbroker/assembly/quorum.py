@@ -94,15 +94,19 @@ MakeController = Callable[[ReplicaParts, Replica, "BrokerSettings"], ActiveContr
 
 
 def replica_of(parts: ReplicaParts) -> Replica:
-    """The replica of a node.  ValueError: not in this version."""
-    raise ValueError(_NOT_YET)
+    """The replica of a node."""
+    from kbroker.assembly.quorum_node import NodeReplica
+
+    return NodeReplica(parts)
 
 
 def controller_of(parts: ReplicaParts, replica: Replica, settings: BrokerSettings) -> ActiveController:
     """The controller of a node with that replica; `settings`: the node's, with what was changed at run time."""
-    raise ValueError(_NOT_YET)
+    from kbroker.assembly.quorum_node import NodeController, NodeReplica
+    from kbroker.metadata.store import StoreCalls
+    from kbroker.quotas.host_names import HostNames
 
-
-_NOT_YET = (
-    "this kbroker has the controllers' listener, and neither their replica of the metadata log nor their decisions"
-)
+    assert isinstance(replica, NodeReplica), "made by `replica_of`"
+    made = NodeController(parts, replica, settings, HostNames(StoreCalls(None)))
+    deciding = made.deciding
+    return ActiveController(deciding, deciding, deciding, made.is_active, close=made.close)

@@ -61,7 +61,7 @@ class NodeSettings(BrokerConfig):
         return MappingProxyType(found)
 
     @property
-    def controller_listeners(self) -> list[Listener]:
+    def quorum_listeners(self) -> list[Listener]:
         """Where others find the node as a controller, in the order of `controller.listener.names`."""
         named = {each.name: each for each in (*self.listeners, *self.advertised_listeners)}
         found = [named[name] for name in self._names if name in named]
@@ -88,7 +88,7 @@ class NodeSettings(BrokerConfig):
                 f"If {ROLES} contains just the 'broker' role, the node id {self.node_id} must not be included in the "
                 f"set of voters {ids}"
             )
-        if self.is_controller and not self.controller_listeners:
+        if self.is_controller and not self.quorum_listeners:
             raise ConfigError(
                 f"{LISTENER_NAMES} must contain at least one value appearing in the 'listeners' configuration when "
                 "running the KRaft controller role"

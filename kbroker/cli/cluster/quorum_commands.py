@@ -293,7 +293,7 @@ def _listeners(node: NodeSettings) -> list[Listener]:
         raise click.ClickException(
             "controller.listener.names was not found. Is this a valid controller configuration file?"
         )
-    found = node.controller_listeners
+    found = node.quorum_listeners
     for name in names:
         if all(each.name != name for each in found):
             raise click.ClickException(f"Cannot find information about controller listener name: {name}")

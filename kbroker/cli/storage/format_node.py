@@ -129,7 +129,7 @@ def _voters(node: NodeSettings, asked: Asked) -> VoterSet | None:
     if asked.standalone:
         if not node.is_controller:
             raise click.ClickException("You can only use --standalone on a controller.")
-        at = node.controller_listeners[0]
+        at = node.quorum_listeners[0]
         return only_voter(node.node_id, random_uuid(), Endpoint(at.host, at.port), at.name)
     if asked.initial_controllers is not None:
         return parse_initial_controllers(asked.initial_controllers, node.get("controller.listener.names")[0].upper())

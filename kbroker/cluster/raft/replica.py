@@ -194,14 +194,17 @@ class RaftReplica:
         self._follower = self._loop.create_task(self._follow())
         self.own_voter.start()
 
+    async def leave(self) -> None:
+        """Resign, if this node leads, and wait for another voter to be elected; others are still answered."""
+        if self.machine.progress is None:
+            return
+        self.take(self.machine.resign(self._loop.time()))
+        if any(each != self.me.node_id for each in self.machine.voters.keys):
+            epoch = self.machine.epoch
+            await self.changes.wait_until(lambda: self.machine.epoch != epoch or self._is_over, self.RESIGN_SECONDS)
+
     async def close(self) -> None:
-        """Resign, if this node leads, and tell the others; then stop, and close the log."""
-        if self.machine.progress is not None:
-            self.take(self.machine.resign(self._loop.time()))
-            others = [each for each in self.machine.voters.keys if each != self.me.node_id]
-            if others:
-                await self.settled()
-                await self.changes.wait_until(lambda: self.machine.epoch != self._told[0], self.RESIGN_SECONDS)
+        """Stop, and close the log."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
@@ -233,6 +236,10 @@ class RaftReplica:
     def leader_id(self) -> int:
         """The node that leads; NO_LEADER: none is known."""
         return self.machine.leader_id
+
+    def voter_ids(self) -> list[int]:
+        """The nodes that vote by the log's end: no broker has the id of one."""
+        return list(self.history.last.by_id)
 
     @property
     def high_watermark(self) -> int:

@@ -214,6 +214,7 @@ class Node:
         replica, self.replica, self.answers, self.leading = self.replica, None, None, None
         if replica is not None:
             self.world.stopping[self.node_id] = RaftAnswers(replica)
+            await replica.leave()
             await replica.close()
             del self.world.stopping[self.node_id]
         self.life += 1

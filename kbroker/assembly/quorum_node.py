@@ -1,0 +1,178 @@
+"""The replica of the metadata log and the controller of a node with the controller role, as production has them.
+
+While the replica leads, the controller decides; what it decides goes into the log, and comes back to it, committed,
+through the image.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING
+
+from kbroker.cluster.controller.active import ActiveController as Deciding
+from kbroker.cluster.controller.chores import Chores
+from kbroker.cluster.kraft.bootstrap import first_records
+from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
+from kbroker.cluster.raft.answers import RaftAnswers
+from kbroker.cluster.raft.election import RaftTiming, ReplicaKey
+from kbroker.cluster.raft.replica import RaftReplica
+from kbroker.cluster.raft.replica import ReplicaParts as RaftParts
+from kbroker.errors import KafkaError, NotControllerError
+from kbroker.metadata.features import METADATA_VERSION
+from kbroker.metadata.metadata_record import MetadataLogError
+from kbroker.metrics.readiness import Problem
+from kbroker.quotas.host_names import HostNames
+from kbroker.storage.directories.log_dirs import LogDirError
+from kbroker.storage.files.filesystem import SYSTEM_FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Mapping
+
+    from kbroker.assembly.quorum import ReplicaParts
+    from kbroker.cluster.raft.leading import Leading
+    from kbroker.config import BrokerConfig
+    from kbroker.metadata.broker_settings import BrokerSettings
+    from kbroker.metadata.image import Endpoint
+    from kbroker.metadata.metadata_record import MetadataRecord
+    from kbroker.metrics.families import Values
+    from kbroker.storage.files.filesystem import FileSystem
+
+logger = logging.getLogger("kbroker.cluster")
+
+
+def timing_of(config: BrokerConfig) -> RaftTiming:
+    """From `controller.quorum.*`."""
+    return RaftTiming(
+        election=config.get("controller.quorum.election.timeout.ms") / 1000,
+        fetch=config.get("controller.quorum.fetch.timeout.ms") / 1000,
+        most_backoff=config.get("controller.quorum.election.backoff.max.ms") / 1000,
+        retry=config.get("controller.quorum.retry.backoff.ms") / 1000,
+    )
+
+
+class NodeReplica(RaftAnswers):
+    """See `assembly.quorum.Replica`."""
+
+    def __init__(self, parts: ReplicaParts, files: FileSystem = SYSTEM_FILES) -> None:
+        meta = parts.directory.meta
+        assert meta is not None, "the directory is locked and read"
+        self._listens: dict[str, Endpoint] = {}
+        self._parts = parts
+        raft = RaftParts(
+            parts.loop,
+            parts.transport,
+            parts.settings,
+            timing_of(parts.config),
+            MetadataDirectory(files, parts.directory.path, parts.settings.log, parts.clock),
+            parts.metadata,
+            parts.clock,
+            random.Random(),
+            self._listens,
+        )
+        key = ReplicaKey(parts.config.node_id, meta.directory_id)
+        self.replica = RaftReplica(raft, key, parts.cluster_id, parts.halt)
+        super().__init__(self.replica)
+
+    async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """Read the log and take part in the quorum.  LogDirError."""
+        self._listens.update(endpoints)
+        try:
+            await self.replica.open()
+        except MetadataLogError as error:
+            raise LogDirError(str(error)) from error
+        self.replica.start()
+
+    async def caught_up(self) -> None:
+        """Return once all that was committed when a leader was first heard is applied."""
+        await self.replica.changes.wait_until(self._has_caught_up)
+
+    def _has_caught_up(self) -> bool:
+        replica = self.replica
+        if replica.leading is not None:
+            return replica.leading.is_active
+        known = replica.quorum.leader_high_watermark
+        return 0 <= known <= replica.applied_end
+
+    async def leave(self) -> None:
+        """Lead no more; others are still answered."""
+        await self.replica.leave()
+
+    async def close(self) -> None:
+        """End."""
+        await self.replica.close()
+
+    def problems(self) -> Iterable[Problem]:
+        """What is wrong by now."""
+        if self.replica.leader_id < 0:
+            yield Problem("the controllers have no leader: a majority of the voters does not answer")
+
+    def figures(self) -> Values:
+        """What a scrape shows."""
+        replica = self.replica
+        return {
+            "kbroker_metadata_leader": replica.leader_id,
+            "kbroker_metadata_leader_epoch": replica.machine.epoch,
+            "kbroker_metadata_high_watermark": replica.high_watermark,
+            "kbroker_metadata_log_end_offset": replica.quorum.end_offset,
+        }
+
+
+class NodeController:
+    """The controller that decides while `replica` leads."""
+
+    def __init__(self, parts: ReplicaParts, replica: NodeReplica, settings: BrokerSettings, hosts: HostNames) -> None:
+        self._parts = parts
+        self._replica = replica
+        self.deciding = Deciding(
+            parts.metadata,
+            settings,
+            parts.config.node_id,
+            parts.slices,
+            parts.clock.monotonic,
+            hosts,
+            replica.replica.voter_ids,
+        )
+        self._chores = Chores(self.deciding, settings.config, parts.clock)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._begin(self._do_chores())
+        replica.replica.on_lead(self._lead, self.deciding.resign)
+
+    def is_active(self) -> bool:
+        """Whether it decides by now."""
+        return self.deciding.is_active
+
+    def _begin(self, running: Coroutine[object, object, None]) -> None:
+        task = self._parts.loop.create_task(running)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _lead(self, leading: Leading) -> None:
+        self._begin(self._activate(leading))
+
+    async def _activate(self, leading: Leading) -> None:
+        try:
+            await self.deciding.lead(leading, await self._first_records())
+        except NotControllerError:
+            return
+        except (KafkaError, ValueError, OSError) as error:
+            leading.resign(f"it cannot begin to decide: {error}")
+
+    async def _first_records(self) -> list[MetadataRecord]:
+        """Those of a new cluster; none where there is one already."""
+        if METADATA_VERSION in self._parts.metadata.recorded.features.chosen:
+            return []
+        path = self._parts.directory.path
+        return await self._parts.loop.run_in_executor(None, first_records, SYSTEM_FILES, path)
+
+    async def _do_chores(self) -> None:
+        pause = 0.0
+        while True:
+            await asyncio.sleep(pause)
+            pause = await self._chores.tick()
+
+    def close(self) -> None:
+        """End what it does by itself."""
+        for task in self._tasks:
+            task.cancel()
