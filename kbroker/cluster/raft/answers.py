@@ -363,7 +363,9 @@ class RaftAnswers:
             row.log_end_offset = replica.quorum.end_offset
             row.last_fetch_timestamp = row.last_caught_up_timestamp = replica.parts.clock.now_ms()
             return row
-        seen = next((seen for known, seen in self._seen.items() if key.matches(known)), None)
+        # A voter of a static quorum may have come back with another directory: the last one counts.
+        found = [seen for known, seen in self._seen.items() if key.matches(known)]
+        seen = max(found, key=lambda each: each.at, default=None)
         if seen is None:
             row.log_end_offset = row.last_fetch_timestamp = row.last_caught_up_timestamp = -1
         else:
