@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,8 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "broker.session.timeout.ms": "6000",
 }
+KBROKER_CONTROLLERS = int(os.environ.get("TEST_KBROKER_CONTROLLERS", "0"))
+"""So many controllers of each cluster are kbrokers, where a test does not say it."""
 OF_CONTROLLERS_TOO = ("delegation.", "authorizer.", "super.users", "broker.session.")
 """How settings begin that controllers are given, too."""
 
@@ -144,6 +147,66 @@ class JavaNode:
 
     def output(self) -> str:
         path = self._folder / "kafka.out"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+class KbrokerController:
+    """A controller of kbroker alone; its directory and port stay over restarts."""
+
+    def __init__(self, node_id: int, folder: Path, port: int, settings: Mapping[str, str]) -> None:
+        self.node_id = node_id
+        self.port = port
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._settings = {
+            "node.id": str(node_id),
+            "log.dirs": str(folder / "data"),
+            "metrics.listener": "none",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+            **settings,
+        }
+
+    def start(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        properties = self._folder / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
+        format_directory(self._settings["log.dirs"], self.node_id)
+        with (self._folder / "kbroker.out").open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "kbroker.cli", "start", str(properties)],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            os.kill(self._process.pid, number)
+            self._process.wait(60)
+            self._process = None
+
+    def output(self) -> str:
+        path = self._folder / "kbroker.out"
         return path.read_text(errors="replace") if path.exists() else ""
 
 
@@ -255,36 +318,43 @@ class Cluster(ClusterClients):
         security: Security | None = None,
         *,
         are_old: bool = False,
+        kbrokers: int = 0,
     ) -> None:
-        """`{id}` in a setting's value stands for the broker's id; `are_old`: controllers of Kafka 3.9.1."""
+        """`{id}` in a setting's value stands for the broker's id; `are_old`: controllers of Kafka 3.9.1; `kbrokers`: so
+        many of the controllers are kbrokers."""
         self.security = security
         ports = {FIRST_CONTROLLER + number: free_port() for number in range(controllers)}
         self.voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
-        self.controllers = {
-            node_id: JavaNode(
-                node_id,
-                folder / f"controller-{node_id}",
-                port,
-                {
-                    **SETTINGS,
-                    **QUORUM_SETTINGS,
-                    "process.roles": "controller",
-                    "controller.quorum.voters": self.voters,
-                    "listeners": f"CONTROLLER://127.0.0.1:{port}",
-                    **secured(security, port, is_controller=True),
-                    # Controllers make the tokens, and hold clients to ACLs.
-                    **{name: text for name, text in settings.items() if name.startswith(OF_CONTROLLERS_TOO)},
-                },
-                heap="256m",
-                is_old=are_old,
-            )
-            for node_id, port in ports.items()
+        self._settings = {
+            **QUORUM_SETTINGS,
+            "process.roles": "controller",
+            "controller.quorum.voters": self.voters,
+            "controller.listener.names": "CONTROLLER",
+            # Controllers make the tokens, and hold clients to ACLs.
+            **{name: text for name, text in settings.items() if name.startswith(OF_CONTROLLERS_TOO)},
         }
+        self._are_old = are_old
         self.folder = folder
+        self.controllers: dict[int, JavaNode | KbrokerController] = {
+            node_id: self.controller(node_id, port, is_kbroker=number < kbrokers)
+            for number, (node_id, port) in enumerate(ports.items())
+        }
         self.nodes: dict[int, Node] = {}
         for number, kind in enumerate(kinds, 1):
             own = {name: text.replace("{id}", str(number)) for name, text in settings.items()}
             self.nodes[number] = self.make(kind, number, own)
+
+    def controller(self, node_id: int, port: int, *, is_kbroker: bool) -> JavaNode | KbrokerController:
+        """A voter on a directory of its own kind."""
+        own = {
+            "listeners": f"CONTROLLER://127.0.0.1:{port}",
+            **secured(self.security, port, is_controller=True),
+            **self._settings,
+        }
+        if is_kbroker:
+            return KbrokerController(node_id, self.folder / f"kbroker-{node_id}", port, own)
+        folder = self.folder / f"controller-{node_id}"
+        return JavaNode(node_id, folder, port, {**SETTINGS, **own}, heap="256m", is_old=self._are_old)
 
     def make(self, kind: type[Node], number: int, settings: Mapping[str, str] | None = None) -> Node:
         """A broker on the directory of that number."""
@@ -293,7 +363,7 @@ class Cluster(ClusterClients):
     def brokers(self) -> Iterable[Node]:
         return self.nodes.values()
 
-    def everybody(self) -> list[Node | JavaNode]:
+    def everybody(self) -> list[Node | JavaNode | KbrokerController]:
         return [*self.nodes.values(), *self.controllers.values()]
 
     def isr(self, topic: str, through: int | None = None) -> list[set[int]]:
@@ -334,9 +404,11 @@ def running(
     settings: Mapping[str, str] | None = None,
     security: Security | None = None,
     old_controllers: bool = False,
+    kbrokers: int = KBROKER_CONTROLLERS,
 ) -> Iterator[Cluster]:
-    """A cluster whose brokers are there."""
-    cluster = Cluster(folder, kinds, controllers, settings or {}, security, are_old=old_controllers)
+    """A cluster whose brokers are there; `kbrokers`: so many of its controllers are kbrokers."""
+    kbrokers = 0 if old_controllers else kbrokers
+    cluster = Cluster(folder, kinds, controllers, settings or {}, security, are_old=old_controllers, kbrokers=kbrokers)
     try:
         for each in cluster.controllers.values():
             each.start()
