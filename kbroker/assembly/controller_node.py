@@ -21,7 +21,8 @@ from kbroker._fast.net.socket_part import PlainSocket
 from kbroker.assembly.listening import Role, SentFiles
 from kbroker.assembly.membership.settings import to_controllers
 from kbroker.assembly.node import Node
-from kbroker.assembly.quorum import ReplicaParts, controller_of, replica_of
+from kbroker.assembly.quorum import ReplicaParts
+from kbroker.assembly.quorum_node import controller_of, replica_of
 from kbroker.assembly.security_figures import security_figures
 from kbroker.cluster.client import ClientSettings
 from kbroker.cluster.controller.registration import LeaderOfQuorum, OwnRegistration, registration_of

@@ -1,7 +1,7 @@
 """What a node with the controller role has and others lack: its replica of the metadata log, and the controller that
 decides while that replica leads.
 
-`replica_of` and `controller_of` make them; a node is given both functions, and tests give it others.
+A node is given two functions that make them (`assembly.quorum_node`), and tests give it others.
 """
 
 from __future__ import annotations
@@ -91,22 +91,3 @@ class ActiveController(NamedTuple):
 
 MakeReplica = Callable[[ReplicaParts], Replica]
 MakeController = Callable[[ReplicaParts, Replica, "BrokerSettings"], ActiveController]
-
-
-def replica_of(parts: ReplicaParts) -> Replica:
-    """The replica of a node."""
-    from kbroker.assembly.quorum_node import NodeReplica
-
-    return NodeReplica(parts)
-
-
-def controller_of(parts: ReplicaParts, replica: Replica, settings: BrokerSettings) -> ActiveController:
-    """The controller of a node with that replica; `settings`: the node's, with what was changed at run time."""
-    from kbroker.assembly.quorum_node import NodeController, NodeReplica
-    from kbroker.metadata.store import StoreCalls
-    from kbroker.quotas.host_names import HostNames
-
-    assert isinstance(replica, NodeReplica), "made by `replica_of`"
-    made = NodeController(parts, replica, settings, HostNames(StoreCalls(None)))
-    deciding = made.deciding
-    return ActiveController(deciding, deciding, deciding, made.is_active, close=made.close)

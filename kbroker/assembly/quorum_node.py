@@ -11,17 +11,20 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
+from kbroker.assembly.quorum import ActiveController
 from kbroker.cluster.controller.active import ActiveController as Deciding
 from kbroker.cluster.controller.chores import Chores
 from kbroker.cluster.kraft.bootstrap import first_records
 from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
 from kbroker.cluster.raft.answers import RaftAnswers
 from kbroker.cluster.raft.election import RaftTiming, ReplicaKey
+from kbroker.cluster.raft.own_voter import OwnVoter
 from kbroker.cluster.raft.replica import RaftReplica
 from kbroker.cluster.raft.replica import ReplicaParts as RaftParts
 from kbroker.errors import KafkaError, NotControllerError
 from kbroker.metadata.features import METADATA_VERSION
 from kbroker.metadata.metadata_record import MetadataLogError
+from kbroker.metadata.store import StoreCalls
 from kbroker.metrics.readiness import Problem
 from kbroker.quotas.host_names import HostNames
 from kbroker.storage.directories.log_dirs import LogDirError
@@ -30,7 +33,7 @@ from kbroker.storage.files.filesystem import SYSTEM_FILES
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from kbroker.assembly.quorum import ReplicaParts
+    from kbroker.assembly.quorum import Replica, ReplicaParts
     from kbroker.cluster.raft.leading import Leading
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
@@ -73,6 +76,7 @@ class NodeReplica(RaftAnswers):
         )
         key = ReplicaKey(parts.config.node_id, meta.directory_id)
         self.replica = RaftReplica(raft, key, parts.cluster_id, parts.halt)
+        self._own_voter = OwnVoter(self.replica, joins=parts.settings.auto_join)
         super().__init__(self.replica)
 
     async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
@@ -83,6 +87,7 @@ class NodeReplica(RaftAnswers):
         except MetadataLogError as error:
             raise LogDirError(str(error)) from error
         self.replica.start()
+        self._own_voter.start()
 
     async def caught_up(self) -> None:
         """Return once all that was committed when a leader was first heard is applied."""
@@ -101,6 +106,7 @@ class NodeReplica(RaftAnswers):
 
     async def close(self) -> None:
         """End."""
+        await self._own_voter.close()
         await self.replica.close()
 
     def problems(self) -> Iterable[Problem]:
@@ -176,3 +182,16 @@ class NodeController:
         """End what it does by itself."""
         for task in self._tasks:
             task.cancel()
+
+
+def replica_of(parts: ReplicaParts) -> NodeReplica:
+    """The replica of a node."""
+    return NodeReplica(parts)
+
+
+def controller_of(parts: ReplicaParts, replica: Replica, settings: BrokerSettings) -> ActiveController:
+    """The controller of a node with that replica; `settings`: the node's, with what was changed at run time."""
+    assert isinstance(replica, NodeReplica), "made by `replica_of`"
+    made = NodeController(parts, replica, settings, HostNames(StoreCalls(None)))
+    deciding = made.deciding
+    return ActiveController(deciding, deciding, deciding, made.is_active, close=made.close)

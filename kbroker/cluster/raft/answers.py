@@ -35,6 +35,9 @@ NOT_LEADER = (
 )
 _FIRST_WITH_TOPIC_ID = schema("FetchRequest").first_version("topics.topic_id")
 _FIRST_WITH_HIGH_WATERMARK = schema("FetchRequest").first_version("topics.partitions.high_watermark")
+_FIRST_WITH_DIRECTORIES = schema("DescribeQuorumResponse").first_version(
+    "topics.partitions.current_voters.replica_directory_id"
+)
 _LAST_BY_REPLICA_ID = schema("FetchRequest").last_version("replica_id")
 
 
@@ -357,7 +360,7 @@ class RaftAnswers:
     def _state(self, key: ReplicaKey, version: int) -> wire.DescribeQuorumResponse.ReplicaState:
         replica = self._replica
         row = wire.DescribeQuorumResponse.ReplicaState(replica_id=key.node_id)
-        if version >= 2:
+        if version >= _FIRST_WITH_DIRECTORIES:
             row.replica_directory_id = key.directory_id
         if key.node_id == replica.me.node_id:
             row.log_end_offset = replica.quorum.end_offset

@@ -11,7 +11,7 @@ INCONSISTENT_CLUSTER_ID, both for the whole request (`refusal`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kbroker.cluster.kraft.quorum_steps import NO_LEADER
 from kbroker.cluster.raft.election import (
@@ -26,7 +26,7 @@ from kbroker.cluster.raft.election import (
 )
 from kbroker.error_codes import ErrorCode
 from kbroker.protocol.api import ApiKey
-from kbroker.schemas import wire
+from kbroker.schemas import schema, wire
 from kbroker.types import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 VoterRequest = wire.VoteRequest | wire.BeginQuorumEpochRequest | wire.EndQuorumEpochRequest
 VoterResponse = wire.VoteResponse | wire.BeginQuorumEpochResponse | wire.EndQuorumEpochResponse
-FIRST_WITH_DIRECTORIES = 1
-FIRST_WITH_PRE_VOTE = 2
+_FIRST_WITH_VOTER = schema("VoteRequest").first_version("voter_id")
+_FIRST_WITH_CANDIDATES = schema("EndQuorumEpochRequest").first_version("topics.partitions.preferred_candidates")
+_FIRST_WITH_PRE_VOTE = schema("VoteRequest").first_version("topics.partitions.pre_vote")
 KEYS = {Vote: ApiKey.VOTE, BeginEpoch: ApiKey.BEGIN_QUORUM_EPOCH, EndEpoch: ApiKey.END_QUORUM_EPOCH}
 """The API of each request."""
 
@@ -53,14 +54,23 @@ def refusal(cluster_id: str | None, ours: str) -> ErrorCode | None:
     return ErrorCode.INCONSISTENT_CLUSTER_ID if cluster_id is not None and cluster_id != ours else None
 
 
-def _only(topics: Sequence[Any]) -> Any:
-    """The one partition of a request or an answer.  MalformedRequestError."""
+class _Indexed(Protocol):
+    partition_index: int
+
+
+class _Topic(Protocol):
+    topic_name: str
+
+    @property
+    def partitions(self) -> Sequence[_Indexed]: ...
+
+
+def _check_topics(topics: Sequence[_Topic]) -> None:
+    """MalformedRequestError where a request or an answer is not of the metadata log's one partition."""
     if len(topics) != 1 or topics[0].topic_name != CLUSTER_METADATA_TOPIC or len(topics[0].partitions) != 1:
         raise MalformedRequestError(ErrorCode.INVALID_REQUEST)
-    row = topics[0].partitions[0]
-    if row.partition_index != 0:
+    if topics[0].partitions[0].partition_index != 0:
         raise MalformedRequestError(ErrorCode.INVALID_REQUEST)
-    return row
 
 
 # What others ask
@@ -73,16 +83,21 @@ def request_of(request: VoterRequest, cluster_id: str, me: ReplicaKey) -> Reques
     code = refusal(request.cluster_id, cluster_id)
     if code is not None:
         raise MalformedRequestError(code)
-    row = _only(request.topics)
+    _check_topics(request.topics)
     if isinstance(request, wire.EndQuorumEpochRequest):
-        successors = [ReplicaKey(each) for each in row.preferred_successors or ()]
+        ended = request.topics[0].partitions[0]
+        successors = [ReplicaKey(each) for each in ended.preferred_successors or ()]
         candidates = [
-            ReplicaKey(each.candidate_id, bytes(each.candidate_directory_id)) for each in row.preferred_candidates or ()
+            ReplicaKey(each.candidate_id, bytes(each.candidate_directory_id))
+            for each in ended.preferred_candidates or ()
         ]
-        return EndEpoch(me, row.leader_epoch, row.leader_id, tuple(candidates or successors))
-    to = me if request.voter_id < 0 else ReplicaKey(request.voter_id, bytes(row.voter_directory_id))
+        return EndEpoch(me, ended.leader_epoch, ended.leader_id, tuple(candidates or successors))
+    to = ReplicaKey(request.voter_id, bytes(request.topics[0].partitions[0].voter_directory_id))
+    to = me if request.voter_id < 0 else to
     if isinstance(request, wire.BeginQuorumEpochRequest):
-        return BeginEpoch(to, row.leader_epoch, ReplicaKey(row.leader_id))
+        begun = request.topics[0].partitions[0]
+        return BeginEpoch(to, begun.leader_epoch, ReplicaKey(begun.leader_id))
+    row = request.topics[0].partitions[0]
     candidate = ReplicaKey(row.replica_id, bytes(row.replica_directory_id))
     return Vote(to, row.replica_epoch, candidate, row.last_offset_epoch, row.last_offset, row.pre_vote)
 
@@ -125,7 +140,7 @@ def request_for(
 ) -> VoterRequest:
     """A request in a version; `endpoints`: this node's, by the names of its listeners.
 
-    A pre-vote has no version below FIRST_WITH_PRE_VOTE: the caller stands at once there.
+    A pre-vote is none in older versions: `knows_pre_votes`.
     """
     match asked:
         case Vote():
@@ -136,7 +151,7 @@ def request_for(
             request = begin(
                 cluster_id=cluster_id, topics=[begin.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[row])]
             )
-            if version >= FIRST_WITH_DIRECTORIES:
+            if version >= _FIRST_WITH_VOTER:
                 request.voter_id, row.voter_directory_id = asked.to
                 request.leader_endpoints = [
                     begin.LeaderEndpoint(name=name, host=at.host, port=at.port) for name, at in endpoints.items()
@@ -145,13 +160,18 @@ def request_for(
     end = wire.EndQuorumEpochRequest
     last = end.PartitionData(partition_index=0, leader_id=asked.leader_id, leader_epoch=asked.epoch)
     made = end(cluster_id=cluster_id, topics=[end.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[last])])
-    if version < FIRST_WITH_DIRECTORIES:
+    if version < _FIRST_WITH_CANDIDATES:
         last.preferred_successors = [each.node_id for each in asked.preferred]
         return made
     last.preferred_candidates = [
         end.ReplicaInfo(candidate_id=each.node_id, candidate_directory_id=each.directory_id) for each in asked.preferred
     ]
     return made
+
+
+def knows_pre_votes(version: int) -> bool:
+    """Whether a Vote of this version may be a pre-vote."""
+    return version >= _FIRST_WITH_PRE_VOTE
 
 
 def _vote_request(asked: Vote, version: int, cluster_id: str) -> wire.VoteRequest:
@@ -164,12 +184,12 @@ def _vote_request(asked: Vote, version: int, cluster_id: str) -> wire.VoteReques
         last_offset=asked.end_offset,
     )
     request = vote(cluster_id=cluster_id, topics=[vote.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[row])])
-    if version >= FIRST_WITH_DIRECTORIES:
+    if version >= _FIRST_WITH_VOTER:
         request.voter_id, row.voter_directory_id = asked.to
         row.replica_directory_id = asked.candidate.directory_id
-    if version >= FIRST_WITH_PRE_VOTE:
+    if version >= _FIRST_WITH_PRE_VOTE:
         row.pre_vote = asked.is_pre_vote
-    assert version >= FIRST_WITH_PRE_VOTE or not asked.is_pre_vote, "no pre-vote in this version"
+    assert version >= _FIRST_WITH_PRE_VOTE or not asked.is_pre_vote, "no pre-vote in this version"
     return request
 
 
@@ -177,11 +197,13 @@ def answer_of(response: VoterResponse) -> Answer:
     """What another voter has answered.  MalformedRequestError, with its code where it refused the whole request."""
     if response.error_code:
         raise MalformedRequestError(ErrorCode(response.error_code))
-    row = _only(response.topics)
-    leader_id = max(row.leader_id, NO_LEADER)
+    _check_topics(response.topics)
     if isinstance(response, wire.VoteResponse):
-        return VoteAnswer(row.error_code, row.leader_epoch, leader_id, row.vote_granted)
-    return EpochAnswer(row.error_code, row.leader_epoch, leader_id)
+        voted = response.topics[0].partitions[0]
+        leader_id = max(voted.leader_id, NO_LEADER)
+        return VoteAnswer(voted.error_code, voted.leader_epoch, leader_id, voted.vote_granted)
+    row = response.topics[0].partitions[0]
+    return EpochAnswer(row.error_code, row.leader_epoch, max(row.leader_id, NO_LEADER))
 
 
 def endpoints_of(response: VoterResponse) -> list[tuple[int, str, int]]:

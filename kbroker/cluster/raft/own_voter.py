@@ -34,7 +34,7 @@ class OwnVoter:
     def __init__(self, replica: RaftReplica, *, joins: bool) -> None:
         self._replica = replica
         self._joins = joins
-        self._told_in = -1
+        self._said_in = -1
         self._task: asyncio.Task[None] | None = None
         parts = replica.parts
         self._outage = Outage(logger, now=parts.loop.time)
@@ -64,7 +64,7 @@ class OwnVoter:
             try:
                 await self._look()
             except UnsupportedVersionError:
-                self._told_in = self._replica.machine.epoch  # A leader of Kafka 3.9 with kraft.version 0.
+                self._said_in = self._replica.machine.epoch  # A leader of Kafka 3.9 with kraft.version 0.
             except (NodeError, ValueError) as error:
                 self._outage.failed("the leader of the quorum does not hear of this node: %s", error)
 
@@ -75,7 +75,7 @@ class OwnVoter:
         known = replica.history.last.by_id.get(replica.me.node_id)
         if replica.machine.is_voter:
             is_static = replica.history.kraft_version < DYNAMIC
-            if (is_static and self._told_in != replica.machine.epoch) or (not is_static and known != own):
+            if (is_static and self._said_in != replica.machine.epoch) or (not is_static and known != own):
                 await self._update(own)
         elif self._joins and replica.history.kraft_version >= DYNAMIC:
             if known is not None:
@@ -101,7 +101,7 @@ class OwnVoter:
         )
         self._answered("UpdateRaftVoter", answer.error_code, None)
         if not answer.error_code:
-            self._told_in = epoch
+            self._said_in = epoch
 
     async def _add(self, own: Voter) -> None:
         request = wire.AddRaftVoterRequest

@@ -14,10 +14,10 @@ from kbroker.cluster.kraft.log_questions import raft_client
 from kbroker.cluster.kraft.quorum_steps import NO_LEADER
 from kbroker.cluster.raft.election import Answer, ReplicaKey, Request, Vote, VoteAnswer
 from kbroker.cluster.raft.messages import (
-    FIRST_WITH_PRE_VOTE,
     KEYS,
     answer_of,
     endpoints_of,
+    knows_pre_votes,
     request_for,
 )
 from kbroker.metadata.features import KRAFT_VERSION
@@ -85,7 +85,7 @@ class Peers:
         await client.connect()
         api_key = KEYS[type(request)]
         version = client.version_of(api_key, 2)
-        if isinstance(request, Vote) and request.is_pre_vote and version < FIRST_WITH_PRE_VOTE:
+        if isinstance(request, Vote) and request.is_pre_vote and not knows_pre_votes(version):
             # A voter of Kafka 3.9 knows none, and would vote at once: so it is no reason not to stand.
             return VoteAnswer(0, request.epoch, NO_LEADER, is_granted=True)
         made = request_for(request, version, self._cluster_id, self._me, self._endpoints)

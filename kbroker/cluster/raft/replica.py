@@ -44,7 +44,6 @@ from kbroker.cluster.raft.election import Answer, Election, RaftState, ReplicaKe
 from kbroker.cluster.raft.leading import Leading, leader_change
 from kbroker.cluster.raft.log_tail import LogTail
 from kbroker.cluster.raft.machine import Lead, Persist, RaftMachine, RaftStep, Send, StopLeading
-from kbroker.cluster.raft.own_voter import OwnVoter
 from kbroker.cluster.raft.peers import Peers
 from kbroker.cluster.raft.voter_set import DYNAMIC, VoterHistory, VoterSet
 from kbroker.metadata.metadata_record import MetadataLogError
@@ -123,7 +122,6 @@ class RaftReplica:
         self.log = ReplicatedLog(parts.loop, parts.directory, parts.metadata, settings.log, parts.clock)
         identity = self._identity = Identity(me.node_id, cluster_id, me.directory_id, may_lead=True)
         self._questions = LogQuestions(parts.loop, parts.transport, settings, identity, parts.rng)
-        self.own_voter = OwnVoter(self, joins=settings.auto_join)
         self.peers = Peers(
             parts.loop,
             parts.transport,
@@ -192,7 +190,6 @@ class RaftReplica:
         """Take part in the quorum."""
         self.take(self.machine.start(self._loop.time()))
         self._follower = self._loop.create_task(self._follow())
-        self.own_voter.start()
 
     async def leave(self) -> None:
         """Resign, if this node leads, and wait for another voter to be elected; others are still answered."""
@@ -215,7 +212,6 @@ class RaftReplica:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.leading is not None:
             self.leading.end()
-        await self.own_voter.close()
         await self.peers.close()
         self._questions.client.close()
         await self.log.close()

@@ -10,7 +10,7 @@ While kraft.version is 0 voters say where they listen once to each new leader, w
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from kbroker.cluster.client import NodeError
 from kbroker.cluster.raft.election import ReplicaKey
@@ -47,9 +47,9 @@ class VoterChanges:
         self._replica = replica
         self._has_caught_up = has_caught_up
         self._is_busy = False
-        self._told: dict[int, Voter] = {}
+        self._said: dict[int, Voter] = {}
         """What voters have said of themselves to this leader while kraft.version is 0."""
-        self._told_in = -1
+        self._said_in = -1
 
     # What is asked
 
@@ -164,9 +164,9 @@ class VoterChanges:
         replica.machine.heard(key, replica.parts.loop.time())
         voter = Voter(key, endpoints, versions)
         if kraft_version < DYNAMIC:
-            if self._told_in != replica.machine.epoch:
-                self._told, self._told_in = {}, replica.machine.epoch
-            self._told[key.node_id] = voter
+            if self._said_in != replica.machine.epoch:
+                self._said, self._said_in = {}, replica.machine.epoch
+            self._said[key.node_id] = voter
             return
         self._check_free(leading)
         if known != voter:
@@ -186,8 +186,8 @@ class VoterChanges:
             )
         self._check_free(leading)
         own = Voter(replica.me, dict(replica.parts.endpoints), KRAFT_VERSIONS)
-        told = {**(self._told if self._told_in == replica.machine.epoch else {}), replica.me.node_id: own}
-        voters = {node_id: told[node_id] for node_id in replica.history.last.by_id if node_id in told}
+        said = {**(self._said if self._said_in == replica.machine.epoch else {}), replica.me.node_id: own}
+        voters = {node_id: said[node_id] for node_id in replica.history.last.by_id if node_id in said}
         missing = sorted(set(replica.history.last.by_id) - set(voters))
         unable = [node_id for node_id, each in voters.items() if not each.versions[0] <= version <= each.versions[1]]
         if missing or unable:
@@ -261,7 +261,13 @@ async def _error_of(change: Awaitable[None]) -> KafkaError | None:
     return None
 
 
-def _endpoints(rows: Iterable[Any]) -> dict[str, Endpoint]:
+class _Listens(Protocol):
+    name: str
+    host: str
+    port: int
+
+
+def _endpoints(rows: Iterable[_Listens]) -> dict[str, Endpoint]:
     return {each.name.upper(): Endpoint(each.host, each.port) for each in rows}
 
 

@@ -22,6 +22,7 @@ from kbroker.cluster.kraft.snapshots import encoded_snapshot, snapshot_name
 from kbroker.cluster.raft.answers import RaftAnswers
 from kbroker.cluster.raft.election import RaftTiming, ReplicaKey, Request, Vote
 from kbroker.cluster.raft.leading import Leading
+from kbroker.cluster.raft.own_voter import OwnVoter
 from kbroker.cluster.raft.replica import RaftReplica, ReplicaParts
 from kbroker.cluster.raft.service import SERVED
 from kbroker.cluster.raft.voter_set import Voter, VoterSet
@@ -167,6 +168,8 @@ class Node:
         replica.machine.asked = noted  # type: ignore[method-assign]
         replica.on_lead(self._lead, self._end)
         replica.start()
+        self.own_voter = OwnVoter(replica, joins=False)
+        self.own_voter.start()
 
     def _judged(self, replica: RaftReplica) -> None:
         apply = replica.log.apply
@@ -197,6 +200,7 @@ class Node:
             self.files.fault = self.world.rng.choice((Fault.LOSE, Fault.FORGET, Fault.GARBLE))
         self.files.after_crash()
         if replica is not None:
+            self.world.spawn(self.own_voter.close())
             self.world.bury(replica)
 
     def voter(self) -> Voter:
@@ -214,6 +218,7 @@ class Node:
         replica, self.replica, self.answers, self.leading = self.replica, None, None, None
         if replica is not None:
             self.world.stopping[self.node_id] = RaftAnswers(replica)
+            await self.own_voter.close()
             await replica.leave()
             await replica.close()
             del self.world.stopping[self.node_id]
@@ -372,9 +377,7 @@ class World:
         replica._is_over = True
         if replica._timer is not None:
             replica._timer.cancel()
-        own = replica.own_voter
-        own._client.close()
-        for task in (replica._follower, replica._runner, replica._applier, own._task, *replica.peers._tasks):
+        for task in (replica._follower, replica._runner, replica._applier, *replica.peers._tasks):
             if task is not None:
                 task.cancel()
         replica._questions.client.close()
