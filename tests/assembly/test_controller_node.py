@@ -300,7 +300,8 @@ def test_a_controller_loads_nothing_of_a_brokers() -> None:
         "kbroker.coordinator.",
         "kbroker.replication.",
         "kbroker.storage.cleaner",
-        "kbroker.storage.log",
+        "kbroker.storage.log.log_segment",
+        "kbroker.storage.log.unified_log",
         "kbroker.storage.manager",
         "kbroker.storage.reports",
     )

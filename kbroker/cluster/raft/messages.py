@@ -11,7 +11,7 @@ INCONSISTENT_CLUSTER_ID, both for the whole request (`refusal`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kbroker.cluster.kraft.quorum_steps import NO_LEADER
 from kbroker.cluster.raft.election import (
@@ -104,32 +104,47 @@ def request_of(request: VoterRequest, cluster_id: str, me: ReplicaKey) -> Reques
 
 def refused(request: VoterRequest, code: ErrorCode) -> VoterResponse:
     """The answer to a request that is refused as a whole."""
-    response: VoterResponse = _response_class(request)(error_code=int(code))
-    return response
+    match request:
+        case wire.VoteRequest():
+            return wire.VoteResponse(error_code=int(code))
+        case wire.BeginQuorumEpochRequest():
+            return wire.BeginQuorumEpochResponse(error_code=int(code))
+    return wire.EndQuorumEpochResponse(error_code=int(code))
 
 
 def response_of(request: VoterRequest, answer: Answer, endpoints: Mapping[int, Endpoint]) -> VoterResponse:
     """The answer, with the address of the leader that it names, where that is known."""
-    made = _response_class(request)
-    row = made.PartitionData(
+    named = {each: at for each, at in endpoints.items() if each == answer.leader_id}
+    if isinstance(answer, VoteAnswer):
+        vote = wire.VoteResponse
+        voted = vote.PartitionData(
+            partition_index=0,
+            error_code=answer.error,
+            leader_id=answer.leader_id,
+            leader_epoch=answer.epoch,
+            vote_granted=answer.is_granted,
+        )
+        return vote(
+            topics=[vote.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[voted])],
+            node_endpoints=[vote.NodeEndpoint(node_id=each, host=at.host, port=at.port) for each, at in named.items()],
+        )
+    if isinstance(request, wire.BeginQuorumEpochRequest):
+        begin = wire.BeginQuorumEpochResponse
+        begun = begin.PartitionData(
+            partition_index=0, error_code=answer.error, leader_id=answer.leader_id, leader_epoch=answer.epoch
+        )
+        return begin(
+            topics=[begin.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[begun])],
+            node_endpoints=[begin.NodeEndpoint(node_id=each, host=at.host, port=at.port) for each, at in named.items()],
+        )
+    end = wire.EndQuorumEpochResponse
+    ended = end.PartitionData(
         partition_index=0, error_code=answer.error, leader_id=answer.leader_id, leader_epoch=answer.epoch
     )
-    if isinstance(answer, VoteAnswer):
-        row.vote_granted = answer.is_granted
-    at = endpoints.get(answer.leader_id)
-    nodes = [] if at is None else [made.NodeEndpoint(node_id=answer.leader_id, host=at.host, port=at.port)]
-    topic = made.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[row])
-    response: VoterResponse = made(topics=[topic], node_endpoints=nodes)
-    return response
-
-
-def _response_class(request: VoterRequest) -> Any:
-    match request:
-        case wire.VoteRequest():
-            return wire.VoteResponse
-        case wire.BeginQuorumEpochRequest():
-            return wire.BeginQuorumEpochResponse
-    return wire.EndQuorumEpochResponse
+    return end(
+        topics=[end.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[ended])],
+        node_endpoints=[end.NodeEndpoint(node_id=each, host=at.host, port=at.port) for each, at in named.items()],
+    )
 
 
 # What this node asks
