@@ -23,7 +23,7 @@ from kbroker.assembly.figures import BrokerFigures
 from kbroker.assembly.listening import Role, SentFiles
 from kbroker.assembly.membership.choice import membership_of
 from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
-from kbroker.assembly.membership.settings import inter_broker_listener
+from kbroker.assembly.membership.settings import NOT_FORMATTED, inter_broker_listener, metadata_directory
 from kbroker.assembly.node import Node
 from kbroker.assembly.security_figures import security_figures
 from kbroker.cluster.member import StartInterruptedError
@@ -54,7 +54,9 @@ from kbroker.security.http_access import http_access
 from kbroker.security.openness import broker_principal, openness, warning_of_brokers, warning_of_nobody
 from kbroker.security.sasl.plain_logins import PlainLogins
 from kbroker.storage.directories.kept_secret import kept_secret
+from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.directories.strays import KnownTopic
+from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.storage.manager.directory_problems import directory_problems
 from kbroker.storage.manager.log_manager import COMPACTION_TASK, LogManager, compaction_interval_ms
 from kbroker.storage.manager.shrunk_files import note_shrunk
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 
     from kbroker._fast.net.connection import Connection
     from kbroker._fast.net.socket_part import SocketPart
+    from kbroker.assembly.controller_part import ControllerPart
     from kbroker.assembly.membership.cluster_membership import ClusterMembership
     from kbroker.cluster.controller.interface import Administration
     from kbroker.config import BrokerConfig, LogConfig
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from kbroker.metrics.families import Values
     from kbroker.security.authorizer import Authorizer
     from kbroker.security.client.client_security import ClientSecurity
+    from kbroker.storage.directories.log_dirs import OpenedDirs
 
 logger = logging.getLogger("kbroker.broker")
 
@@ -100,6 +104,8 @@ class Broker:
         self.authorizer = authorizer
         self.loop = loop
         node = self.node = Node(config, loop, stopping, lambda: self.cache.image.security, make_socket)
+        self.quorum = None if not config.is_voter else _controller_part(config, node)
+        """The controller role, where the broker has that as well."""
         self.clock = node.clock
         self.readiness = node.readiness
         self._denials: Mapping[tuple[str, str], int] = {}
@@ -114,6 +120,7 @@ class Broker:
                 node.halt,
                 self.log_manager,
                 Outbound(loop, partial(_between_brokers, config)),
+                self.quorum,
             )
         )
         self.figures = BrokerFigures(
@@ -151,17 +158,18 @@ class Broker:
         self._denials = self.quotas.gatekeeper.denials
         self._watch_disks()
         await self.membership.wait_for_others()
-        await self.node.sasl.start()
+        if self.quorum is None:
+            await self.node.sasl.start()
         self.node.security.describe()
         listeners = self.node.listeners
-        listeners.bind([self._role()], self._sent_files(), self.settings.config, self.replicas.purgatory)
+        bound = listeners.bind([self._role()], self._sent_files(), self.settings.config, self.replicas.purgatory)
         self.moves.resume_found()
         self._schedule()
         self.readiness.watch(partial(directory_problems, self.log_manager), self.replicas.problems)
         try:
-            await self.membership.prepare(listeners.all)
-            await listeners.accept()
-            await self.membership.serve(listeners.all)
+            await self.membership.prepare(bound)
+            await listeners.accept(bound)
+            await self.membership.serve(bound)
         except StartInterruptedError:
             return  # All that `stop` ends is there.
         self.readiness.watch(self.membership.problems)
@@ -188,22 +196,37 @@ class Broker:
 
     async def _join_cluster(self) -> None:
         """Find the cluster; make what stands on its metadata, the controller included."""
-        membership = self.membership
+        membership, node, quorum = self.membership, self.node, self.quorum
         dirs = self.log_manager.open_dirs(first_has_metadata=membership.keeps_metadata)
-        cache = self.cache = MetadataCache(await membership.join(dirs))
+        if quorum is not None:
+            await self._begin_quorum(quorum, dirs)
+        image = await membership.join(dirs)
+        cache = self.cache = MetadataCache(image) if quorum is None else quorum.cache
         node_id = self.config.node_id  # The cluster may have given it.
         self.authorizer = self.authorizer or authorizer_of(self.config, cache)
-        settings = self.settings = BrokerSettings(self.config, cache, node_id)
+        settings = self.settings = BrokerSettings(self.config, cache, node_id) if quorum is None else quorum.settings
         self.log_manager.follow(settings.config)
-        node = self.node
-        node.security.begin(settings.config)
-        node.sasl.follow(settings.config)
-        node.sasl.keep_salts(self._kept_secret)
-        settings.guard(node.security.check)
-        settings.guard(node.sasl.check)
+        if quorum is None:
+            node.security.begin(settings.config)
+            node.sasl.follow(settings.config)
+            node.sasl.keep_salts(self._kept_secret)
+            settings.guard(node.security.check)
+            settings.guard(node.sasl.check)
         self.hosts = HostNames(StoreCalls(node.listeners.cold_reads))
         replicas = self.replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
         membership.connect(MetadataParts(cache, settings, self.hosts, replicas))
+
+    async def _begin_quorum(self, quorum: ControllerPart, dirs: OpenedDirs) -> None:
+        """Take part in the quorum, and wait for its leader: nothing is known of the cluster before.
+
+        LogDirError, StartInterruptedError."""
+        if dirs.cluster_id is None:
+            raise LogDirError(NOT_FORMATTED)
+        quorum.prepare(dirs.cluster_id, metadata_directory(self.config, self.log_manager))
+        self.cache = quorum.cache
+        await self.node.sasl.start()
+        await quorum.begin()
+        await quorum.caught_up()
 
     def _make_services(self) -> None:
         """The parts that serve requests; the coordinators begin to load what their topics hold."""
@@ -375,11 +398,15 @@ class Broker:
     async def stop(self) -> None:
         """End in order: nothing acknowledged is left unflushed, and the next start is a clean one."""
         await self.membership.leave()
+        if self.quorum is not None:
+            await self.quorum.leave()
         self.node.stop_accepting()
         self.coordinators.stop()
         self.replicas.purgatory.expire_all()
         await self.node.close_connections()
         await self.membership.close()
+        if self.quorum is not None:
+            await self.quorum.close()
         self.replicas.close()
         await self.moves.stop()
         self.disk_failures.stop()
@@ -392,6 +419,8 @@ class Broker:
         """End a start that failed or was ended."""
         self.release()
         await self.membership.close()
+        if self.quorum is not None:
+            await self.quorum.close()
 
     def release(self) -> None:
         """Close logs in order, so that no recovery follows; give files back."""
@@ -429,6 +458,13 @@ class Broker:
 def _log_config(config: BrokerConfig, overrides: frozenset[tuple[str, str]]) -> LogConfig:
     """Most topics share their settings: thousands of logs follow a change within milliseconds."""
     return log_config(config, dict(overrides))
+
+
+def _controller_part(config: BrokerConfig, node: Node) -> ControllerPart:
+    from kbroker.assembly.controller_part import ControllerPart
+    from kbroker.assembly.quorum_node import controller_of, replica_of
+
+    return ControllerPart(config, node, replica_of, controller_of, SYSTEM_FILES)
 
 
 def _between_brokers(config: BrokerConfig) -> ClientSecurity | None:

@@ -97,6 +97,8 @@ class Listeners:
         self._slices = slices
         self._roles: dict[str, Role] = {}
         self._unreached: list[tuple[Listener, UnreachedAddress]] = []
+        self._reactors: list[Reactor] = []
+        self._limits: list[ConnectionLimits] = []
 
     def bind(
         self,
@@ -104,16 +106,18 @@ class Listeners:
         files: SentFiles,
         settings: BrokerConfig,
         purgatory: PurgatoryFields | None = None,
-    ) -> None:
-        """Take the addresses; BindError when one is taken or not this machine's.
+    ) -> list[Listener]:
+        """Take the addresses; BindError when one is taken or not this machine's.  The listeners of these roles.
 
         `roles`: what the listeners serve, each of them one role.  `settings`: those of now.  `purgatory`: the fields of
-        fetches that wait, where there are any.
+        fetches that wait, where there are any.  Roles that begin at different times are bound one after the other, each
+        with a reactor of its own.
         """
         config = self._config
         left = self._descriptors - files.least_descriptors
-        limits = self._limits = ConnectionLimits(*connection_limits(settings), left, files.leave_room)
-        self._reactor = Reactor(
+        limits = ConnectionLimits(*connection_limits(settings), left, files.leave_room)
+        self._limits.append(limits)
+        reactor = Reactor(
             self._loop,
             self.pool,
             self._stats,
@@ -121,11 +125,12 @@ class Listeners:
             beside_the_loop(config.get("num.network.threads")),
             purgatory,
         )
+        self._reactors.append(reactor)
         self._make = partial(
             Listener,
             options=_socket_options(config),
             limits=limits,
-            reactor=self._reactor,
+            reactor=reactor,
             max_frame_bytes=config.get("socket.request.max.bytes"),
             max_idle_ms=config.get("connections.max.idle.ms"),
             cold_reads=self.cold_reads,
@@ -133,18 +138,22 @@ class Listeners:
             file_shrunk=files.shrunk,
             slices=self._slices,
         )
+        bound = []
+        served = dict.fromkeys((*config.listeners, *config.controller_listeners))
         for role in roles:
-            for each in (each for each in config.listeners if each.name in role.routes):
+            for each in (each for each in served if each.name in role.routes):
                 self._roles[each.name] = role
                 limit = config.own_of_listener(each.name, "max.connections")
                 security = self._security[each.name]
                 listener = self._made(each.name, each.host, each.port, security, role.admit, limit)
                 listener.bind()
                 self.all.append(listener)
+                bound.append(listener)
                 if role.watches_addresses:
                     advertised = next((a for a in config.advertised_listeners or () if a.name == each.name), None)
                     address = None if advertised is None else Address(advertised.host, advertised.port)
                     self._unreached.append((listener, UnreachedAddress(each.name, address)))
+        return bound
 
     def _made(
         self,
@@ -172,9 +181,9 @@ class Listeners:
         role.on_metadata(listener.endpoint.answers.forget)
         return listener
 
-    async def accept(self) -> None:
-        """Open the listeners."""
-        for listener in self.all:
+    async def accept(self, listeners: Iterable[Listener]) -> None:
+        """Open listeners that are bound."""
+        for listener in listeners:
             await listener.accept()
 
     def inside(self, name: str, security: ListenerSecurity) -> Listener:
@@ -185,8 +194,10 @@ class Listeners:
 
     def follow(self, config: BrokerConfig) -> None:
         """Broker settings were changed at run time."""
-        self._limits.change(*connection_limits(config))
-        self._reactor.change_threads(beside_the_loop(config.get("num.network.threads")))
+        for limits in self._limits:
+            limits.change(*connection_limits(config))
+        for reactor in self._reactors:
+            reactor.change_threads(beside_the_loop(config.get("num.network.threads")))
 
     def stop_accepting(self) -> None:
         """Take no more connections; those that are open go on."""
@@ -203,7 +214,8 @@ class Listeners:
             drained.cancel()
         for listener in (*self.all, *self._inside):
             listener.close_connections()
-        self._reactor.close()
+        for reactor in self._reactors:
+            reactor.close()
 
     def close_idle(self) -> None:
         """Close connections on which nothing came for `connections.max.idle.ms`."""

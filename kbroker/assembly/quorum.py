@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.controller.broker_lives import BrokerLives
     from kbroker.cluster.controller.interface import Administration, BrokerRequests
     from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
+    from kbroker.cluster.kraft.member import FollowedLog
     from kbroker.cluster.kraft.settings import QuorumSettings
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
@@ -68,6 +69,9 @@ class Replica(RaftService, Protocol):
 
     async def close(self) -> None:
         """End, behind the last request."""
+
+    def own_log(self) -> FollowedLog:
+        """The log as a broker in the same process follows it."""
 
     def problems(self) -> Iterable[Problem]:
         """What is wrong by now, for `/readyz`."""

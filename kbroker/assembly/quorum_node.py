@@ -18,6 +18,7 @@ from kbroker.cluster.kraft.bootstrap import first_records
 from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
 from kbroker.cluster.raft.answers import RaftAnswers
 from kbroker.cluster.raft.election import RaftTiming, ReplicaKey
+from kbroker.cluster.raft.own_log import OwnLog
 from kbroker.cluster.raft.own_voter import OwnVoter
 from kbroker.cluster.raft.replica import RaftReplica
 from kbroker.cluster.raft.replica import ReplicaParts as RaftParts
@@ -109,6 +110,10 @@ class NodeReplica(RaftAnswers):
         await self._own_voter.close()
         await self.replica.close()
 
+    def own_log(self) -> OwnLog:
+        """The log as a broker in the same process follows it."""
+        return OwnLog(self.replica)
+
     def problems(self) -> Iterable[Problem]:
         """What is wrong by now."""
         if self.replica.leader_id < 0:
@@ -138,7 +143,6 @@ class NodeController:
             parts.slices,
             parts.clock.monotonic,
             hosts,
-            replica.replica.voter_ids,
         )
         self._chores = Chores(self.deciding, settings.config, parts.clock)
         self._tasks: set[asyncio.Task[None]] = set()

@@ -71,7 +71,7 @@ def test_a_node_serves_each_listener_by_its_role() -> None:
         roles = [role("OTHER", b"other"), role("BROKER", b"broker", keeper)]
         node.listeners.bind(roles, SentFiles(), config)
         node.schedule(lambda: config)
-        await node.listeners.accept()
+        await node.listeners.accept(node.listeners.all)
         found = {each.name: await asked(node, at) for at, each in enumerate(node.listeners.all)}
         assert found == {"OTHER": b"other", "BROKER": b"broker"}
         assert keeper.asked == 1

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from kbroker.assembly.membership.settings import inter_broker_listener, membership_settings
 
 if TYPE_CHECKING:
+    import random
+
     from kbroker.assembly.membership.cluster_membership import BrokerParts, ClusterMembership
+    from kbroker.cluster.client import Transport
+    from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
+    from kbroker.cluster.kraft.member import FollowedLog
     from kbroker.cluster.workers.worker_slot import WorkerSlot
 
 
@@ -24,13 +29,8 @@ def membership_of(broker: BrokerParts, slot: WorkerSlot | None = None) -> Cluste
         return WorkersMembership(
             broker, worker(slot, broker.config, broker.loop, broker.slices, broker.stopping, broker.halt)
         )
-    if broker.config.is_kraft_broker:
+    if broker.config.is_kraft_broker or broker.quorum is not None:
         return _kraft_membership(broker)
-    if broker.config.is_voter:
-        raise ValueError(
-            f"process.roles={','.join(broker.config.get('process.roles'))} with other controllers: this kbroker serves "
-            "as a broker or as a controller of a quorum, and not yet as both in one process"
-        )
     settings = membership_settings(broker.config)
     if settings is None:
         from kbroker.assembly.membership.single_node import SingleNode
@@ -52,41 +52,21 @@ def _kraft_membership(broker: BrokerParts) -> ClusterMembership:
 
     from kbroker.assembly.membership.kraft import KRaftMembership, directory_ids
     from kbroker.assembly.membership.settings import check_others_reach, to_controllers
-    from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
     from kbroker.cluster.kraft.member import KRaftMember, KRaftParts
-    from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
-    from kbroker.cluster.kraft.observer import QuorumObserver
-    from kbroker.cluster.kraft.settings import QuorumSettings
     from kbroker.cluster.outbound import Outbound
 
-    config, loop, manager = broker.config, broker.loop, broker.log_manager
+    config, loop, manager, quorum = broker.config, broker.loop, broker.log_manager, broker.quorum
     check_others_reach(config)
-    settings = QuorumSettings.of(config)
-    transport, rng = Outbound(loop, lambda: to_controllers(config)).transport(), random.Random()
-
+    rng = random.Random()
+    transport = Outbound(loop, lambda: to_controllers(config)).transport() if quorum is None else quorum.transport
     is_offline = manager.failures.is_offline
+    follow = _observer_maker(broker, transport, rng) if quorum is None else quorum.followed_log
 
     def cordoned() -> Collection[str]:
         return manager.plans.cordoned
 
     def make_member(cluster_id: str, previous_epoch: int) -> KRaftMember:
-        online = manager.online_directories()
-        place = config.get("metadata.log.dir") or config.log_dirs[0]
-        keeper = next((each for each in online if each.path == place), online[0])
-        metadata = ClusterMetadata(cluster_id, broker.slices)
-        observer = QuorumObserver(
-            loop,
-            transport,
-            settings,
-            MetadataDirectory(manager.environment.files, place, settings.log, broker.clock),
-            metadata,
-            node_id=config.node_id,
-            cluster_id=cluster_id,
-            directory_id=directory_ids([keeper])[0],
-            clock=broker.clock,
-            rng=rng,
-            failed=broker.halt,
-        )
+        metadata, log = follow(cluster_id)
         parts = KRaftParts(
             config,
             loop,
@@ -97,6 +77,41 @@ def _kraft_membership(broker: BrokerParts) -> ClusterMembership:
             lambda: set(directory_ids([each for each in manager.directories if is_offline(each.path)])),
             broker.halt,
         )
-        return KRaftMember(parts, cluster_id, previous_epoch, metadata, observer)
+        return KRaftMember(parts, cluster_id, previous_epoch, metadata, log)
 
     return KRaftMembership(broker, make_member, transport)
+
+
+def _observer_maker(
+    broker: BrokerParts, transport: Transport, rng: random.Random
+) -> Callable[[str], tuple[ClusterMetadata, FollowedLog]]:
+    """Makes the observer of a broker whose controllers are other nodes."""
+    from kbroker.assembly.membership.kraft import directory_ids
+    from kbroker.assembly.membership.settings import metadata_directory
+    from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
+    from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
+    from kbroker.cluster.kraft.observer import QuorumObserver
+    from kbroker.cluster.kraft.settings import QuorumSettings
+
+    config, manager = broker.config, broker.log_manager
+    settings = QuorumSettings.of(config)
+
+    def make(cluster_id: str) -> tuple[ClusterMetadata, FollowedLog]:
+        keeper = metadata_directory(config, manager)
+        metadata = ClusterMetadata(cluster_id, broker.slices)
+        observer = QuorumObserver(
+            broker.loop,
+            transport,
+            settings,
+            MetadataDirectory(manager.environment.files, keeper.path, settings.log, broker.clock),
+            metadata,
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+            directory_id=directory_ids([keeper])[0],
+            clock=broker.clock,
+            rng=rng,
+            failed=broker.halt,
+        )
+        return metadata, observer
+
+    return make

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbroker._fast.base.slices import Pace, Slices
+    from kbroker.assembly.controller_part import ControllerPart
     from kbroker.clock import Clock
     from kbroker.cluster.controller.interface import Administration, BrokerRequests
     from kbroker.cluster.kraft.forwarding import Forwarding
@@ -71,6 +72,8 @@ class BrokerParts:
     halt: Callable[[str], None]
     log_manager: LogManager
     outbound: Outbound
+    quorum: ControllerPart | None = None
+    """The broker's controller role, where it has that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
     from kbroker.config import BrokerConfig
     from kbroker.security.client.client_security import ClientSecurity
+    from kbroker.storage.directories.log_dirs import LogDir
+    from kbroker.storage.manager.log_manager import LogManager
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
@@ -64,3 +66,16 @@ def to_controllers(config: BrokerConfig) -> ClientSecurity | None:
     from kbroker.security.client.between_brokers import to_controllers
 
     return to_controllers(config)
+
+
+NOT_FORMATTED = (
+    "the log directories do not say which cluster this broker belongs to; format them with the id of the controllers' "
+    "cluster: kbroker format --cluster-id ID server.properties"
+)
+
+
+def metadata_directory(config: BrokerConfig, manager: LogManager) -> LogDir:
+    """The log directory that holds the metadata log: `metadata.log.dir`, else the first, else one that serves."""
+    online = manager.online_directories()
+    place = config.get("metadata.log.dir") or config.log_dirs[0]
+    return next((each for each in online if each.path == place), online[0])

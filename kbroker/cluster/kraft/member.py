@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kbroker.cluster.client import ClientSettings
 from kbroker.cluster.controller_client import ControllerClient
@@ -23,9 +23,9 @@ from kbroker.types import random_uuid
 if TYPE_CHECKING:
     import random
 
-    from kbroker.cluster.client import Transport
+    from kbroker.cluster.client import NodeClient, Transport
     from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
-    from kbroker.cluster.kraft.observer import QuorumObserver
+    from kbroker.cluster.kraft.quorum_steps import Leader
     from kbroker.config import BrokerConfig
     from kbroker.metadata.image import BrokerImage, Endpoint
 
@@ -35,10 +35,51 @@ LEAVE_SECONDS = 300.0
 """As long as Kafka's brokers wait to be let go."""
 
 
+class FollowedLog(Protocol):
+    """The metadata log as the broker follows it: `kraft.observer.QuorumObserver`, or `raft.own_log.OwnLog` of a broker
+    that is a controller as well."""
+
+    @property
+    def leader(self) -> Leader | None:
+        """The active controller as known by now."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """Where the copy of the log ends."""
+
+    @property
+    def high_watermark(self) -> int:
+        """Records below it are committed; -1: not known."""
+
+    @property
+    def client(self) -> NodeClient:
+        """The connection to the controllers."""
+
+    @property
+    def last_fetch_ms(self) -> int:
+        """When it was followed last; -1: never."""
+
+    @property
+    def has_given_up(self) -> bool:
+        """What this broker knows of the cluster stays as it is."""
+
+    def on_leader(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when another controller becomes active, or none is."""
+
+    def start(self) -> None:
+        """Follow the log."""
+
+    async def first_high_watermark(self) -> None:
+        """Return once all is applied that was committed when the leader first answered.  MetadataLogError."""
+
+    async def close(self) -> None:
+        """Stop."""
+
+
 class QuorumLeader:
     """`ControllerFinder`: the active controller, as the observer knows it."""
 
-    def __init__(self, observer: QuorumObserver) -> None:
+    def __init__(self, observer: FollowedLog) -> None:
         self._observer = observer
 
     def endpoint(self) -> Endpoint | None:
@@ -85,7 +126,7 @@ class KRaftMember:
         cluster_id: str,
         previous_epoch: int,
         metadata: ClusterMetadata,
-        observer: QuorumObserver,
+        observer: FollowedLog,
     ) -> None:
         """`previous_epoch`: of the last life, where all directories say that it ended in order; else -1."""
         self._parts = parts

@@ -121,7 +121,7 @@ class RaftReplica:
         settings = parts.settings
         self.log = ReplicatedLog(parts.loop, parts.directory, parts.metadata, settings.log, parts.clock)
         identity = self._identity = Identity(me.node_id, cluster_id, me.directory_id, may_lead=True)
-        self._questions = LogQuestions(parts.loop, parts.transport, settings, identity, parts.rng)
+        self.questions = LogQuestions(parts.loop, parts.transport, settings, identity, parts.rng)
         self.peers = Peers(
             parts.loop,
             parts.transport,
@@ -153,7 +153,9 @@ class RaftReplica:
         self._told: tuple[int, int] = (0, NO_LEADER)
         self._state = RaftState.UNATTACHED
         self._outage = Outage(logger, now=parts.loop.time)
-        self._is_over = False
+        self.is_over = False
+        """Whether it has ended, or met what it cannot outlive."""
+        self._followed_ms = -1
 
     # -- begin and end ------------------------------------------------------------------------------------------------
 
@@ -198,11 +200,11 @@ class RaftReplica:
         self.take(self.machine.resign(self._loop.time()))
         if any(each != self.me.node_id for each in self.machine.voters.keys):
             epoch = self.machine.epoch
-            await self.changes.wait_until(lambda: self.machine.epoch != epoch or self._is_over, self.RESIGN_SECONDS)
+            await self.changes.wait_until(lambda: self.machine.epoch != epoch or self.is_over, self.RESIGN_SECONDS)
 
     async def close(self) -> None:
         """Stop, and close the log."""
-        self._is_over = True
+        self.is_over = True
         if self._timer is not None:
             self._timer.cancel()
         tasks = [each for each in (self._follower, self._runner, self._applier) if each is not None]
@@ -213,15 +215,15 @@ class RaftReplica:
         if self.leading is not None:
             self.leading.end()
         await self.peers.close()
-        self._questions.client.close()
+        self.questions.client.close()
         await self.log.close()
 
     RESIGN_SECONDS = 0.25
     """How long a stop waits for another voter to be elected."""
 
     def _give_up(self, text: str) -> None:
-        if not self._is_over:
-            self._is_over = True
+        if not self.is_over:
+            self.is_over = True
             if self.leading is not None:
                 self.leading.end()
             self._failed(text)
@@ -236,6 +238,11 @@ class RaftReplica:
     def voter_ids(self) -> list[int]:
         """The nodes that vote by the log's end: no broker has the id of one."""
         return list(self.history.last.by_id)
+
+    @property
+    def last_fetch_ms(self) -> int:
+        """When the leader answered last, in ms since 1970: now, where this node leads; -1: never."""
+        return self._followed_ms if self.machine.progress is None else self.parts.clock.now_ms()
 
     @property
     def high_watermark(self) -> int:
@@ -299,7 +306,7 @@ class RaftReplica:
                 self._persist_mark = self._decided
         if self.leading is not None and self.machine.progress is None:
             self._end_lead()
-        if self._steps and self._runner is None and not self._is_over:
+        if self._steps and self._runner is None and not self.is_over:
             self._runner = self._loop.create_task(self._run_steps())
         self._arm()
         self._look_at_leader()
@@ -314,7 +321,7 @@ class RaftReplica:
 
     async def _until(self, mark: int) -> None:
         if self._done < mark:
-            await self.changes.wait_until(lambda: self._done >= mark or self._is_over)
+            await self.changes.wait_until(lambda: self._done >= mark or self.is_over)
 
     async def _run_steps(self) -> None:
         try:
@@ -360,11 +367,11 @@ class RaftReplica:
         return None if self.history.kraft_version >= DYNAMIC else tuple(self.history.last.by_id)
 
     def _answered(self, request: Request, answer: Answer) -> None:
-        if not self._is_over:
+        if not self.is_over:
             self.take(self.machine.answered(request, answer, self._loop.time()))
 
     def _unanswered(self, request: Request) -> None:
-        if not self._is_over:
+        if not self.is_over:
             self.take(self.machine.failed(request, self._loop.time()))
 
     def _arm(self) -> None:
@@ -372,7 +379,7 @@ class RaftReplica:
             self._timer.cancel()
             self._timer = None
         deadline = self.machine.deadline()
-        if not self._is_over and deadline < float("inf"):
+        if not self.is_over and deadline < float("inf"):
             self._timer = self._loop.call_at(deadline, self._tick)
 
     def _tick(self) -> None:
@@ -383,7 +390,7 @@ class RaftReplica:
         """Whom this node asks, and what it shows, where the leader or its own state has changed."""
         if self._asked_in is not None and self._asked_in != (self.machine.state, self.machine.epoch):
             self._asked_in = None
-            self._questions.client.disconnect()
+            self.questions.client.disconnect()
         state = self.machine.state
         if state is not self._state:
             self._state = state
@@ -456,7 +463,7 @@ class RaftReplica:
         if is_removed and high_watermark > self.history.last_offset:
             logger.info("this node is no voter any more: another one is to lead")
             self.take(self.machine.resign(self._loop.time()))
-        if self._applier is None and high_watermark > self.applied_end and not self._is_over:
+        if self._applier is None and high_watermark > self.applied_end and not self.is_over:
             self._applier = self._loop.create_task(self._apply())
 
     async def _apply(self) -> None:
@@ -486,7 +493,7 @@ class RaftReplica:
 
     async def _follow(self) -> None:
         try:
-            while not self._is_over:
+            while not self.is_over:
                 await self.settled()
                 await self._turn()
         except MetadataLogError as error:
@@ -501,18 +508,18 @@ class RaftReplica:
     async def _turn(self) -> None:
         """One question and what comes of it."""
         if not self._asks():
-            await self.changes.wait_until(lambda: self._asks() or self._is_over)
+            await self.changes.wait_until(lambda: self._asks() or self.is_over)
             return
         now, before = self._loop.time(), (self.machine.state, self.machine.epoch)
         ask = self.quorum.next(now)
         if isinstance(ask, Wait):
             await self.changes.wait_until(
-                lambda: (self.machine.state, self.machine.epoch) != before or self._is_over, ask.until - now
+                lambda: (self.machine.state, self.machine.epoch) != before or self.is_over, ask.until - now
             )
             return
         self._asked_in = before
         try:
-            answer = await self._questions.ask(ask)
+            answer = await self.questions.ask(ask)
         except (NodeError, ValueError) as error:
             if self._asked_in is not None:
                 self.quorum.failed(ask, self._loop.time())
@@ -532,6 +539,7 @@ class RaftReplica:
         has_voters = False
         if not any(isinstance(step, Trouble) for step in steps):
             self._outage.over("the controllers answer again")
+            self._followed_ms = self.parts.clock.now_ms()
         for step in steps:
             match step:
                 case Append(batches):
@@ -558,7 +566,7 @@ class RaftReplica:
         self.changes.announce()
 
     async def _take_piece(self, ask: Ask, piece: SnapshotPiece) -> None:
-        await self.changes.wait_until(lambda: self._applier is None or self._is_over)
+        await self.changes.wait_until(lambda: self._applier is None or self.is_over)
         try:
             batches = await self.log.take_piece(piece, f"{ask.to.host}:{ask.to.port}")
         except DamagedBatchesError as error:

@@ -374,13 +374,13 @@ class World:
 
     def bury(self, replica: RaftReplica) -> None:
         """A process that is gone runs nothing any more."""
-        replica._is_over = True
+        replica.is_over = True
         if replica._timer is not None:
             replica._timer.cancel()
         for task in (replica._follower, replica._runner, replica._applier, *replica.peers._tasks):
             if task is not None:
                 task.cancel()
-        replica._questions.client.close()
+        replica.questions.client.close()
         for client in replica.peers._clients.values():
             client.close()
         if replica.leading is not None:
