@@ -20,6 +20,7 @@ from kbroker.cli.config import render_markdown
 from kbroker.cli.main import COMMANDS, run
 from kbroker.cli.records.consume import choose_render, compile_template, render_json
 from kbroker.cli.records.produce import LineFormat, Outgoing, read_records
+from kbroker.types import uuid_from_text
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -128,6 +129,12 @@ def test_format_binds_directories(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert json.loads(capsys.readouterr().out)["cluster_id"] == cluster_id
     assert (directories[0] / "meta.properties").read_bytes() == before
     assert run(["format", "--override", override, "-t", "short"]) == 2
+
+
+def test_format_draws_an_id(capsys: pytest.CaptureFixture[str]) -> None:
+    """The list of a cluster's first controllers could not be written without Kafka's tool."""
+    assert run(["format", "--random-uuid"]) == 0
+    assert len(uuid_from_text(capsys.readouterr().out.strip())) == 16
 
 
 def test_a_closed_pipe_is_no_error() -> None:

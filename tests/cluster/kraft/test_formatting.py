@@ -1,7 +1,6 @@
 """What `kbroker format` writes for controllers and refuses: the files and words of Kafka 4.3.1's storage tool, of which
 `formatted` has some.  Also of `kbroker.cluster.kraft.bootstrap`, `kbroker.cluster.kraft.formatting`,
-`kbroker.metadata.release_levels`, `kbroker.config.node_settings`, `kbroker.cli.storage.format_node`,
-`kbroker.cli.storage.format_options`."""
+`kbroker.config.node_settings`, `kbroker.cli.storage.format_node`, `kbroker.cli.storage.format_options`."""
 
 from __future__ import annotations
 
@@ -30,9 +29,9 @@ from kbroker.cluster.kraft.bootstrap import (
 from kbroker.cluster.kraft.formatting import FormatError, parse_initial_controllers
 from kbroker.cluster.kraft.snapshots import snapshot_batches
 from kbroker.cluster.raft.voter_set import DYNAMIC, VoterHistory, VoterSet
-from kbroker.metadata.features import FEATURES, KRAFT_VERSION, METADATA_VERSION
+from kbroker.metadata.features import KRAFT_VERSION, METADATA_VERSION
 from kbroker.metadata.local_store import FILE_NAME
-from kbroker.metadata.release_levels import NEWEST, RELEASES, LevelError, default_levels, first_levels
+from kbroker.metadata.release_levels import default_levels, first_levels
 from kbroker.schemas import wire
 from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY, decode_meta_properties
 from kbroker.storage.files.filesystem import SYSTEM_FILES
@@ -346,7 +345,6 @@ STATIC = {"controller.quorum.voters": "3001@127.0.0.1:9093"}
         ),
         ("-s -f x", {}, "Can't parse feature=level string x: equals sign not found."),
         ("-s -f x=y", {}, "Can't parse feature=level string x=y: unable to parse y as a short."),
-        ("-s -f x=32768", {}, "unable to parse 32768 as a short."),
         (
             "-s -f kraft.version=0",
             {},
@@ -413,32 +411,6 @@ def test_nodes_of_one_cluster_get_no_ids_of_their_own(node: Format, capsys: pyte
     ):
         assert node(*words, cluster_id=None, **settings) == 2
         assert "--cluster-id is needed" in capsys.readouterr().err
-
-
-def test_an_id_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
-    """The list of initial controllers could not be written without Kafka's tool."""
-    assert run(["format", "--random-uuid"]) == 0
-    assert len(uuid_from_text(capsys.readouterr().out.strip())) == 16
-
-
-# The levels
-
-
-def test_the_table_is_that_of_the_features() -> None:
-    """A new cluster would begin with a level that brokers do not serve."""
-    assert default_levels() == {each.name: each.default_level for each in FEATURES}
-    oldest, newest = (getattr(FEATURES[0], name) for name in ("min_level", "max_level"))
-    assert (min(RELEASES), NEWEST) == (oldest, newest)
-
-
-def test_a_cluster_begins_with_the_levels_of_each_release() -> None:
-    """Features of a later release would stop the brokers of the release that was named."""
-    for level in RELEASES:
-        found = first_levels(None, {METADATA_VERSION: level}, is_dynamic=True)
-        assert found == {**default_levels(level), KRAFT_VERSION: 1}
-        assert first_levels(RELEASES[level], {}, is_dynamic=False) == {**found, KRAFT_VERSION: 0}
-        with pytest.raises(LevelError, match="avoid ambiguity"):
-            first_levels("4.3", {METADATA_VERSION: level}, is_dynamic=True)
 
 
 # Reading
