@@ -139,9 +139,8 @@ class Listeners:
             slices=self._slices,
         )
         bound = []
-        served = dict.fromkeys((*config.listeners, *config.controller_listeners))
         for role in roles:
-            for each in (each for each in served if each.name in role.routes):
+            for each in (each for each in config.all_listeners if each.name in role.routes):
                 self._roles[each.name] = role
                 limit = config.own_of_listener(each.name, "max.connections")
                 security = self._security[each.name]
