@@ -1,7 +1,7 @@
 # Each goal does its own set-up in .venv; stamps under .venv/made make repeated runs quick.
 #
 #   make run        build, install and start a broker on 127.0.0.1:9092, data in ./data (ARGS="--override …")
-#   make run-cluster  a controller of Kafka's and three brokers on 127.0.0.1:9092 to 9094 (Java 17, Maven); KIND=zookeeper
+#   make run-cluster  three brokers, each a controller as well, on 127.0.0.1:9092 to 9094; KIND=kafka or zookeeper (Java 17, Maven)
 #   make test       every test but the slow ones (PYTEST="-k name -x")        make test-slow   those too
 #   make test-quick a minute: the rules of the house, formats, settings, coordinators
 #   make test-spark the pipeline on Spark (Java 17, some 1,000 MB of packages)

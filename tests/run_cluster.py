@@ -1,8 +1,9 @@
 """`make run-cluster`: three brokers on loopback, until Ctrl-C; data in a directory that stays.
 
-python -m tests.run_cluster [--kind kraft|zookeeper] [DIRECTORY [PORT …]]        (a single port is the first of three)
+python -m tests.run_cluster [--kind kbroker|kafka|zookeeper] [DIRECTORY [PORT …]]    (one port: the first)
 
-What keeps the cluster is Apache Kafka's controller (kraft) or ZooKeeper, from their jars.
+Each broker is a controller of the cluster as well (kbroker), or Apache Kafka's controller or ZooKeeper keeps it, from
+their jars.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.broker_process import BrokerProcess
+from tests.cluster.kraft.combined import combined, start_together, stop_together
 from tests.cluster.kraft.processes import FIRST_CONTROLLER, JavaNode, Kbroker
 from tests.ports import free_port
 from tests.zookeeper_server import ZooKeeperServer
@@ -32,7 +34,19 @@ SETTINGS = {
 
 
 @contextmanager
-def kraft(folder: Path, ports: Sequence[int]) -> Iterator[str]:
+def kbroker(folder: Path, ports: Sequence[int]) -> Iterator[str]:
+    """Brokers that are controllers as well; yields where what is."""
+    nodes = combined(folder, ports, SETTINGS)
+    with ExitStack() as ended:
+        for node in nodes:
+            ended.callback(lambda node=node: node.running and node.kill())
+        ended.callback(lambda: stop_together(nodes))
+        start_together(nodes)
+        yield "three controllers, one in each broker"
+
+
+@contextmanager
+def kafka(folder: Path, ports: Sequence[int]) -> Iterator[str]:
     """A controller of Apache Kafka and brokers; yields where what is."""
     port = free_port()
     voters = f"{FIRST_CONTROLLER}@127.0.0.1:{port}"
@@ -70,12 +84,16 @@ def zookeeper(folder: Path, ports: Sequence[int]) -> Iterator[str]:
         yield f"ZooKeeper on {server.address}"
 
 
-KINDS = {"kraft": (kraft, "data/kraft-cluster"), "zookeeper": (zookeeper, "data/cluster")}
+KINDS = {
+    "kbroker": (kbroker, "data/kbroker-cluster"),
+    "kafka": (kafka, "data/kraft-cluster"),
+    "zookeeper": (zookeeper, "data/cluster"),
+}
 
 
 def main() -> None:
     options = argparse.ArgumentParser(prog="make run-cluster")
-    options.add_argument("--kind", choices=KINDS, default="kraft")
+    options.add_argument("--kind", choices=KINDS, default="kbroker")
     options.add_argument("directory", nargs="?", type=Path)
     options.add_argument("ports", nargs="*", type=int)
     given = options.parse_args()

@@ -217,7 +217,7 @@ def test_the_cluster_of_the_compose_file_comes_together(tmp_path: Path, name: st
 @pytest.mark.compat
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", ["kraft", "zookeeper"])
+@pytest.mark.parametrize("kind", ["kbroker", "kafka", "zookeeper"])
 def test_make_run_cluster_is_ready_in_one_command_and_keeps_its_data(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:

@@ -111,12 +111,21 @@ class LifecycleClient:
         await self._changes.wait_until(lambda: self.state is State.RUNNING and not self._view.is_fenced())
 
     async def leave(self, seconds: float) -> bool:
-        """Ask the controllers to move this broker's leadership away; whether they let it go within the time."""
+        """Ask the controllers to move this broker's leadership away; whether they let it go within the time.
+
+        A broker that none of them has answered for a session waits no longer: they have fenced it, or there are none.
+        """
         if self._task is None or self._task.done():
             return True
         self._lifecycle.leave()
         self.hasten()
-        return await self._changes.wait_until(lambda: self.state is State.GONE, seconds)
+        end = self._loop.time() + seconds
+        while (left := end - self._loop.time()) > 0:
+            if await self._changes.wait_until(lambda: self.state is State.GONE, min(left, self._session_seconds)):
+                return True
+            if not self.is_heard():
+                break
+        return False
 
     def log_dirs_failed(self, directories: set[bytes]) -> None:
         """Tell the controllers of log directories that have failed, at once and from now on."""

@@ -225,7 +225,7 @@ class KRaftMember:
             logger.warning("no controller is there to move this broker's leaders: it stops without that")
             return
         if not await self.life.leave(LEAVE_SECONDS):
-            logger.warning("the controllers have not let this broker go in %g s: it stops all the same", LEAVE_SECONDS)
+            logger.warning("the controllers have not let this broker go: it stops all the same")
 
     def problems(self) -> Iterable[Problem]:
         """Whether the controllers are there and have this broker."""

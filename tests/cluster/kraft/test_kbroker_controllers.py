@@ -1,24 +1,36 @@
 """Clusters whose controllers are kbrokers, alone or in one quorum with Apache Kafka's: what they decide, and who leads.
 
-Of `kbroker.assembly.quorum_node`.
+Of `kbroker.assembly.quorum_node`, `kbroker.assembly.controller_part` and `kbroker.cluster.raft.own_log`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from kbroker.schemas import wire
 from kbroker.types import CLUSTER_METADATA_TOPIC
+from tests.broker_process import BrokerProcess
+from tests.cluster.cluster_clients import ClusterClients
 from tests.cluster.kraft.asking import ask
-from tests.cluster.kraft.processes import FIRST_CONTROLLER, Cluster, Kafka, Kbroker, KbrokerController, running
+from tests.cluster.kraft.combined import combined, start_together
+from tests.cluster.kraft.processes import (
+    FIRST_CONTROLLER,
+    SETTINGS,
+    Cluster,
+    Kafka,
+    Kbroker,
+    KbrokerController,
+    running,
+)
 from tests.compat.tooling import run_java
 from tests.compat.waiting import wait_for
+from tests.ports import free_port
 
 VOTERS = [FIRST_CONTROLLER + each for each in range(3)]
 SPREAD = [[1, 2], [2, 1]]
-DUMP = "kafka.tools.DumpLogSegments"
 with_kafka = pytest.mark.kafka
 
 
@@ -143,3 +155,42 @@ def test_kafkas_tools_read_what_kbrokers_have_decided(tmp_path: Path) -> None:
     for kind in ("REGISTER_BROKER_RECORD", "TOPIC_RECORD", "PARTITION_RECORD", "FEATURE_LEVEL_RECORD", "LeaderChange"):
         assert kind in done.stdout
     assert "Found 0 bytes" not in done.stdout and "Could not" not in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_three_nodes_are_brokers_and_controllers(tmp_path: Path) -> None:
+    """Three machines could not be a cluster; or with one of them gone, it would stand still."""
+    nodes = combined(tmp_path, [free_port() for _ in range(3)], SETTINGS)
+    try:
+        start_together(nodes)
+        clients = OfNodes(nodes)
+        clients.wait_known({1, 2, 3})
+        clients.create("t", [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+        count = 0
+        for number, kill in enumerate((False, True, False)):
+            clients.produce("t", [f"{number}-{each}" for each in range(100)])
+            node = nodes[number]
+            node.kill() if kill else node.stop()
+            left = OfNodes([each for each in nodes if each is not node])
+            left.wait_known({1, 2, 3} - {number + 1})
+            left.produce("t", [f"without-{number}-{each}" for each in range(100)])
+            left.create(f"made-{number}", [[1 + (number + 1) % 3]])
+            count += 200
+            node.start()
+            clients.wait_known({1, 2, 3})
+        assert len(clients.consume("t", 3, count)) == count
+    finally:
+        for node in nodes:
+            if node.running:
+                node.kill()
+
+
+class OfNodes(ClusterClients):
+    """Clients of these nodes."""
+
+    def __init__(self, nodes: Sequence[BrokerProcess]) -> None:
+        self._nodes = nodes
+
+    def brokers(self) -> Sequence[BrokerProcess]:
+        return self._nodes
