@@ -8,6 +8,7 @@ from typing import Any
 
 import uvloop
 
+from kbroker.errors import NotControllerError
 from kbroker.metadata.features import Features
 from kbroker.metadata.image import ControllerImage, MetadataDelta
 from kbroker.schemas import wire
@@ -103,11 +104,11 @@ def test_a_refusal_is_followed_by_another_try(tmp_path: Path) -> None:
     async def body() -> None:
         async with running(tmp_path) as bench:
             bench.controller.registered = lambda request: _into(bench, request)
-            bench.replica.leader_id = 3
+            bench.controller.failure = NotControllerError()
             publish(bench, features=features(bench))
             await asyncio.sleep(0.05)
-            bench.replica.leader_id = 1
-            publish(bench)
+            assert registrations(bench) == []
+            bench.controller.failure = None
             await until(lambda: registrations(bench))
 
     uvloop.run(body())

@@ -123,9 +123,11 @@ class Envelopes:
 
 
 def _header(data: bytes) -> RequestHeader:
-    """KafkaError(UNSUPPORTED_VERSION) where there is none."""
+    """KafkaError(UNSUPPORTED_VERSION) where there is none, or one of an API that Kafka does not have."""
     try:
-        return decode_request_header(data)
+        header = decode_request_header(data)
+        ApiKey(header.api_key)
+        return header
     except (ValueError, KeyError, IndexError) as error:
         raise KafkaError.of(ErrorCode.UNSUPPORTED_VERSION) from error
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,38 @@ def test_what_is_no_envelope_is_refused_as_by_kafka(changes: dict[str, bytes], c
             answer = await bench.ask(enveloped(UNREGISTER, 0, **changes), 0)
             assert (answer.error_code, answer.response_data) == (code, None)
             assert bench.controller.asked == []
+
+    uvloop.run(body())
+
+
+def test_no_bytes_of_a_stranger_end_the_connection(tmp_path: Path) -> None:
+    """All clients of a broker share it."""
+
+    async def body() -> None:
+        rng = random.Random(7)
+        asked = {
+            ApiKey.CREATE_TOPICS: 7,
+            ApiKey.UNREGISTER_BROKER: 0,
+            ApiKey.DESCRIBE_QUORUM: 2,
+            ApiKey.ELECT_LEADERS: 2,
+        }
+        frames = [_frame(request_of(key, version), version) for key, version in asked.items()]
+        async with running(tmp_path) as bench:
+            reader, writer = await asyncio.open_connection("127.0.0.1", bench.node.node.listeners.all[0].port)
+            for _ in range(2000):
+                data = bytearray(rng.choice(frames))
+                for _ in range(rng.randrange(1, 4)):
+                    data[rng.randrange(len(data))] = rng.randrange(256)
+                mutated = bytes(data[: rng.randrange(len(data) + 1)] if rng.random() < 0.3 else data)
+                changes = {"request_data": mutated}
+                if rng.random() < 0.2:
+                    changes["request_principal"] = rng.randbytes(rng.randrange(20))
+                if rng.random() < 0.2:
+                    changes["client_host_address"] = rng.randbytes(rng.randrange(20))
+                writer.write(encode_request(58, 0, 1, "b", enveloped(UNREGISTER, 0, **changes)))
+                size = int.from_bytes(await asyncio.wait_for(reader.readexactly(4), 10))
+                await reader.readexactly(size)
+            writer.close()
 
     uvloop.run(body())
 
