@@ -140,7 +140,7 @@ class Listeners:
         )
         bound = []
         for role in roles:
-            for each in (each for each in config.all_listeners if each.name in role.routes):
+            for each in (each for each in config.every_listener if each.name in role.routes):
                 self._roles[each.name] = role
                 limit = config.own_of_listener(each.name, "max.connections")
                 security = self._security[each.name]

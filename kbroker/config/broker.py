@@ -225,14 +225,14 @@ class BrokerConfig:
         return str(Source.DEFAULT) if setting is None else setting.origin
 
     @property
-    def all_listeners(self) -> list[Listener]:
-        """Those for clients and those for the quorum."""
-        return [*self.listeners, *(each for each in self.controller_listeners if each not in self.listeners)]
-
-    @property
     def is_kraft_broker(self) -> bool:
         """Whether the node is a broker of a KRaft cluster whose controllers are other nodes."""
         return bool(self.get("process.roles") == ["broker"])
+
+    @property
+    def every_listener(self) -> list[Listener]:
+        """The listeners of all roles of the node."""
+        return [*self.listeners, *(each for each in self.controller_listeners if each not in self.listeners)]
 
     @property
     def is_controller_alone(self) -> bool:

@@ -110,7 +110,7 @@ def _counted(rate: SampledRate, limit: float, now_ms: int) -> int:
 
 def creation_rates(config: BrokerConfig) -> CreationRates:
     """The limits in the settings."""
-    named = [each.name for each in config.all_listeners]
+    named = [each.name for each in config.every_listener]
     # Beside the broker's own limit, not in its place.
     own = {name: int(rate) for name in named if (rate := config.own_of_listener(name, RATE_SETTING)) is not None}
     between = config.get("inter.broker.listener.name") if len(config.listeners) > 1 else None

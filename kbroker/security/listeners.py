@@ -47,7 +47,7 @@ class ListenersSecurity:
         self.tls: list[TlsListener] = []
         plain = Plaintext(make_plain)
         by_name: dict[str, ListenerSecurity] = {}
-        for each in config.all_listeners:
+        for each in config.every_listener:
             carrier = self._make_tls(config, each.name, each.protocol) if has_tls(each.protocol) else plain
             by_name[each.name] = with_sasl(each.name, carrier) if has_sasl(each.protocol) else carrier
         self.by_name: Mapping[str, ListenerSecurity] = by_name
@@ -164,7 +164,7 @@ def kernel_tls(setting: str) -> tuple[KernelTls | None, str]:
 def _tls_settings(config: BrokerConfig, name: str) -> TlsSettings:
     from kbroker.security.tls.settings import listener_tls_settings
 
-    protocol = next(each.protocol for each in config.all_listeners if each.name == name)
+    protocol = next(each.protocol for each in config.every_listener if each.name == name)
     return listener_tls_settings(config, name, protocol)
 
 

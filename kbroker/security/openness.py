@@ -38,7 +38,7 @@ class Openness(NamedTuple):
 def openness(config: BrokerConfig) -> Iterator[Openness]:
     """Of each listener, by the settings."""
     settings = authorizer_settings(config)
-    for listener in config.listeners:
+    for listener in config.every_listener:
         is_anonymous, who = _clients(config, listener)
         may_all, rights = _rights(settings, is_anonymous)
         carried = "under TLS" if has_tls(listener.protocol) else "unencrypted"

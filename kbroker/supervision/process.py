@@ -87,7 +87,7 @@ async def _serve_until(
 ) -> tuple[int, bool]:
     """(the exit code, whether a thread still judges a batch)."""
     loop = asyncio.get_running_loop()
-    if (why := why_not_listened(config.all_listeners)) is not None:
+    if (why := why_not_listened(config.every_listener)) is not None:
         logger.error("cannot start: %s", why)
         return 1, False
     try:

@@ -82,6 +82,32 @@ def test_a_node_serves_each_listener_by_its_role() -> None:
     uvloop.run(body())
 
 
+def test_a_node_of_two_roles_has_the_listeners_of_both() -> None:
+    """A broker that is a voter as well would answer no other voter."""
+
+    async def body() -> None:
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": "1@127.0.0.1:9093,2@127.0.0.1:9095",
+            "metrics.listener": "none",
+        }
+        config = BrokerConfig.from_mapping(settings)
+        node = Node(config, asyncio.get_running_loop(), None, SecurityImage)
+        node.security.begin(config)
+        node.listeners.bind([role("PLAINTEXT", b"broker"), role("CONTROLLER", b"controller")], SentFiles(), config)
+        await node.listeners.accept()
+        found = {each.name: await asked(node, at) for at, each in enumerate(node.listeners.all)}
+        assert found == {"PLAINTEXT": b"broker", "CONTROLLER": b"controller"}
+        node.stop_accepting()
+        await node.close_connections()
+        await node.close()
+
+    uvloop.run(body())
+
+
 def test_what_every_node_has_loads_no_logs_replicas_or_coordinators() -> None:
     """A controller alone would take the memory of a broker."""
     rooms = ("kbroker.storage.", "kbroker.replication.", "kbroker.coordinator.", "kbroker.handlers.")

@@ -310,9 +310,9 @@ def _check_controllers(found: ImageSettings, taken: Mapping[str, Given]) -> None
     """Name what is about ZooKeeper and controllers where there is neither.  ImageError where there is."""
     roles = split(found.settings.get("process.roles", Given("", "")).text)
     users = sorted(name for name in taken if name in _OF_CONTROLLERS)
-    if users and roles == ["broker"]:
+    if users and roles in (["broker"], ["controller"]):
         raise ImageError(
-            f"environment {', '.join(users)}: how the broker logs in at its controllers is "
+            f"environment {', '.join(users)}: how the {roles[0]} logs in at its controllers is "
             "KAFKA_CFG_LISTENER_NAME_<LISTENER>_<MECHANISM>_SASL_JAAS_CONFIG, as in a server.properties"
         )
     if users:

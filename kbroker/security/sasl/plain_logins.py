@@ -33,7 +33,7 @@ class PlainLogins:
     @staticmethod
     def _texts(config: BrokerConfig) -> list[str]:
         found = []
-        for listener in config.listeners:
+        for listener in config.every_listener:
             enabled = config.for_listener(listener.name, "sasl.enabled.mechanisms")
             if has_sasl(listener.protocol) and isinstance(enabled, list) and PLAIN in map(str, enabled):
                 text = config.for_mechanism(listener.name, PLAIN, "sasl.jaas.config")
