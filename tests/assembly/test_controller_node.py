@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from kbroker.assembly.membership.choice import membership_of
 from kbroker.config import BrokerConfig
 from kbroker.errors import ErrorCode
 from kbroker.metadata.features import Features
@@ -86,14 +85,14 @@ def test_a_start_waits_for_a_leader_and_a_signal_ends_it(tmp_path: Path) -> None
 
     async def body() -> None:
         bench = ControllerBench(tmp_path)
-        made = bench.node._make_replica
+        made = bench.node.part._make_replica
 
         def unknowing(parts: object) -> object:
             replica = made(parts)  # type: ignore[arg-type]
             bench.replica.known.clear()
             return replica
 
-        bench.node._make_replica = unknowing  # type: ignore[assignment]
+        bench.node.part._make_replica = unknowing  # type: ignore[assignment]
         starting = asyncio.ensure_future(bench.node.start())
         await asyncio.sleep(0.1)
         assert not starting.done()
@@ -162,18 +161,18 @@ def test_only_super_users_may_act_before_the_acls_are_known(tmp_path: Path) -> N
         settings = {**AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
         for more, early, late in (({}, 31, 31), ({"super.users": "User:ANONYMOUS"}, 0, 0)):
             bench = ControllerBench(tmp_path, {**settings, **more})
-            made = bench.node._make_replica
+            made = bench.node.part._make_replica
 
             def unknowing(parts: object, made: object = made, bench: ControllerBench = bench) -> object:
                 replica = made(parts)  # type: ignore[operator]
                 bench.replica.known.clear()
                 return replica
 
-            bench.node._make_replica = unknowing  # type: ignore[assignment]
+            bench.node.part._make_replica = unknowing  # type: ignore[assignment]
             starting = asyncio.ensure_future(bench.node.start())
             await asyncio.sleep(0.1)
             assert (await bench.ask(VOTE, 2)).error_code == early
-            cache = bench.node.cache
+            cache = bench.node.part.cache
             delta = MetadataDelta(security=SecurityDelta(acls={b"1" * 16: rule}))
             cache.publish(cache.image.apply(delta), delta)
             bench.replica.known.set()
@@ -191,7 +190,7 @@ def test_acls_are_obeyed_once_they_are_known(tmp_path: Path) -> None:
         rule = Acl(CLUSTER, "kafka-cluster", LITERAL, "User:ANONYMOUS", "*", CLUSTER_ACTION, ALLOW)
         async with running(tmp_path, AUTHORIZER) as bench:
             assert (await bench.ask(VOTE, 2)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            cache = bench.node.cache
+            cache = bench.node.part.cache
             delta = MetadataDelta(security=SecurityDelta(acls={b"1" * 16: rule}))
             cache.publish(cache.image.apply(delta), delta)
             assert (await bench.ask(VOTE, 2)).error_code == 0
@@ -261,7 +260,7 @@ def test_controllers_are_described_as_they_have_registered(tmp_path: Path) -> No
 
     async def body() -> None:
         async with running(tmp_path) as bench:
-            cache = bench.node.cache
+            cache = bench.node.part.cache
             controllers = {
                 1: ControllerImage(1, {"CONTROLLER": Endpoint("a", 9093)}),
                 2: ControllerImage(2, {"CONTROLLER": Endpoint("b", 9094), "OTHER": Endpoint("c", 1)}),
@@ -331,24 +330,3 @@ def test_kbroker_start_starts_a_controller(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert "does not say which cluster this controller belongs to" in ended.stdout + ended.stderr
-
-
-def test_a_broker_that_is_to_be_a_voter_too_is_not_started_as_a_cluster_of_its_own() -> None:
-    """It would take what clients send to the cluster, and keep it for itself."""
-    config = BrokerConfig.from_mapping(
-        {
-            "process.roles": "broker,controller",
-            "node.id": 1,
-            "controller.listener.names": "CONTROLLER",
-            "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
-            "controller.quorum.voters": "1@127.0.0.1:9093,2@127.0.0.1:9095",
-        }
-    )
-
-    class Parts:
-        pass
-
-    parts = Parts()
-    parts.config = config  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="not yet as both"):
-        membership_of(parts)  # type: ignore[arg-type]

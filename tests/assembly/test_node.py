@@ -98,7 +98,7 @@ def test_a_node_of_two_roles_has_the_listeners_of_both() -> None:
         node = Node(config, asyncio.get_running_loop(), None, SecurityImage)
         node.security.begin(config)
         node.listeners.bind([role("PLAINTEXT", b"broker"), role("CONTROLLER", b"controller")], SentFiles(), config)
-        await node.listeners.accept()
+        await node.listeners.accept(node.listeners.all)
         found = {each.name: await asked(node, at) for at, each in enumerate(node.listeners.all)}
         assert found == {"PLAINTEXT": b"broker", "CONTROLLER": b"controller"}
         node.stop_accepting()

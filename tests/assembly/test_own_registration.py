@@ -19,7 +19,7 @@ LEVEL = 30
 
 def publish(bench: ControllerBench, **changes: Any) -> None:
     """Have a node's image and its subscribers know of a change, as if it came by the log."""
-    cache, metadata = bench.node.cache, bench.node.metadata
+    cache, metadata = bench.node.part.cache, bench.node.part.metadata
     delta = MetadataDelta(**changes)
     cache.publish(cache.image.apply(delta), delta)
     metadata._changes.announce()
@@ -28,7 +28,7 @@ def publish(bench: ControllerBench, **changes: Any) -> None:
 
 
 def features(bench: ControllerBench, level: int = LEVEL) -> Features:
-    return Features(7, {"metadata.version": level}, bench.node.cache.image.features.table)
+    return Features(7, {"metadata.version": level}, bench.node.part.cache.image.features.table)
 
 
 async def until(holds: Any) -> None:
@@ -44,7 +44,7 @@ def registrations(bench: ControllerBench) -> list[wire.ControllerRegistrationReq
 
 def _into(bench: ControllerBench, request: wire.ControllerRegistrationRequest) -> None:
     known = ControllerImage(request.controller_id, {}, incarnation_id=request.incarnation_id)
-    publish(bench, controllers={**bench.node.cache.image.controllers, request.controller_id: known})
+    publish(bench, controllers={**bench.node.part.cache.image.controllers, request.controller_id: known})
 
 
 def test_an_active_controller_registers_itself_once(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_an_acl_on_an_address_is_about_the_clients_own(tmp_path: Path) -> None:
         rule = Acl(CLUSTER, "kafka-cluster", LITERAL, "User:mallory", "10.0.0.66", ALTER, ALLOW)
         request = wire.UnregisterBrokerRequest(broker_id=9)
         async with running(tmp_path, BY_ANONYMOUS) as bench:
-            cache = bench.node.cache
+            cache = bench.node.part.cache
             delta = MetadataDelta(security=SecurityDelta(acls={b"1" * 16: rule}))
             cache.publish(cache.image.apply(delta), delta)
             assert (await within(bench, request, 0, MALLORY)).error_code == 0
@@ -206,7 +206,7 @@ def test_a_quota_is_the_clients_and_the_brokers_connection_goes_on(tmp_path: Pat
 
     async def body() -> None:
         async with running(tmp_path) as bench:
-            cache = bench.node.cache
+            cache = bench.node.part.cache
             entity = (("user", "alice"),)
             delta = MetadataDelta(quotas={entity: {"request_percentage": 0.0001}})
             cache.publish(cache.image.apply(delta), delta)
@@ -223,7 +223,7 @@ def test_the_quorum_is_throttled_by_no_quota(tmp_path: Path) -> None:
 
     async def body() -> None:
         async with running(tmp_path) as bench:
-            cache = bench.node.cache
+            cache = bench.node.part.cache
             delta = MetadataDelta(quotas={(("user", None),): {"request_percentage": 0.0001, "consumer_byte_rate": 1.0}})
             cache.publish(cache.image.apply(delta), delta)
             for _ in range(3):
