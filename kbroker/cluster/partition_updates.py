@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kbroker.cluster.partitions import PartitionContext
@@ -13,7 +12,9 @@ from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, 
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    from kbroker._fast.base.slices import Pace
 
 
 class PartitionContexts:
@@ -81,6 +82,10 @@ class PartitionUpdates:
         changed = self._changed.get(name.topic, {}).get(name.partition)
         return changed or _partition(self._image, name)
 
+    def of(self, topic: str) -> Mapping[int, PartitionImage]:
+        """The partitions of a topic that change, by their numbers."""
+        return self._changed.get(topic, {})
+
     def existing(self, name: TopicPartition, absence: Absence) -> PartitionImage:
         """A partition as it will be.  UnknownTopicOrPartitionError, in these words, where there is none."""
         found = self.get(name)
@@ -101,13 +106,22 @@ class PartitionUpdates:
         """The delta to the image."""
         return MetadataDelta(changed=tuple(self._changes()))
 
+    async def delta_at(self, pace: Pace) -> MetadataDelta:
+        """The same, for thousands of topics."""
+        found = []
+        for change in self._changes():
+            found.append(change)
+            await pace
+        return MetadataDelta(changed=tuple(found))
+
     def _changes(self) -> Iterator[TopicChange]:
         for name, changed in self._changed.items():
             topic = self._image.topics[name]
             partitions = list(topic.partitions)
             for number, partition in changed.items():
                 partitions[number] = partition
-            yield TopicChange(topic, replace(topic, partitions=tuple(partitions)))
+            new = TopicImage(name, topic.topic_id, tuple(partitions), topic.is_internal, topic.configs)
+            yield TopicChange(topic, new)
 
 
 def _partition(image: ClusterImage, name: TopicPartition) -> PartitionImage | None:

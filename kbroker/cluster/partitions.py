@@ -128,19 +128,26 @@ def change(
         recovery = RECOVERING if chosen.is_unclean else RECOVERED if is_recovered else recovery
     if least_leader_epoch > NO_LEADER_EPOCH or is_new:
         leader_epoch = max(partition.leader_epoch + 1, least_leader_epoch)
-    changed = replace(
-        partition,
-        leader=leader,
-        leader_epoch=leader_epoch,
-        replicas=target.replicas,
-        isr=new_isr,
-        adding_replicas=target.adding,
-        removing_replicas=target.removing,
-        elr=tuple(each for each in elr if each not in new_isr),
-        last_known_elr=_noted(partition, context, leader, last_known),
-        leader_recovery_state=recovery,
-    )
-    return partition if changed == partition else replace(changed, partition_epoch=partition.partition_epoch + 1)
+
+    def made(partition_epoch: int) -> PartitionImage:
+        # Thousands change at once: `replace` would take most of the time.
+        return PartitionImage(
+            partition.partition,
+            leader,
+            leader_epoch,
+            target.replicas,
+            new_isr,
+            partition_epoch,
+            partition.offline_replicas,
+            target.adding,
+            target.removing,
+            tuple(each for each in elr if each not in new_isr),
+            _noted(partition, context, leader, last_known),
+            partition.directories,
+            recovery,
+        )
+
+    return partition if made(partition.partition_epoch) == partition else made(partition.partition_epoch + 1)
 
 
 def is_alive(partition: PartitionImage, context: PartitionContext, node_id: int) -> bool:

@@ -78,8 +78,11 @@ async def without_broker(
     contexts = PartitionContexts(replace(image, brokers=left), config)
     for topic in image.topics.values():
         await pace
-        for changed in decisions.without_broker(topic.partitions, node_id, contexts.of(topic)):
-            updates.put(TopicPartition(topic.name, changed.partition), changed)
+        context = contexts.of(topic)
+        for partition in topic.partitions:
+            for changed in decisions.without_broker((partition,), node_id, context):
+                updates.put(TopicPartition(topic.name, changed.partition), changed)
+                await pace
     return updates
 
 
@@ -90,10 +93,11 @@ async def with_broker(
     contexts = PartitionContexts(image, config)
     for topic in image.topics.values():
         await pace
+        changed = updates.of(topic.name)
         for partition in topic.partitions:
-            name = TopicPartition(topic.name, partition.partition)
-            known = updates.get(name)
-            if known is not None and known.leader < 0 and node_id in known.replicas:
+            known = changed.get(partition.partition, partition)
+            if known.leader < 0 and node_id in known.replicas:
+                name = TopicPartition(topic.name, partition.partition)
                 updates.put(name, decisions.change(known, contexts.of(topic)))
 
 

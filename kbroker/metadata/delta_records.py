@@ -156,7 +156,9 @@ def _topic_changes(change: TopicChange, level: int) -> Iterator[MetadataRecord]:
         raise ValueError(f"no record takes partitions of {new.name} away")
     for before, each in zip(old.partitions, new.partitions, strict=False):
         # Which replicas are offline each broker knows by itself: no record says it.
-        after = replace(each, offline_replicas=before.offline_replicas)
+        after = each
+        if each.offline_replicas != before.offline_replicas:
+            after = replace(each, offline_replicas=before.offline_replicas)
         if after != before:
             yield _partition_change(new.topic_id, before, after, level)
     for added in new.partitions[len(old.partitions) :]:

@@ -176,7 +176,7 @@ class ActiveController(DecidingController):
 
     async def _commit(self, updates: PartitionUpdates, *, is_atomic: bool = True) -> None:
         batch = self._metadata.batch()
-        await batch.add(updates.delta())
+        await batch.add(await updates.delta_at(self._slices.pace()))
         await self._metadata.append(batch, is_atomic=is_atomic)
 
     def _check_epoch(self, broker: BrokerEpoch) -> None:

@@ -46,7 +46,7 @@ class Assignments:
                     rows.append(answer.PartitionData(partition_index=each.partition_index, error_code=code))
                 topics.append(answer.TopicData(topic_id=topic.topic_id, partitions=rows))
             made.append(answer.DirectoryData(id=directory.id, topics=topics))
-        await self._batch.add(self._updates.delta())
+        await self._batch.add(await self._updates.delta_at(self._pace))
         await self._leave()
         return answer(directories=made)
 
@@ -84,4 +84,4 @@ class Assignments:
             assert each is not None
             isr = [member for member in each.isr if member != self._node_id]
             updates.put(name, change(each, contexts.of(image.topics[name.topic]), isr=isr))
-        await self._batch.add(updates.delta())
+        await self._batch.add(await updates.delta_at(self._pace))

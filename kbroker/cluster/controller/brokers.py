@@ -116,7 +116,7 @@ class Brokers:
                     if node_id in each.isr or node_id in each.elr:
                         left = change(each, contexts.of(topic), unclean=(node_id,))
                         updates.put(TopicPartition(topic.name, each.partition), left)
-        await batch.add(updates.delta())
+        await batch.add(await updates.delta_at(self._slices.pace()))
 
     async def unregister(self, node_id: int) -> None:
         """Forget a broker.  BrokerIdNotRegisteredError."""
@@ -184,7 +184,7 @@ class Brokers:
 
     async def _leave(self, batch: Batch, node_id: int, left: Mapping[int, BrokerImage]) -> None:
         updates = await without_broker(batch.image, self._config(), node_id, left, self._slices.pace())
-        await batch.add(updates.delta())
+        await batch.add(await updates.delta_at(self._slices.pace()))
 
     async def _fence(self, batch: Batch, node_id: int) -> None:
         fenced = replace(batch.image.brokers[node_id], is_fenced=True)
@@ -198,7 +198,7 @@ class Brokers:
         await batch.add(_brokers(batch.image, {**batch.image.brokers, node_id: replace(broker, is_fenced=False)}))
         updates = PartitionUpdates(batch.image)
         await with_broker(batch.image, self._config(), node_id, updates, self._slices.pace())
-        await batch.add(updates.delta())
+        await batch.add(await updates.delta_at(self._slices.pace()))
         logger.info("broker %d is unfenced", node_id)
 
     async def _begin_leaving(self, batch: Batch, broker: BrokerImage) -> None:
@@ -236,7 +236,7 @@ class Brokers:
                 if _directory(each, node_id) in lost:
                     name = TopicPartition(topic.name, each.partition)
                     updates.put(name, replica_failed(each, node_id, contexts.of(topic)))
-        await batch.add(updates.delta())
+        await batch.add(await updates.delta_at(self._slices.pace()))
 
     # Sessions
 

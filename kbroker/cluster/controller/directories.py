@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from operator import is_
 from typing import TYPE_CHECKING
 
 from kbroker.metadata.features import METADATA_VERSION, NO_LEVEL
-from kbroker.metadata.image import TopicChange, altered
+from kbroker.metadata.image import PartitionImage, TopicChange, altered
 from kbroker.metadata.image_records import DIRECTORIES_FROM
 from kbroker.types import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
-    from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, PartitionImage, TopicImage
+    from kbroker.metadata.image import BrokerImage, ClusterImage, MetadataDelta, TopicImage
 
 NOT_NAMED = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
@@ -36,25 +37,24 @@ def works(broker: BrokerImage | None, directory: bytes) -> bool:
     return directory != LOST_DIRECTORY and (broker is None or not broker.log_dirs or directory in broker.log_dirs)
 
 
-def with_directories(image: ClusterImage, delta: MetadataDelta) -> MetadataDelta:
+async def with_directories(image: ClusterImage, delta: MetadataDelta, pace: Pace) -> MetadataDelta:
     """The same delta, in which each new replica has a directory."""
     if not (delta.created or delta.changed) or not knows_directories(image):
         return delta
-    brokers = image.brokers
-    created = tuple(
-        replace(topic, partitions=tuple(_placed(None, each, brokers) for each in topic.partitions))
-        for topic in delta.created
-    )
-    changed = tuple(TopicChange(old, _placed_topic(old, new, brokers)) for old, new in delta.changed)
-    return replace(delta, created=created, changed=changed)
+    created = [await _placed_topic(None, topic, image.brokers, pace) for topic in delta.created]
+    changed = [TopicChange(old, await _placed_topic(old, new, image.brokers, pace)) for old, new in delta.changed]
+    return replace(delta, created=tuple(created), changed=tuple(changed))
 
 
-def _placed_topic(old: TopicImage, new: TopicImage, brokers: Mapping[int, BrokerImage]) -> TopicImage:
-    count = len(old.partitions)
-    rows = tuple(
-        _placed(old.partitions[at] if at < count else None, each, brokers) for at, each in enumerate(new.partitions)
-    )
-    return replace(new, partitions=rows)
+async def _placed_topic(
+    old: TopicImage | None, new: TopicImage, brokers: Mapping[int, BrokerImage], pace: Pace
+) -> TopicImage:
+    before = () if old is None else old.partitions
+    count, rows = len(before), []
+    for at, each in enumerate(new.partitions):
+        rows.append(_placed(before[at] if at < count else None, each, brokers))
+        await pace
+    return new if all(map(is_, rows, new.partitions)) else replace(new, partitions=tuple(rows))
 
 
 def _placed(old: PartitionImage | None, new: PartitionImage, brokers: Mapping[int, BrokerImage]) -> PartitionImage:
@@ -62,7 +62,26 @@ def _placed(old: PartitionImage | None, new: PartitionImage, brokers: Mapping[in
         return new
     known = {} if old is None else directories_by_replica(old)
     directories = tuple(known.get(each) or first_directory(brokers.get(each)) for each in new.replicas)
-    return new if directories == new.directories else replace(new, directories=directories)
+    return new if directories == new.directories else _at(new, directories, new.offline_replicas)
+
+
+def _at(each: PartitionImage, directories: tuple[bytes, ...], offline: tuple[int, ...]) -> PartitionImage:
+    # As `replace` does, in a fifth of the time: thousands are made at once.
+    return PartitionImage(
+        each.partition,
+        each.leader,
+        each.leader_epoch,
+        each.replicas,
+        each.isr,
+        each.partition_epoch,
+        offline,
+        each.adding_replicas,
+        each.removing_replicas,
+        each.elr,
+        each.last_known_elr,
+        directories,
+        each.leader_recovery_state,
+    )
 
 
 def directories_by_replica(partition: PartitionImage) -> dict[int, bytes]:
@@ -89,19 +108,19 @@ async def marked(image: ClusterImage, pace: Pace, nodes: Collection[int] | None 
     topics = {}
     for topic in image.topics.values():
         await pace
-        new = _marked_topic(topic, topic.partitions, image.brokers, nodes)
+        new = await _marked_topic(topic, topic.partitions, image.brokers, pace, nodes)
         if new is not topic:
             topics[topic.name] = new
     return _with_topics(image, topics)
 
 
-def marked_changes(image: ClusterImage, delta: MetadataDelta) -> ClusterImage:
+async def marked_changes(image: ClusterImage, delta: MetadataDelta, pace: Pace) -> ClusterImage:
     """The image behind a delta, in which partitions that it changes or makes are marked as `marked` does."""
     topics = {}
     rows = [(topic, topic.partitions) for topic in delta.created]
     rows += [(change.new, altered(change.old, change.new)) for change in delta.changed]
     for topic, partitions in rows:
-        new = _marked_topic(topic, partitions, image.brokers, None)
+        new = await _marked_topic(topic, partitions, image.brokers, pace)
         if new is not topic:
             topics[topic.name] = new
     return _with_topics(image, topics)
@@ -114,14 +133,16 @@ def _with_topics(image: ClusterImage, topics: Mapping[str, TopicImage]) -> Clust
     return replace(image, topics={**image.topics, **topics}, topics_by_id={**image.topics_by_id, **by_id})
 
 
-def _marked_topic(
+async def _marked_topic(
     topic: TopicImage,
     partitions: Iterable[PartitionImage],
     brokers: Mapping[int, BrokerImage],
-    nodes: Collection[int] | None,
+    pace: Pace,
+    nodes: Collection[int] | None = None,
 ) -> TopicImage:
     changed = {}
     for each in partitions:
+        await pace
         if nodes is not None and not any(node in nodes for node in each.replicas):
             continue
         offline = tuple(
@@ -130,7 +151,7 @@ def _marked_topic(
             if not works(brokers.get(node), directory)
         )
         if offline != each.offline_replicas:
-            changed[each.partition] = replace(each, offline_replicas=offline)
+            changed[each.partition] = _at(each, each.directories, offline)
     if not changed:
         return topic
     return replace(topic, partitions=tuple(changed.get(each.partition, each) for each in topic.partitions))

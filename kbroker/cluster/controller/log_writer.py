@@ -140,7 +140,8 @@ class Batch:
 
     async def add(self, delta: MetadataDelta) -> None:
         """The records that make a delta of `image`, in which new replicas get their directories."""
-        await self.put(delta_records(self.image, with_directories(self.image, delta)))
+        delta = await with_directories(self.image, delta, self._pace)
+        await self.put(delta_records(self.image, delta))
 
     async def put(self, records: Iterable[MetadataRecord]) -> None:
         """Further records."""
@@ -152,12 +153,15 @@ class Batch:
             try:
                 next(steps)
             except StopIteration as end:
-                moved = self._settle(end.value)
+                delta: MetadataDelta = end.value
                 break
             await self._pace
+        moved = self._settle(delta)
+        image = await marked_changes(self.image, delta, self._pace)
         if moved:
-            self.image = await marked(self.image, self._pace, moved)
-            self._draft = MetadataDraft(self.image)
+            image = await marked(image, self._pace, moved)
+        if image is not self.image:
+            self.image, self._draft = image, MetadataDraft(image)
 
     def put_at_once(self, record: MetadataRecord) -> set[int]:
         """One more; the brokers whose directories are others by it, for which `image` is to be marked."""
@@ -171,7 +175,7 @@ class Batch:
 
     def _settle(self, delta: MetadataDelta) -> set[int]:
         before = self.image.brokers
-        self.image = marked_changes(self.image.apply(delta), delta)
+        self.image = self.image.apply(delta)
         self.deltas.append(delta)
         self._draft = MetadataDraft(self.image)
         if delta.brokers is None:
