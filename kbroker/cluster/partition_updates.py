@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kbroker.cluster.partitions import PartitionContext
 from kbroker.config import BrokerConfig
 from kbroker.errors import UnknownTopicOrPartitionError
-from kbroker.metadata.features import ELIGIBLE_LEADER_REPLICAS, KRAFT_FEATURES, METADATA_VERSION
+from kbroker.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    KRAFT_FEATURES,
+    METADATA_VERSION,
+    SAME_EPOCH_FROM,
+)
 from kbroker.metadata.image import ClusterImage, MetadataDelta, PartitionImage, TopicChange, TopicImage
 from kbroker.types import TopicPartition
 
@@ -53,8 +58,6 @@ class PartitionContexts:
 
 MIN_INSYNC: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
-SAME_EPOCH_FROM: Final = 12
-"""The level of metadata.version (3.6-IV0) from which the leader keeps its epoch when the ISR shrinks."""
 
 
 class Absence(NamedTuple):

@@ -128,6 +128,29 @@ def change(
         recovery = RECOVERING if chosen.is_unclean else RECOVERED if is_recovered else recovery
     if least_leader_epoch > NO_LEADER_EPOCH or is_new:
         leader_epoch = max(partition.leader_epoch + 1, least_leader_epoch)
+    kept = tuple(each for each in elr if each not in new_isr)
+    noted = _noted(partition, context, leader, last_known)
+    return _numbered(
+        partition,
+        leader,
+        leader_epoch,
+        _Target(target.replicas, new_isr, target.adding, target.removing),
+        kept,
+        noted,
+        recovery,
+    )
+
+
+def _numbered(
+    partition: PartitionImage,
+    leader: int,
+    leader_epoch: int,
+    target: _Target,
+    elr: tuple[int, ...],
+    last_known_elr: tuple[int, ...],
+    recovery: int,
+) -> PartitionImage:
+    """The partition as it becomes, in the next epoch; the same object where nothing changes."""
 
     def made(partition_epoch: int) -> PartitionImage:
         # Thousands change at once: `replace` would take most of the time.
@@ -136,13 +159,13 @@ def change(
             leader,
             leader_epoch,
             target.replicas,
-            new_isr,
+            target.isr,
             partition_epoch,
             partition.offline_replicas,
             target.adding,
             target.removing,
-            tuple(each for each in elr if each not in new_isr),
-            _noted(partition, context, leader, last_known),
+            elr,
+            last_known_elr,
             partition.directories,
             recovery,
         )

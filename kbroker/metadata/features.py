@@ -29,6 +29,13 @@ NO_LEVEL = 0
 CONTROLLERS_REGISTER_FROM = 15
 """The level of metadata.version from which controllers register themselves (3.7-IV0)."""
 
+SAME_EPOCH_FROM = 12
+"""The level of metadata.version (3.6-IV0) from which a leader keeps its epoch when the ISR shrinks."""
+TRANSACTIONS_FROM = 13
+"""That knows metadata transactions (3.6-IV1)."""
+CONTROLLERS_FROM = 15
+"""At which controllers register (3.7-IV0)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Feature:

@@ -10,15 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kbroker.metadata.broker_settings import ALL_BROKERS, BROKER_RESOURCE, MIN_INSYNC
-from kbroker.metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
+from kbroker.metadata.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, TRANSACTIONS_FROM
 from kbroker.metadata.metadata_record import MetadataRecord, metadata_record
 from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from kbroker.metadata.image import ClusterImage
 
-TRANSACTIONS_FROM: Final = 13
-"""The level of metadata.version (3.6-IV1) that knows metadata transactions."""
 BOOTSTRAP: Final = "Bootstrap records"
 FAILOVER: Final = "Controller failover"
 

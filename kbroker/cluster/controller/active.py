@@ -31,7 +31,7 @@ from kbroker.cluster.controller.sessions import Sessions
 from kbroker.cluster.requests import PartitionOutcome
 from kbroker.cluster.resource_configs import ResourceConfigs
 from kbroker.config.judgement import without_secrets
-from kbroker.errors import ErrorCode, KafkaError, NotControllerError, UnsupportedVersionError
+from kbroker.errors import ErrorCode, KafkaError, NotControllerError, UnsupportedVersionError, again, bare
 from kbroker.metadata.metadata_record import metadata_record
 from kbroker.metadata.store import PRODUCER_ID_BLOCK_LENGTH, ProducerIdBlock
 from kbroker.schemas import wire
@@ -145,13 +145,13 @@ class ActiveController(DecidingController):
         except NotControllerError:
             raise
         except KafkaError as error:
-            refusal = error
+            refusal = bare(error)
         except Exception as error:
             self._fail(log, error)
             raise KafkaError() from error
         await self._metadata.committed()
         if refusal is not None:
-            raise refusal
+            raise again(refusal)
         return answer
 
     def _fail(self, log: LeaderLog, error: Exception) -> None:

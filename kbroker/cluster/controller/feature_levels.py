@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kbroker.cluster.controller.registrations import CONTROLLERS_FROM
 from kbroker.errors import InvalidUpdateVersionError
 from kbroker.metadata.broker_settings import ALL_BROKERS, BROKER_RESOURCE, MIN_INSYNC
 from kbroker.metadata.features import (
+    CONTROLLERS_FROM,
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
     METADATA_VERSION,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbroker.cluster.controller.directories import knows_directories
 from kbroker.errors import ErrorCode, KafkaError, UnsupportedVersionError
-from kbroker.metadata.features import KRAFT_VERSION, METADATA_VERSION, NO_LEVEL
+from kbroker.metadata.features import CONTROLLERS_FROM, KRAFT_VERSION, METADATA_VERSION, NO_LEVEL
 from kbroker.metadata.image_records import CORDONED_FROM, DIRECTORIES_FROM, registration_version
 from kbroker.metadata.metadata_record import MetadataRecord, metadata_record
 from kbroker.schemas import wire
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import BrokerImage, ClusterImage
 
 RESERVED_DIRECTORIES = frozenset({MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY})
-CONTROLLERS_FROM = 15
-"""The level of metadata.version (3.7-IV0) from which controllers register."""
 
 
 class _Range(Protocol):

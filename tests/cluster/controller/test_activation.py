@@ -20,7 +20,7 @@ BEGIN = ("BeginTransactionRecord", 0, {"name": "Bootstrap records"})
 MV = ("FeatureLevelRecord", 0, {"name": "metadata.version", "feature_level": 30})
 ELR = ("FeatureLevelRecord", 0, {"name": "eligible.leader.replicas.version", "feature_level": 1})
 MIN_INSYNC = ("ConfigRecord", 0, {"resource_type": 4, "name": "min.insync.replicas", "value": "2"})
-END = ("EndTransactionRecord", 0, {})
+END: tuple[str, int, dict[str, object]] = ("EndTransactionRecord", 0, {})
 ABORT = ("AbortTransactionRecord", 0, {"reason": "Controller failover"})
 
 
@@ -81,14 +81,13 @@ def test_an_open_transaction_is_aborted() -> None:
     topic = wire.TopicRecord(name="half", topic_id=bytes(range(16)))
     opened = [metadata_record(wire.BeginTransactionRecord(name="of another")), metadata_record(topic)]
     metadata = with_log(bootstrap(), opened)
-    assert metadata.is_transaction_open
-    assert metadata.applied_offset == 1
+    assert (metadata.is_transaction_open, metadata.applied_offset) == (True, 1)
     led = Led({"min.insync.replicas": "2"}, metadata)
     led.lead(start=4)
     assert led.records() == [ABORT]
     led.serve(1)
     assert "half" not in led.written.topics
-    assert not metadata.is_transaction_open
+    assert (metadata.is_transaction_open, metadata.applied_offset) == (False, led.log.end_offset - 1)
     assert metadata.recorded.brokers == led.written.brokers
 
 

@@ -18,7 +18,7 @@ from kbroker.metadata.security_image import DelegationToken, SecurityDelta, Secu
 from tests.cluster.controller.led import Led, setting
 from tests.unbroken import finished
 
-NO_OP = ("NoOpRecord", 0, {})
+NO_OP: tuple[str, int, dict[str, object]] = ("NoOpRecord", 0, {})
 QUIET = {
     "metadata.max.idle.interval.ms": 0,
     "leader.imbalance.check.interval.seconds": 1000,
