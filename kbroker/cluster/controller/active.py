@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,6 +33,7 @@ from kbroker.cluster.requests import PartitionOutcome
 from kbroker.cluster.resource_configs import ResourceConfigs
 from kbroker.config.judgement import without_secrets
 from kbroker.errors import ErrorCode, KafkaError, NotControllerError, UnsupportedVersionError, again, bare
+from kbroker.metadata.features import KRAFT_VERSION, NO_LEVEL
 from kbroker.metadata.metadata_record import metadata_record
 from kbroker.metadata.store import PRODUCER_ID_BLOCK_LENGTH, ProducerIdBlock
 from kbroker.schemas import wire
@@ -71,7 +73,7 @@ _Answer = TypeVar("_Answer")
 class ActiveController(DecidingController):
     """One of a node with the controller role, active or not."""
 
-    __slots__ = ("_brokers", "_committed", "_elected", "_sessions")
+    __slots__ = ("_brokers", "_committed", "_elected", "_is_alone", "_sessions")
 
     _metadata: LogWriter
 
@@ -84,11 +86,13 @@ class ActiveController(DecidingController):
         now: Callable[[], float],
         hosts: HostNames | None = None,
         reserved: Callable[[], Collection[int]] = tuple,
+        is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
         """`metadata`: what is committed.  `now`: seconds of a monotonic clock.  `reserved()`: ids of controllers that
-        no broker may have."""
+        no broker may have.  `is_alone()`: the cluster is this node, where default factors are cut to one."""
         super().__init__(settings, node_id, slices, hosts)
         self._committed = metadata
+        self._is_alone = is_alone
         self._elected: LeaderLog | None = None
         self._metadata = LogWriter(slices, self._collisions)
         self._sessions = Sessions(now, settings.config.get("broker.session.timeout.ms") / 1000)
@@ -173,6 +177,10 @@ class ActiveController(DecidingController):
             if not broker.in_controlled_shutdown
             and (not broker.log_dirs or not set(broker.log_dirs) <= set(broker.cordoned_log_dirs or ()))
         ]
+
+    def _most_replicas(self) -> int | None:
+        """In a cluster further brokers may be about to register: a topic has its factor, or is not made."""
+        return len(self._metadata.written.brokers) if self._is_alone() else None
 
     async def _commit(self, updates: PartitionUpdates, *, is_atomic: bool = True) -> None:
         batch = self._metadata.batch()
@@ -339,13 +347,20 @@ class ActiveController(DecidingController):
                 batch = self._metadata.batch()
                 least = self._settings.config.get("min.insync.replicas")
                 voters = self._committed.voter_ids
-                records = feature_update_records(batch.image, updates, self._node_id, voters, least)
+                image = self._with_kraft_version(batch.image)
+                records = feature_update_records(image, updates, self._node_id, voters, least)
                 if not validate_only:
                     await batch.put(records)
                     await self._metadata.append(batch)
                     logger.info("changed the levels of features to %s", self._metadata.written.features.levels())
 
         await self._answered(decide)
+
+    def _with_kraft_version(self, image: ClusterImage) -> ClusterImage:
+        """The image with the level that voters have by now, which no record of this controller says."""
+        known = self._committed.recorded.features.chosen.get(KRAFT_VERSION, NO_LEVEL)
+        chosen = {**image.features.chosen, KRAFT_VERSION: known}
+        return replace(image, features=replace(image.features, chosen=chosen))
 
     def _check_resource(self, resource: ConfigResource) -> None:
         if resource.kind == ConfigResourceType.BROKER:

@@ -28,7 +28,8 @@ def feature_update_records(
 ) -> list[MetadataRecord]:
     """The records of a request, one for each feature, also where the level stays.  InvalidUpdateVersionError.
 
-    `voters`: ids of the quorum's voters.  `min_insync`: this node's static `min.insync.replicas`.
+    kraft.version has no record here: the quorum itself changes it.  `voters`: ids of the quorum's voters.
+    `min_insync`: this node's static `min.insync.replicas`.
     """
     updates = list(updates)
     for update in updates:

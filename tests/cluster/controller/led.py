@@ -119,6 +119,8 @@ class Led:
         settings: Mapping[str, object] | None = None,
         metadata: ClusterMetadata | None = None,
         slices: Slices = UNBROKEN,
+        *,
+        is_alone: bool = False,
     ) -> None:
         self.now = 1000.0
         self.metadata = metadata or ClusterMetadata(CLUSTER, UNBROKEN)
@@ -127,7 +129,13 @@ class Led:
         self.metadata.attach(self.cache)
         self.settings = BrokerSettings(self.config, self.cache, NODE_ID)
         self.controller = ActiveController(
-            self.metadata, self.settings, NODE_ID, slices, lambda: self.now, reserved=lambda: {NODE_ID}
+            self.metadata,
+            self.settings,
+            NODE_ID,
+            slices,
+            lambda: self.now,
+            reserved=lambda: {NODE_ID},
+            is_alone=lambda: is_alone,
         )
         self.log = StandInLog(self.metadata)
         self.seen = 0

@@ -372,3 +372,17 @@ def test_producer_ids_go_on_after_the_lead(led: Led) -> None:
     led.controller.resign()
     led.lead()
     assert finished(led.controller.allocate_producer_ids(broker)) == (2000, 1000)
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_default_factors_are_cut_where_the_cluster_is_one_node(is_alone: bool) -> None:
+    """A single node would have no offsets topic; a cluster would have one that dies with its first broker."""
+    led = Led(is_alone=is_alone)
+    led.lead()
+    led.serve(1)
+    ask = led.controller.ensure_internal_topic("__consumer_offsets")
+    if is_alone:
+        assert finished(ask).replication_factor == 1
+    else:
+        with pytest.raises(KafkaError, match="only 1 broker"):
+            finished(ask)

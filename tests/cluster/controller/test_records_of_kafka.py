@@ -9,6 +9,7 @@ Of `kbroker.metadata.delta_records`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
