@@ -121,7 +121,8 @@ class ActiveController(DecidingController):
             try:
                 await self._activate(bootstrap)
             except BaseException:
-                self.resign()
+                if self._elected is log:
+                    self.resign()
                 raise
         logger.info("this node is the active controller in epoch %d", log.epoch)
 
@@ -160,7 +161,8 @@ class ActiveController(DecidingController):
 
     def _fail(self, log: LeaderLog, error: Exception) -> None:
         logger.critical("the active controller has failed and resigns: please report it", exc_info=error)
-        self.resign()
+        if self._elected is log:
+            self.resign()
         log.resign(f"the active controller has failed: {error!r}")
 
     # What decisions go by

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kbroker._fast.base.slices import Slices
 from kbroker.cluster.controller import log_writer
 from kbroker.cluster.requests import (
     BrokerEpoch,
@@ -36,7 +37,7 @@ from kbroker.metadata.features import FeatureUpdate
 from kbroker.metadata.image import ConfigResource
 from kbroker.metadata.security_image import SecurityDelta, SecurityImage
 from kbroker.schemas import wire
-from tests.cluster.controller.led import Led, StandInLog, at, setting
+from tests.cluster.controller.led import Led, StandInLog, at, bootstrap, setting
 from tests.unbroken import finished
 
 TOPIC = NewTopic("t", 1, 1)
@@ -386,3 +387,24 @@ def test_default_factors_are_cut_where_the_cluster_is_one_node(is_alone: bool) -
     else:
         with pytest.raises(KafkaError, match="only 1 broker"):
             finished(ask)
+
+
+def test_a_lead_that_ends_while_it_begins_does_not_end_the_next_one() -> None:
+    """A node that leads would have no active controller."""
+
+    async def run() -> None:
+        led = Led(slices=Slices(slice_us=0))
+        first, second = StandInLog(led.metadata, 2), StandInLog(led.metadata, 3)
+        begins = asyncio.create_task(led.controller.lead(first, bootstrap()))
+        while led.controller.term is None:
+            await asyncio.sleep(0)
+        first.lose()
+        led.controller.resign()
+        follows = asyncio.create_task(led.controller.lead(second, bootstrap()))
+        await follows
+        assert isinstance(begins.exception(), NotControllerError)
+        assert led.controller.term == 3
+        assert not first.batches
+        assert len(second.batches) == 1
+
+    asyncio.run(run())
