@@ -254,7 +254,7 @@ WITHOUT_ERRORS = {
 
 # Futures of threads whose jobs return what fails, bare, or that are forgotten once they are over.
 WITH_BARE_ERRORS = {
-    "kbroker/cluster/kraft/observer.py",
+    "kbroker/cluster/kraft/replicated_log.py",
     "kbroker/storage/log/local_log.py",
     "kbroker/storage/manager/log_checkpoints.py",
     "kbroker/storage/recovery/recovery_saver.py",

@@ -46,9 +46,9 @@ def decode_quorum_state(data: bytes) -> QuorumState:
     if not isinstance(fields, dict) or fields.get("data_version") not in (0, 1):
         raise ValueError("it is not the quorum-state of version 0 or 1")
     epoch, leader_id = fields.get("leaderEpoch"), fields.get("leaderId", NO_LEADER)
-    voted_id, directory = fields.get("votedId", NO_VOTE), fields.get("votedDirectoryId")
     if type(epoch) is not int or type(leader_id) is not int or epoch < 0:
         raise ValueError("it has no epoch and no leader")
+    voted_id, directory = fields.get("votedId", NO_VOTE), fields.get("votedDirectoryId")
     if type(voted_id) is not int or not isinstance(directory, str | None):
         raise ValueError("its vote is none")
     voted_directory = ZERO_UUID if directory is None else uuid_from_text(directory)
