@@ -143,6 +143,7 @@ class NodeController:
             parts.slices,
             parts.clock.monotonic,
             hosts,
+            upgrade_quorum=replica.voters.upgrade,
         )
         self._chores = Chores(self.deciding, settings.config, parts.clock)
         self._tasks: set[asyncio.Task[None]] = set()

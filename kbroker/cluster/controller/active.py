@@ -25,14 +25,22 @@ from kbroker.cluster.controller.brokers import Beat, Brokers
 from kbroker.cluster.controller.deciding import DecidingController
 from kbroker.cluster.controller.directories import knows_directories, marked
 from kbroker.cluster.controller.elections import MOST_ELECTIONS, preferred_elections, unclean_elections
-from kbroker.cluster.controller.feature_levels import feature_update_records
+from kbroker.cluster.controller.feature_levels import feature_update_records, kraft_upgrade
 from kbroker.cluster.controller.log_writer import LogWriter
 from kbroker.cluster.controller.registrations import controller_registration
 from kbroker.cluster.controller.sessions import Sessions
 from kbroker.cluster.requests import PartitionOutcome
 from kbroker.cluster.resource_configs import ResourceConfigs
 from kbroker.config.judgement import without_secrets
-from kbroker.errors import ErrorCode, KafkaError, NotControllerError, UnsupportedVersionError, again, bare
+from kbroker.errors import (
+    ErrorCode,
+    InvalidUpdateVersionError,
+    KafkaError,
+    NotControllerError,
+    UnsupportedVersionError,
+    again,
+    bare,
+)
 from kbroker.metadata.features import KRAFT_VERSION, NO_LEVEL
 from kbroker.metadata.metadata_record import metadata_record
 from kbroker.metadata.store import PRODUCER_ID_BLOCK_LENGTH, ProducerIdBlock
@@ -73,7 +81,7 @@ _Answer = TypeVar("_Answer")
 class ActiveController(DecidingController):
     """One of a node with the controller role, active or not."""
 
-    __slots__ = ("_brokers", "_committed", "_elected", "_is_alone", "_sessions")
+    __slots__ = ("_brokers", "_committed", "_elected", "_is_alone", "_sessions", "_upgrade_quorum")
 
     _metadata: LogWriter
 
@@ -87,13 +95,16 @@ class ActiveController(DecidingController):
         hosts: HostNames | None = None,
         reserved: Callable[[], Collection[int]] = tuple,
         is_alone: Callable[[], bool] = lambda: False,
+        upgrade_quorum: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         """`metadata`: what is committed.  `now`: seconds of a monotonic clock.  `reserved()`: ids of controllers that
-        no broker may have.  `is_alone()`: the cluster is this node, where default factors are cut to one."""
+        no broker may have.  `is_alone()`: the cluster is this node, where default factors are cut to one.
+        `upgrade_quorum(version)`: has the voters named by the log from now on (KIP-853)."""
         super().__init__(settings, node_id, slices, hosts)
         self._committed = metadata
         self._is_alone = is_alone
         self._elected: LeaderLog | None = None
+        self._upgrade_quorum = upgrade_quorum or _no_upgrade
         self._metadata = LogWriter(slices, self._collisions)
         self._sessions = Sessions(now, settings.config.get("broker.session.timeout.ms") / 1000)
         self._brokers = Brokers(self._metadata, self._sessions, self._config, slices, reserved)
@@ -350,11 +361,16 @@ class ActiveController(DecidingController):
                 least = self._settings.config.get("min.insync.replicas")
                 voters = self._committed.voter_ids
                 image = self._with_kraft_version(batch.image)
+                raised = kraft_upgrade(image, updates)
                 records = feature_update_records(image, updates, self._node_id, voters, least)
-                if not validate_only:
-                    await batch.put(records)
-                    await self._metadata.append(batch)
-                    logger.info("changed the levels of features to %s", self._metadata.written.features.levels())
+                if validate_only:
+                    return
+                if raised is not None:
+                    await self._upgrade_quorum(raised)
+                    records.append(metadata_record(wire.NoOpRecord()))
+                await batch.put(records)
+                await self._metadata.append(batch)
+                logger.info("changed the levels of features to %s", self._metadata.written.features.levels())
 
         await self._answered(decide)
 
@@ -422,3 +438,7 @@ def _seen_by(node_id: int, outcome: PartitionOutcome) -> PartitionOutcome:
     if outcome.image is None or outcome.image.leader == node_id:
         return outcome
     return PartitionOutcome(outcome.partition, error=KafkaError.of(ErrorCode.NEW_LEADER_ELECTED))
+
+
+async def _no_upgrade(version: int) -> None:
+    raise InvalidUpdateVersionError(f"Invalid update version {version} for feature {KRAFT_VERSION}.")

@@ -28,15 +28,10 @@ def feature_update_records(
 ) -> list[MetadataRecord]:
     """The records of a request, one for each feature, also where the level stays.  InvalidUpdateVersionError.
 
-    kraft.version has no record here: the quorum itself changes it.  `voters`: ids of the quorum's voters.
-    `min_insync`: this node's static `min.insync.replicas`.
+    kraft.version has no record here: the quorum itself changes it (`kraft_upgrade`).  `voters`: ids of the quorum's
+    voters.  `min_insync`: this node's static `min.insync.replicas`.
     """
     updates = list(updates)
-    for update in updates:
-        if update.name == KRAFT_VERSION and update.level != image.features.chosen.get(KRAFT_VERSION, NO_LEVEL):
-            is_less = update.level < image.features.chosen.get(KRAFT_VERSION, NO_LEVEL)
-            reason = "Can't downgrade the version of this feature." if is_less else "The quorum itself changes it."
-            raise _invalid(update, reason)
     update_features(image.features, updates, node_id)
     for update in updates:
         _check_nodes(image, update, node_id, voters)
@@ -48,6 +43,17 @@ def feature_update_records(
     return records + [
         metadata_record(wire.FeatureLevelRecord(name=each.name, feature_level=each.level)) for each in named
     ]
+
+
+def kraft_upgrade(image: ClusterImage, updates: Iterable[FeatureUpdate]) -> int | None:
+    """The kraft.version that a request raises the quorum to; None where it stays.  InvalidUpdateVersionError."""
+    for update in updates:
+        now = image.features.chosen.get(KRAFT_VERSION, NO_LEVEL)
+        if update.name == KRAFT_VERSION and update.level != now:
+            if update.level < now:
+                raise _invalid(update, "Can't downgrade the version of this feature.")
+            return update.level
+    return None
 
 
 def _check_nodes(image: ClusterImage, update: FeatureUpdate, node_id: int, voters: Collection[int]) -> None:

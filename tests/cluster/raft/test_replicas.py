@@ -19,6 +19,7 @@ from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
 from kbroker.cluster.raft.leading import Leading
 from kbroker.cluster.raft.machine import RaftMachine
 from kbroker.cluster.raft.replica import RaftReplica
+from kbroker.errors import InvalidUpdateVersionError
 from kbroker.schemas import wire
 from kbroker.types import CLUSTER_METADATA_TOPIC
 from tests.cluster.kraft.controllers import endpoint_of
@@ -264,3 +265,44 @@ def test_a_voter_that_listens_elsewhere_says_so(tmp_path: Path) -> None:
 
     world = World(1, 3, tmp_path, voters=3)
     run_virtually(asyncio.wait_for(run(), 60), world.loop)
+
+
+def test_fixed_voters_become_those_of_the_log(tmp_path: Path) -> None:
+    """A cluster that began with voters in its settings could add none, and would lose them if a step failed."""
+
+    async def run(world: World) -> None:
+        for each in world.nodes.values():
+            await each.start()
+        while not world.leaders():
+            await asyncio.sleep(0.1)
+        (leader,) = world.leaders()
+        assert leader.answers is not None and leader.replica is not None
+        with pytest.raises(InvalidUpdateVersionError, match="have not said"):
+            await leader.answers.voters.upgrade(1)
+        await asyncio.sleep(5)
+        assert await leader.write(1)
+        await leader.answers.voters.upgrade(1)
+        assert await leader.write(2)
+        await asyncio.sleep(2)
+        for each in world.nodes.values():
+            assert each.replica is not None
+            history = each.replica.history
+            assert history.kraft_version == 1
+            assert {node_id: voter.key for node_id, voter in history.last.by_id.items()} == {
+                node.node_id: node.key for node in world.nodes.values()
+            }
+        with pytest.raises(InvalidUpdateVersionError, match="downgrade"):
+            await leader.answers.voters.upgrade(0)
+        gone = next(each for each in world.nodes.values() if each is not leader)
+        request = wire.RemoveRaftVoterRequest(
+            cluster_id=None, voter_id=gone.node_id, voter_directory_id=gone.key.directory_id
+        )
+        assert (await leader.answers.remove_voter(request, 0)).error_code == 0
+        assert gone.node_id not in leader.replica.history.last.by_id
+        for each in world.nodes.values():
+            each.crash(loses=True)
+            await each.start()
+        await asyncio.sleep(5)
+        assert await world.write()
+
+    alone(tmp_path, run)
