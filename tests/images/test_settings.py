@@ -368,12 +368,12 @@ def test_a_single_combined_node_is_alone_with_its_zookeeper_left_out() -> None:
     )
     assert not config.get("zookeeper.connect")
     assert any("KAFKA_ZOOKEEPER_CONNECT has no effect" in each for each in config.warnings)
-    with pytest.raises(ConfigError, match=r"bootstrap.*2 controllers.*docs/cluster.md"):
-        load(
-            KAFKA_PROCESS_ROLES="broker,controller",
-            KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS="a:9093,b:9093",
-            KAFKA_CONTROLLER_LISTENER_NAMES="CONTROLLER",
-        )
+    assert not config.is_voter
+    of_two = {"KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS": "a:9093,b:9093"}
+    of_two |= {"KAFKA_PROCESS_ROLES": "broker,controller", "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER"}
+    assert load(**of_two, KAFKA_LISTENERS="PLAINTEXT://:9092,CONTROLLER://:9093").is_voter
+    with pytest.raises(ConfigError, match=r"controller.listener.names must contain at least one value appearing"):
+        load(**of_two)
 
 
 @pytest.mark.parametrize(
