@@ -15,13 +15,11 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from kbroker._fast.records.record_batch import BATCH_OVERHEAD, MAGIC_V2, BatchError
-from kbroker._fast.records.stored_header import read_stored_header
 from kbroker.cluster.kraft.batches import ControlRecord, DamagedBatchesError, MetadataBatch, records_of
 from kbroker.cluster.kraft.segments import SEGMENT, stored_batches
 from kbroker.cluster.kraft.snapshots import snapshot_batches, snapshot_name, snapshots_in
+from kbroker.cluster.kraft.voter_files import batch_behind
 from kbroker.metadata.metadata_record import MetadataLogError, MetadataRecord, MetadataTransactions
-from kbroker.records.layout import LENGTH_END, LENGTH_POSITION, MAGIC_POSITION
 from kbroker.schemas import wire
 from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY
 
@@ -129,23 +127,6 @@ class MetadataLog:
         """What is no batch: the end of the log, or damage."""
         if not any(left) and is_last:
             return
-        if not is_last or self._was_closed or _batch_behind(left, 0):
+        if not is_last or self._was_closed or batch_behind(left):
             raise MetadataLogError(f"{error}. {_INSTEAD}") from error
         self.notes.append(f"the last {len(left)} bytes of {path} were not completely written: left out")
-
-
-def _batch_behind(data: bytes, position: int) -> bool:
-    """Whether any whole batch begins behind a place where none does."""
-    at = position + 1
-    while (found := data.find(bytes([MAGIC_V2]), at + MAGIC_POSITION)) >= 0:
-        at = found - MAGIC_POSITION
-        size = int.from_bytes(data[at + LENGTH_POSITION : at + LENGTH_END], "big", signed=True) + LENGTH_END
-        if BATCH_OVERHEAD < size <= len(data) - at:
-            try:
-                read_stored_header(data, at, len(data), check_crc=True)
-            except BatchError:
-                pass
-            else:
-                return True
-        at += 1
-    return False

@@ -4,10 +4,12 @@
     <20>-<10 digits>.checkpoint   snapshots; `.checkpoint.part` while one is written
     quorum-state                  the epoch and its leader (`quorum_state`)
     partition.metadata            the topic's id
+    durable-end                   of a voter: how far its log was at least (`voter_files`)
 
 A snapshot has its name once it is whole and durable.  One that turns out to be damaged is renamed to
-`.checkpoint.damaged`, and the one before it is taken, or the controllers' own.  Everything here can be fetched again,
-so nothing that is missing or damaged keeps a broker from its start; I/O errors do.
+`.checkpoint.damaged`, and the one before it is taken, or the controllers' own.  Everything that a broker has here can
+be fetched again, so nothing that is missing or damaged keeps it from its start; I/O errors do.  A node with the
+controller role has promised what it has here, and starts with nothing less (`voter_files`).
 
 All calls may wait for the disk, but `takes_at_once` and what that allows; they belong to one thread at a time.
 """
@@ -30,8 +32,11 @@ from kbroker.storage.files.filesystem import TEMPORARY_SUFFIX, naming
 from kbroker.storage.log.partition_metadata import PARTITION_METADATA, encode_partition_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from kbroker.clock import Clock
     from kbroker.cluster.kraft.settings import MetadataLogSettings
+    from kbroker.cluster.kraft.voter_files import DurableEnd
     from kbroker.storage.files.filesystem import FileSystem
 
 logger = logging.getLogger("kbroker.cluster")
@@ -70,6 +75,7 @@ class MetadataDirectory:
         self.path = f"{log_dir}/{CLUSTER_METADATA_DIRECTORY}"
         self._segments = Segments(files, self.path, settings.segment_bytes, settings.segment_ms)
         self._snapshots: list[_Kept] = []
+        self._durable_end: DurableEnd | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -81,12 +87,21 @@ class MetadataDirectory:
         """None where there is none."""
         return self._snapshots[-1].id if self._snapshots else None
 
-    def open(self) -> Opened:
-        """Make the directory what it has to be, and read it.  OSError."""
+    def open(self, *, is_voter: bool = False) -> Opened:
+        """Make the directory what it has to be, and read it.  OSError, for a voter MetadataLogError."""
         files = self._files
         if not files.exists(self.path):
             files.makedirs(self.path)
             files.fsync_directory(os.path.dirname(self.path))  # noqa: PTH120
+        batches, damaged = self._newest_whole()
+        if is_voter:
+            from kbroker.cluster.kraft.voter_files import VoterFiles
+
+            parts = snapshots_in(files, self.path, PART_SUFFIX)
+            found = VoterFiles(files, self.path, [each.id for each in self._snapshots], list(damaged))
+            found.make_whole(parts)
+            self._durable_end = found.durable_end
+        self._put_aside(damaged)
         for entry in files.list_directory(self.path):
             if entry.name.endswith((PART_SUFFIX, TEMPORARY_SUFFIX)) or _OF_KAFKA.match(entry.name):
                 files.unlink_if_exists(f"{self.path}/{entry.name}")
@@ -94,18 +109,20 @@ class MetadataDirectory:
         content = encode_partition_metadata(METADATA_TOPIC_ID)
         if not files.exists(partition_metadata) or files.read_file(partition_metadata) != content:
             files.write_atomic(partition_metadata, content)
-        batches = self._newest_whole()
         newest = self.newest_snapshot
         log = self._segments.open(*(newest or (0, 0)))
         self._segments.sync()
+        # Their records are no longer in the log behind them: no replica goes on from there.
+        self._delete_snapshots([each for each in self._snapshots[:-1] if each.id.end_offset < self.start_offset])
         state = self._read_state()
         kept = KeptLog(self._segments.end_offset, tuple(self._segments.epochs), newest, state.epoch, state.leader_id)
         return Opened(kept, batches, log, state)
 
-    def _newest_whole(self) -> list[MetadataBatch]:
-        """The batches of the newest snapshot that is whole."""
+    def _newest_whole(self) -> tuple[list[MetadataBatch], dict[SnapshotId, str]]:
+        """The batches of the newest snapshot that is whole, and what is wrong with those that are not."""
         self._snapshots = []
         batches: list[MetadataBatch] = []
+        damaged: dict[SnapshotId, str] = {}
         for snapshot in reversed(snapshots_in(self._files, self.path)):
             path = self._path(snapshot)
             data = self._files.read_file(path)
@@ -113,13 +130,24 @@ class MetadataDirectory:
                 found = snapshot_batches(data, path)
                 kept = _Kept(snapshot, timestamp_of(found, path), len(data))
             except DamagedBatchesError as error:
-                logger.warning("%s; it is put aside, and what it said is fetched anew where nothing else has it", error)
-                self._files.rename(path, path + DAMAGED_SUFFIX)
-                self._files.fsync_directory(self.path)
+                damaged[snapshot] = str(error)
                 continue
             batches = batches or found
             self._snapshots.insert(0, kept)
-        return batches
+        return batches, damaged
+
+    def _put_aside(self, damaged: Mapping[SnapshotId, str]) -> None:
+        for snapshot, why in damaged.items():
+            logger.warning("%s; it is put aside, and what it said is fetched anew where nothing else has it", why)
+            self._files.rename(self._path(snapshot), self._path(snapshot) + DAMAGED_SUFFIX)
+            self._files.fsync_directory(self.path)
+
+    def _delete_snapshots(self, snapshots: Sequence[_Kept]) -> None:
+        for each in snapshots:
+            self._files.unlink_if_exists(self._path(each.id))
+            self._snapshots.remove(each)
+        if snapshots:
+            self._files.fsync_directory(self.path)
 
     def _path(self, snapshot: SnapshotId) -> str:
         return f"{self.path}/{snapshot_name(snapshot)}"
@@ -150,12 +178,24 @@ class MetadataDirectory:
 
     def truncate(self, end_offset: int) -> None:
         """Take away all from this offset on, durably."""
+        if self._durable_end is not None:
+            self._durable_end.fall(end_offset)
         self._segments.truncate(end_offset)
 
     def append_durably(self, batches: tuple[MetadataBatch, ...]) -> None:
         """Write batches that follow the end, and sync them: other nodes count on what a voter says it has."""
+        before, noted = self._segments.count, self._durable_end
+        self._durable_end = None  # Of a disk that fails here it is not known what is durable.
         self._segments.append(batches)
         self._segments.sync()
+        self._durable_end = noted
+        if self._segments.count != before:
+            self._note_end()
+
+    def _note_end(self) -> None:
+        if self._durable_end is not None:
+            epochs, newest = self._segments.epochs, self.newest_snapshot or SnapshotId(0, 0)
+            self._durable_end.keep(self._segments.end_offset, epochs[-1].epoch if epochs else newest.epoch)
 
     @property
     def start_offset(self) -> int:
@@ -230,32 +270,30 @@ class MetadataDirectory:
         else:
             self.keep(snapshot, timestamp_ms)
 
-    def restart(self, snapshot: SnapshotId) -> None:
-        """A snapshot from the controllers takes the place of the log: that is deleted, older snapshots, too."""
+    def restart(self, snapshot: SnapshotId, timestamp_ms: int) -> None:
+        """A snapshot from the controllers, of which all pieces are written, takes the place of the log and of older
+        snapshots.  After a crash one of the two is there whole."""
+        self._segments.prepare(snapshot.end_offset)
+        self.keep(snapshot, timestamp_ms)
+        if self._durable_end is not None:
+            self._durable_end.fall(snapshot.end_offset)
         self._segments.restart(snapshot.end_offset)
-        for each in self._snapshots:
-            if each.id != snapshot:
-                self._files.unlink_if_exists(self._path(each.id))
-        self._snapshots = [each for each in self._snapshots if each.id == snapshot]
-        self._files.fsync_directory(self.path)
+        self._delete_snapshots([each for each in self._snapshots if each.id != snapshot])
 
     def clean(self) -> None:
         """Delete snapshots that are too old or too much, all but the newest, and the segments before those left."""
-        settings, deleted = self._settings, False
+        settings = self._settings
         while len(self._snapshots) > 1:
             oldest = self._snapshots[0]
             is_old = 0 <= settings.retention_ms < self._clock.now_ms() - oldest.timestamp_ms
             is_much = 0 <= settings.retention_bytes < self.size_bytes
             if not is_old and not is_much:
                 break
-            self._files.unlink_if_exists(self._path(oldest.id))
-            del self._snapshots[0]
-            deleted = True
+            self._delete_snapshots([oldest])
             # The log reaches back to the oldest snapshot that is left.
             self._segments.delete_below(self._snapshots[0].id.end_offset)
-        if deleted:
-            self._files.fsync_directory(self.path)
 
     def close(self) -> None:
         """Make all durable and close the files."""
         self._segments.close()
+        self._note_end()

@@ -45,11 +45,12 @@ def decode_quorum_state(data: bytes) -> QuorumState:
     fields = json.loads(data)
     if not isinstance(fields, dict) or fields.get("data_version") not in (0, 1):
         raise ValueError("it is not the quorum-state of version 0 or 1")
-    epoch, leader_id = fields.get("leaderEpoch"), fields.get("leaderId", NO_LEADER)
+    epoch, leader_id = fields.get("leaderEpoch"), fields.get("leaderId")
+    voted_id, directory = fields.get("votedId"), fields.get("votedDirectoryId")
     if type(epoch) is not int or type(leader_id) is not int or epoch < 0:
         raise ValueError("it has no epoch and no leader")
-    voted_id, directory = fields.get("votedId", NO_VOTE), fields.get("votedDirectoryId")
-    if type(voted_id) is not int or not isinstance(directory, str | None):
+    has_directory = isinstance(directory, str) if fields["data_version"] else directory is None
+    if type(voted_id) is not int or not has_directory:
         raise ValueError("its vote is none")
     voted_directory = ZERO_UUID if directory is None else uuid_from_text(directory)
     return QuorumState(epoch, max(leader_id, NO_LEADER), max(voted_id, NO_VOTE), voted_directory)

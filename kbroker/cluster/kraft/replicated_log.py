@@ -62,9 +62,9 @@ class ReplicatedLog:
                     self._disk_call = None
                 del made  # It keeps its error, and the error this frame.
 
-    async def open(self) -> Opened:
+    async def open(self, *, is_voter: bool = False) -> Opened:
         """Read the directory, and apply its newest snapshot.  OSError, MetadataLogError."""
-        opened = await self.on_disk(self.directory.open)
+        opened = await self.on_disk(self.directory.open, is_voter=is_voter)
         newest = opened.log.snapshot
         if newest is not None:
             await self.metadata.load(
@@ -130,8 +130,7 @@ class ReplicatedLog:
         except DamagedBatchesError:
             await self.on_disk(directory.discard, snapshot)
             raise
-        await self.on_disk(directory.keep, snapshot, self.metadata.applied_ms)
-        await self.on_disk(directory.restart, snapshot)
+        await self.on_disk(directory.restart, snapshot, self.metadata.applied_ms)
         self.pending = []
         self._snapshots.begin()
         return batches

@@ -88,6 +88,11 @@ class Segments:
         return sum(each.size for each in self._segments)
 
     @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._segments)
+
+    @property
     def start_offset(self) -> int:
         """Where the log on disk begins."""
         return self._segments[0].base_offset if self._segments else self.end_offset
@@ -122,7 +127,12 @@ class Segments:
         self.epochs = _epochs_of(kept)
         if found:
             self._fd = self._files.open(found[-1].path, os.O_RDWR)
+        else:
+            self._begin(self.end_offset)
         return kept
+
+    def _path(self, base_offset: int) -> str:
+        return f"{self._directory}/{segment_name(base_offset)}"
 
     def _listed(self) -> list[_Segment]:
         return sorted(
@@ -196,12 +206,16 @@ class Segments:
             self._finish()
             last = None
         if last is None:
-            last = _Segment(batch.base_offset, f"{self._directory}/{segment_name(batch.base_offset)}", 0)
-            self._fd = self._files.open(last.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-            self._segments.append(last)
-            self._has_new_names = True
+            last = self._begin(batch.base_offset)
         self._rolls = False
         return last
+
+    def _begin(self, base_offset: int) -> _Segment:
+        segment = _Segment(base_offset, self._path(base_offset), 0)
+        self._fd = self._files.open(segment.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        self._segments.append(segment)
+        self._has_new_names = True
+        return segment
 
     def _ends_with(self, segment: _Segment, size: int, newest_ms: int) -> bool:
         """Whether a segment with records ends where so many bytes are to follow, of which the newest are of then."""
@@ -230,29 +244,32 @@ class Segments:
             self._has_new_names = False
 
     def truncate(self, end_offset: int) -> None:
-        """Take away all from an offset on, where a batch begins, durably."""
-        while self._segments and self._segments[-1].base_offset >= end_offset:
-            segment = self._segments.pop()
-            if self._fd >= 0:
-                self._files.close(self._fd)
-                self._fd = -1
-            self._files.unlink(segment.path)
-            self._has_new_names = True
-        if self._segments:
-            segment = self._segments[-1]
-            if self._fd < 0:
-                self._fd = self._files.open(segment.path, os.O_RDWR)
-            with naming(segment.path):
-                for position, batch in stored_batches(self._files, self._fd, segment.size, segment.path):
-                    if batch.end_offset > end_offset:
-                        self._files.ftruncate(self._fd, position)
-                        self._files.fsync(self._fd)
-                        segment.size = position
-                        segment.places = [each for each in segment.places if each[1] < position]
-                        break
+        """Take away all from an offset on, where a batch begins, durably; the log does not begin behind it."""
+        while len(self._segments) > 1 and self._segments[-1].base_offset >= end_offset:
+            self._drop_last()
+        segment = self._segments[-1]
+        if self._fd < 0:
+            self._fd = self._files.open(segment.path, os.O_RDWR)
+        with naming(segment.path):
+            for position, batch in stored_batches(self._files, self._fd, segment.size, segment.path):
+                if batch.end_offset > end_offset:
+                    self._files.ftruncate(self._fd, position)
+                    self._files.fsync(self._fd)
+                    segment.size = position
+                    segment.places = [each for each in segment.places if each[1] < position]
+                    segment.first_ms = segment.first_ms if position else None
+                    break
         self.end_offset = end_offset
         self.epochs = [each for each in self.epochs if each.offset < end_offset]
         self.sync()
+
+    def _drop_last(self) -> None:
+        """Durably: after a crash no segment lies behind a gap."""
+        if self._fd >= 0:
+            self._files.close(self._fd)
+            self._fd = -1
+        self._files.unlink(self._segments.pop().path)
+        self._files.fsync_directory(self._directory)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds an offset on: `max_bytes` at most, but one at least.
@@ -286,18 +303,33 @@ class Segments:
         finally:
             self._files.close(fd)
 
+    def prepare(self, start: int) -> None:
+        """Make the segment with which the log is to begin anew where it does not reach: a start then knows that the log
+        before it has no use, and has not lost its end."""
+        if start > self.end_offset:
+            self._files.close(self._files.open(self._path(start), os.O_RDWR | os.O_CREAT))
+            self._files.fsync_directory(self._directory)
+
     def restart(self, start: int) -> None:
-        """Delete all: the log begins anew at an offset."""
-        self.truncate(-1)
+        """Delete all, durably: the log begins anew at an offset, behind its beginning.  See `prepare`."""
+        while len(self._segments) > 1:
+            self._drop_last()
+        if self._fd >= 0:
+            self._files.close(self._fd)
+        before = self._segments.pop()
+        self._begin(start)
+        self.sync()
+        if before.path != self._segments[-1].path:
+            self._files.unlink(before.path)
+            self._files.fsync_directory(self._directory)
         self.end_offset, self.epochs = start, []
 
     def delete_below(self, offset: int) -> None:
-        """Delete the segments that have no record from an offset on; the last one stays."""
+        """Delete the segments that have no record from an offset on, the first one first; the last one stays."""
         while len(self._segments) > 1 and self._segments[1].base_offset <= offset:
             self._files.unlink(self._segments[0].path)
+            self._files.fsync_directory(self._directory)
             del self._segments[0]
-            self._has_new_names = True
-        self.sync()
 
     def close(self) -> None:
         """Make all durable, and close the file."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbroker.protocol.messages import Message
     from kbroker.storage.files.filesystem import FileSystem
 
-SNAPSHOT = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
+SNAPSHOT = re.compile(r"^(\d{20})-(\d{10})\.checkpoint(.*)$")
 BATCH_BYTES = 64 << 10
 
 
@@ -39,10 +39,10 @@ def snapshot_name(snapshot: SnapshotId) -> str:
     return f"{snapshot.end_offset:020}-{snapshot.epoch:010}.checkpoint"
 
 
-def snapshots_in(files: FileSystem, directory: str) -> list[SnapshotId]:
-    """The snapshots in a directory, the newest last.  OSError."""
+def snapshots_in(files: FileSystem, directory: str, suffix: str = "") -> list[SnapshotId]:
+    """The snapshots in a directory, the newest last; with a suffix those whose names end with it.  OSError."""
     matches = (SNAPSHOT.match(entry.name) for entry in files.list_directory(directory))
-    return sorted(SnapshotId(int(match[1]), int(match[2])) for match in matches if match)
+    return sorted(SnapshotId(int(match[1]), int(match[2])) for match in matches if match and match[3] == suffix)
 
 
 def snapshot_batches(data: bytes, where: str) -> list[MetadataBatch]:

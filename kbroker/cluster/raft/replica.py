@@ -161,7 +161,7 @@ class RaftReplica:
 
     async def open(self) -> None:
         """Read what is on disk.  OSError, MetadataLogError where this node may not vote with it."""
-        opened = await self.log.open()
+        opened = await self.log.open(is_voter=True)
         self.history.begin(opened.snapshot)
         for batch in opened.batches:
             self.history.take(batch)

@@ -19,33 +19,18 @@ from kbroker.cluster.kraft.metadata_directory import MetadataDirectory, Opened
 from kbroker.cluster.kraft.quorum_state import QuorumState, decode_quorum_state, encode_quorum_state
 from kbroker.cluster.kraft.quorum_steps import SnapshotId
 from kbroker.cluster.kraft.settings import MetadataLogSettings
-from kbroker.cluster.kraft.snapshots import encoded_snapshot, snapshot_batches, snapshot_name
+from kbroker.cluster.kraft.snapshots import snapshot_batches, snapshot_name
 from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from tests.cluster.kraft.controllers import START_MS, config_record, data_batch
+from tests.cluster.kraft.metadata_files import FOLDER, AtTime, snapshot_of
 from tests.storage.faulty_files import OF_THE_MACHINE, CrashedError, Fault, FaultyFiles, each_crash
 
 SETTINGS = MetadataLogSettings(segment_bytes=500, retention_bytes=1500, retention_ms=-1)
-FOLDER = "__cluster_metadata-0"
-
-
-class AtTime:
-    """A clock that stands still."""
-
-    def now_ms(self) -> int:
-        return START_MS
-
-    def monotonic(self) -> float:
-        return 0.0
 
 
 def log_of(count: int, epoch: int = 1) -> list[MetadataBatch]:
     """A log of so many batches of two records."""
     return [data_batch(2 * at, epoch, [config_record(2 * at), config_record(2 * at + 1)]) for at in range(count)]
-
-
-def snapshot_of(end: int, epoch: int = 1) -> tuple[SnapshotId, bytes]:
-    records = [config_record(number) for number in range(end)]
-    return SnapshotId(end, epoch), b"".join(encoded_snapshot(records, epoch, START_MS))
 
 
 def directory_of(path: Path, files: FileSystem = SYSTEM_FILES) -> MetadataDirectory:
@@ -102,9 +87,8 @@ class Workload:
         snapshot, data = snapshot_of(40)
         self.directory.write_piece(snapshot, 0, data)
         self.directory.written(snapshot)
-        self.directory.keep(snapshot, START_MS)
+        self.directory.restart(snapshot, START_MS)
         self.log, self.snapshot, self.written, self.durable = [], 40, 40, 40
-        self.directory.restart(snapshot)
         self.append([LAST])
         self.directory.close()
 
@@ -295,13 +279,16 @@ def test_quorum_state_of_kafka(data: bytes, state: QuorumState) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b'{"leaderId":1,"leaderEpoch":-1,"data_version":1}',
-        b'{"leaderId":1,"leaderEpoch":"7","data_version":1}',
-        b'{"leaderId":1,"leaderEpoch":7,"data_version":2}',
-        b'{"leaderId":1,"data_version":1}',
+        b'{"leaderId":1,"leaderEpoch":-1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}',
+        b'{"leaderId":1,"leaderEpoch":"7","votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}',
+        b'{"leaderId":1,"leaderEpoch":7,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":2}',
+        b'{"leaderId":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}',
+        b'{"leaderId":1,"leaderEpoch":7,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}',
+        b'{"leaderId":1,"leaderEpoch":7,"votedId":3001,"data_version":1}',
+        b'{"leaderEpoch":7,"votedId":3001,"data_version":0}',
     ],
 )
 def test_a_quorum_state_without_an_epoch_is_refused(data: bytes) -> None:
-    """A broker would fetch in an epoch that no quorum has had."""
-    with pytest.raises(ValueError, match=r"quorum-state|epoch"):
+    """A broker would fetch in an epoch that no quorum has had, or a voter forget its vote."""
+    with pytest.raises(ValueError, match=r"quorum-state|epoch|vote"):
         decode_quorum_state(data)
