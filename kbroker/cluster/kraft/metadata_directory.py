@@ -273,6 +273,11 @@ class MetadataDirectory:
     def restart(self, snapshot: SnapshotId, timestamp_ms: int) -> None:
         """A snapshot from the controllers, of which all pieces are written, takes the place of the log and of older
         snapshots.  After a crash one of the two is there whole."""
+        if snapshot.end_offset <= self._segments.end_offset:
+            # The leader has a later epoch before this offset than the log: what lies behind it was not committed.
+            self.truncate(snapshot.end_offset)
+        self._files.sync_path(self._path(snapshot) + PART_SUFFIX)
+        self._files.fsync_directory(self.path)
         self._segments.prepare(snapshot.end_offset)
         self.keep(snapshot, timestamp_ms)
         if self._durable_end is not None:

@@ -11,16 +11,18 @@ from __future__ import annotations
 import logging
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.kraft.batches import DamagedBatchesError, MetadataBatch, checked_batch
 from kbroker.cluster.kraft.quorum_steps import EpochStart
-from kbroker.records.layout import LENGTH_END, LENGTH_POSITION, LOG_OVERHEAD
+from kbroker.records.layout import LENGTH_END, LENGTH_POSITION, LOG_OVERHEAD, MAGIC_V2
 from kbroker.storage.files.filesystem import naming
 
 if TYPE_CHECKING:
+    from kbroker._fast.records.record_batch import BatchInfo
     from kbroker.storage.files.filesystem import FileSystem
 
 logger = logging.getLogger("kbroker.cluster")
@@ -28,6 +30,7 @@ logger = logging.getLogger("kbroker.cluster")
 SEGMENT = re.compile(r"^(\d{20})\.log$")
 READ_BYTES = 4 << 20
 PLACE_BYTES = 64 << 10
+SCANNED_BATCHES = 1 << 14
 
 
 def segment_name(base_offset: int) -> str:
@@ -36,18 +39,20 @@ def segment_name(base_offset: int) -> str:
 
 
 def stored_batches(
-    files: FileSystem, fd: int, size: int, where: str, begin_at: int = 0
+    files: FileSystem, fd: int, size: int, where: str, begin_at: int = 0, at_once: int = READ_BYTES
 ) -> Iterator[tuple[int, MetadataBatch]]:
-    """The batches of a file with their positions.  DamagedBatchesError where there is no whole one, OSError."""
+    """The batches of a file with their positions, from `begin_at` on; `at_once` bytes are read by one call.
+
+    DamagedBatchesError where there is no whole one, OSError."""
     buffer, begin, position = b"", begin_at, begin_at
     while position < size:
         at = position - begin
         if len(buffer) - at < LENGTH_END:
-            buffer, begin, at = files.pread(fd, READ_BYTES, position), position, 0
+            buffer, begin, at = files.pread(fd, at_once, position), position, 0
         length = LOG_OVERHEAD + int.from_bytes(buffer[at + LENGTH_POSITION : at + LENGTH_END], "big", signed=True)
         length = min(max(length, LENGTH_END), size - position)
         if len(buffer) - at < length:
-            buffer, begin, at = files.pread(fd, max(READ_BYTES, length), position), position, 0
+            buffer, begin, at = files.pread(fd, max(at_once, length), position), position, 0
         yield position, checked_batch(buffer[at : at + length], f"{where}: the batch at byte {position}")
         position += length
 
@@ -65,6 +70,15 @@ class _Segment:
         """A batch begins here."""
         if not self.places or position - self.places[-1][1] >= PLACE_BYTES:
             self.places.append((offset, position))
+
+    def took(self, info: BatchInfo, position: int, due: int) -> int:
+        """A batch has been read here, where an offset is due; what follows it.  DamagedBatchesError."""
+        if info.base_offset != due or info.magic != MAGIC_V2:
+            raise DamagedBatchesError(f"{self.path}: a batch begins at offset {info.base_offset}, {due} is due")
+        if self.first_ms is None:
+            self.first_ms = info.max_timestamp
+        self.note(due, position)
+        return info.last_offset + 1
 
 
 class Segments:
@@ -149,17 +163,11 @@ class Segments:
         fd, position = self._files.open(segment.path, os.O_RDWR), 0
         try:
             with naming(segment.path):
-                for at, batch in stored_batches(self._files, fd, segment.size, segment.path):
-                    if batch.base_offset != end:
-                        raise DamagedBatchesError(
-                            f"{segment.path}: a batch begins at offset {batch.base_offset}, {end} is due"
-                        )
-                    if segment.first_ms is None:
-                        segment.first_ms = batch.info.max_timestamp
-                    segment.note(batch.base_offset, at)
-                    end, position = batch.end_offset, at + len(batch.data)
-                    if end > start:
-                        kept.append(batch)
+                for info in self._before(fd, segment, start):
+                    end, position = segment.took(info, info.position, end), info.position + info.size_in_bytes
+                for at, batch in stored_batches(self._files, fd, segment.size, segment.path, position):
+                    end, position = segment.took(batch.info, at, end), at + len(batch.data)
+                    kept.append(batch)
         except DamagedBatchesError as error:
             logger.warning("%s; %d bytes are cut off and fetched anew", error, segment.size - position)
             with naming(segment.path):
@@ -170,6 +178,18 @@ class Segments:
         finally:
             self._files.close(fd)
         return True, end
+
+    def _before(self, fd: int, segment: _Segment, start: int) -> Iterator[BatchInfo]:
+        """The headers of the whole batches that end below an offset: nothing else of them is asked for."""
+        position, is_over = 0, segment.base_offset >= start
+        while not is_over:
+            found = self._files.scan_segment(fd, position, segment.size, check_crc=True, max_batches=SCANNED_BATCHES)
+            batches = found.batches
+            for info in batches:
+                if info.last_offset >= start:
+                    return
+                yield info
+            position, is_over = found.valid_end, not batches
 
     def _drop(self, segments: Sequence[_Segment], why: str) -> None:
         for each in reversed(segments):
@@ -251,7 +271,10 @@ class Segments:
         if self._fd < 0:
             self._fd = self._files.open(segment.path, os.O_RDWR)
         with naming(segment.path):
-            for position, batch in stored_batches(self._files, self._fd, segment.size, segment.path):
+            begin = self._place(self._fd, segment, end_offset)
+            for position, batch in stored_batches(
+                self._files, self._fd, segment.size, segment.path, begin, PLACE_BYTES
+            ):
                 if batch.end_offset > end_offset:
                     self._files.ftruncate(self._fd, position)
                     self._files.fsync(self._fd)
@@ -283,7 +306,7 @@ class Segments:
             is_last = segment is self._segments[-1]
             if not is_last and self._segments[self._segments.index(segment) + 1].base_offset <= offset:
                 continue
-            for batch in self._batches_from(segment, offset):
+            for batch in self._batches_from(segment, offset, max_bytes):
                 if found and size + len(batch.data) > max_bytes:
                     return b"".join(found)
                 found.append(batch.data)
@@ -292,21 +315,39 @@ class Segments:
                     return b"".join(found)
         return b"".join(found)
 
-    def _batches_from(self, segment: _Segment, offset: int) -> Iterator[MetadataBatch]:
-        begin = max((position for first, position in segment.places if first <= offset), default=0)
+    def _batches_from(self, segment: _Segment, offset: int, max_bytes: int) -> Iterator[MetadataBatch]:
+        at_once = min(READ_BYTES, max(max_bytes, PLACE_BYTES))
         fd = self._files.open(segment.path, os.O_RDONLY)
         try:
             with naming(segment.path):
-                for _, batch in stored_batches(self._files, fd, segment.size, segment.path, begin):
+                begin = self._place(fd, segment, offset)
+                for _, batch in stored_batches(self._files, fd, segment.size, segment.path, begin, at_once):
                     if batch.end_offset > offset:
                         yield batch
         finally:
             self._files.close(fd)
 
+    def _place(self, fd: int, segment: _Segment, offset: int) -> int:
+        """Where a batch begins that is not behind the one with an offset, and near it."""
+        at = bisect_right(segment.places, (offset, segment.size)) - 1
+        if at < 0:
+            return 0
+        begin, position = segment.places[at][1], 0
+        data = self._files.pread(fd, PLACE_BYTES, begin)
+        while True:
+            following = (
+                position + LOG_OVERHEAD + int.from_bytes(data[position + LENGTH_POSITION : position + LENGTH_END])
+            )
+            if following + LENGTH_POSITION > len(data) or offset < int.from_bytes(
+                data[following : following + LENGTH_POSITION]
+            ):
+                return begin + position
+            position = following
+
     def prepare(self, start: int) -> None:
-        """Make the segment with which the log is to begin anew where it does not reach: a start then knows that the log
-        before it has no use, and has not lost its end."""
-        if start > self.end_offset:
+        """Make the segment with which the log is to begin anew, at its end or behind it.  A start then knows that the
+        log before it has no use, and has not lost its end."""
+        if start > self._segments[-1].base_offset:
             self._files.close(self._files.open(self._path(start), os.O_RDWR | os.O_CREAT))
             self._files.fsync_directory(self._directory)
 

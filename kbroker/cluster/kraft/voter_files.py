@@ -209,10 +209,6 @@ class VoterFiles:
         if has_begun_anew and (self._end != newest.end_offset or is_older):
             self._segments, self._end, self._epoch = [last], newest.end_offset, newest.epoch
             return segments[:-1]
-        if is_older and self._end >= newest.end_offset > 0:
-            # The node that led has not had what lies behind the snapshot here.
-            self._segments, self._end, self._epoch = [], newest.end_offset, newest.epoch
-            return segments
         return []
 
     def _read(self, segment: _Segment, *, is_last: bool) -> None:
@@ -271,17 +267,10 @@ class VoterFiles:
             )
 
     def _delete(self, segments: Sequence[_Segment]) -> None:
-        """The last one first, each durably: what is left begins where it began.  Where all go, another one begins."""
         for each in reversed(segments):
-            if not self._segments and each is segments[0]:
-                self._make(self._newest.end_offset)
             logger.warning("%s is deleted: a snapshot has taken its place, or was to take it", each.path)
             self._files.unlink(each.path)
             self._files.fsync_directory(self._directory)
-
-    def _make(self, offset: int) -> None:
-        self._files.close(self._files.open(f"{self._directory}/{segment_name(offset)}", os.O_RDWR | os.O_CREAT))
-        self._files.fsync_directory(self._directory)
 
     def _cut(self) -> None:
         last = self._segments[-1] if self._segments else None
