@@ -87,6 +87,11 @@ class MetadataDirectory:
         """None where there is none."""
         return self._snapshots[-1].id if self._snapshots else None
 
+    @property
+    def has_older_snapshots(self) -> bool:
+        """Whether there are others than the newest, so that `clean` may have something to do."""
+        return len(self._snapshots) > 1
+
     def open(self, *, is_voter: bool = False) -> Opened:
         """Make the directory what it has to be, and read it.  OSError, for a voter MetadataLogError."""
         files = self._files
