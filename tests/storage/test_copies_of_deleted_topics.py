@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
+from kbroker.errors import KafkaError
+from kbroker.storage.files.filesystem import Buffer
 from kbroker.storage.log.partition_metadata import PARTITION_METADATA
+from tests.storage.batches import UnsyncedFiles
 from tests.storage.moves import PART_BYTES, TOPIC_ID, TP, HeldThrottle, Storage, fill, names
 
 
@@ -35,3 +39,24 @@ def test_a_copy_of_a_deleted_topic_goes_when_another_has_its_name(tmp_path: Path
     assert not storage.logs.plans.found
     assert [name.rpartition("-")[2] for name in names(storage)[storage.b]] == ["delete"]
     storage.logs.shutdown()
+
+
+def test_a_copy_that_cannot_say_its_topic_is_not_begun(tmp_path: Path) -> None:
+    """An empty copy would stay in a directory without space, and the move that failed go on with the next start."""
+
+    class Full(UnsyncedFiles):
+        def write_atomic(self, path: str, data: Buffer, *, sync: bool = True) -> None:
+            if "-future" in path:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            super().write_atomic(path, data, sync=sync)
+
+    async def run() -> None:
+        storage = Storage(tmp_path, Full())
+        moves = storage.lead()
+        with pytest.raises(KafkaError, match="creating a copy"):
+            moves.alter(TP, storage.b)
+        assert not storage.logs.plans.futures and names(storage)[storage.b] == []
+        await moves.stop()
+        storage.logs.shutdown()
+
+    asyncio.run(run())

@@ -22,6 +22,7 @@ lengths.  Between steps all state belongs to the loop.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -199,8 +200,14 @@ class FutureLog:
 
     def create(self) -> None:
         """Makes the directory, with the topic's id: all that a start needs to go on with the move."""
-        self.files.mkdir(self.directory)
-        PartitionMetadata(self.files, self.directory, exists=False).assign(self.log.topic_id, self.log.topic_partition)
+        files, log = self.files, self.log
+        files.mkdir(self.directory)
+        try:
+            PartitionMetadata(files, self.directory, exists=False).assign(log.topic_id, log.topic_partition)
+        except OSError:
+            with contextlib.suppress(OSError):
+                files.remove_tree(self.directory)
+            raise
 
     def refresh(self) -> None:
         """Gives up copies of what is not in the log any more."""
