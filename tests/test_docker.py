@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kbroker.cli.main import run
 from kbroker.config import BrokerConfig
-from tests.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess, answers_api_versions
 from tests.cluster.kraft.processes import JavaNode
 from tests.compat.brokers import CLUSTER_ID
 from tests.compat.waiting import wait_for
@@ -31,9 +31,7 @@ from tests.zookeeper_server import zookeeper_server
 ROOT = Path(__file__).resolve().parent.parent
 DOCKER = ROOT / "docker"
 # The other one is a benchmark, whose brokers keep nothing.
-COMPOSE_FILES = [
-    DOCKER / name for name in ("compose.yaml", "compose.cluster.yaml", "compose.kraft.yaml", "compose.schemas.yaml")
-]
+COMPOSE_FILES = [DOCKER / f"compose{name}.yaml" for name in ("", ".cluster", ".kraft", ".kafka-controller", ".schemas")]
 
 
 def image_settings() -> dict[str, str]:
@@ -137,11 +135,15 @@ def test_a_broker_of_the_secured_compose_file_lets_in_who_may(tmp_path: Path) ->
         broker.wait(120)
 
 
-def moved(text: str, own: int, inner: Mapping[int, int], outer: Mapping[int, int], keeper: str) -> str:
-    """Names and ports as they are outside of containers; `keeper`: of ZooKeeper, or of the controller."""
+def moved(text: str, own: int, ports: Mapping[int, Mapping[int, int]], outer: Mapping[int, int], keeper: str) -> str:
+    """Names and ports as they are outside of containers; `keeper`: ZooKeeper's address, or the controller's.
+
+    `ports`: of each inner port those of the brokers, of which `own` is one."""
     text = text.replace("zookeeper:2181", keeper).replace("controller:29093", keeper)
-    text = re.sub(r"broker-(\d):29092", lambda name: f"127.0.0.1:{inner[int(name[1])]}", text)
-    text = text.replace("://:29092", f"://127.0.0.1:{own}").replace("://:", "://127.0.0.1:")
+    for inner, of_brokers in ports.items():
+        text = re.sub(rf"broker-(\d):{inner}", lambda name, to=of_brokers: f"127.0.0.1:{to[int(name[1])]}", text)
+        text = text.replace(f"://:{inner}", f"://127.0.0.1:{of_brokers[own]}")
+    text = text.replace("://:", "://127.0.0.1:")
     return re.sub(r":(909\d)\b", lambda port: f":{outer[int(port[1])]}", text)
 
 
@@ -150,7 +152,7 @@ def controller(folder: Path) -> Iterator[str]:
     """The controller of the compose file, as a process; yields its address."""
     (service,) = (
         each
-        for each in yaml.safe_load((DOCKER / "compose.kraft.yaml").read_text())["services"].values()
+        for each in yaml.safe_load((DOCKER / "compose.kafka-controller.yaml").read_text())["services"].values()
         if "build" not in each
     )
     port = free_port()
@@ -172,30 +174,34 @@ def controller(folder: Path) -> Iterator[str]:
 @pytest.mark.compat
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["compose.cluster.yaml", "compose.kraft.yaml"])
+@pytest.mark.parametrize("name", ["compose.cluster.yaml", "compose.kraft.yaml", "compose.kafka-controller.yaml"])
 def test_the_cluster_of_the_compose_file_comes_together(tmp_path: Path, name: str) -> None:
     """Three containers would each be a cluster of its own, or send clients to addresses that they cannot reach."""
-    is_kraft = name == "compose.kraft.yaml"
     with ExitStack() as ended:
-        if is_kraft:
+        keeper = ""
+        if name == "compose.kafka-controller.yaml":
             keeper = ended.enter_context(controller(tmp_path / "controller"))
-        else:
+        elif name == "compose.cluster.yaml":
             keeper = ended.enter_context(zookeeper_server(tmp_path / "zookeeper")).address
         found = list(environments(DOCKER / name))
-        inner = {number: free_port() for number in range(1, len(found) + 1)}
-        outer = {9091 + number: free_port() for number in inner}
+        numbers = range(1, len(found) + 1)
+        inner = {port: {number: free_port() for number in numbers} for port in (29092, 29093)}
+        outer = {9091 + number: free_port() for number in numbers}
         brokers = []
         for number, (_, environ) in enumerate(found, 1):
-            variables = {key: moved(value, inner[number], inner, outer, keeper) for key, value in environ.items()}
+            variables = {key: moved(value, number, inner, outer, keeper) for key, value in environ.items()}
             variables["KBROKER_LOG_DIRS"] = str(tmp_path / f"broker-{number}" / "data")
             variables["KBROKER_METRICS_LISTENER"] = f"http://127.0.0.1:{free_port()}"
-            if is_kraft:
+            if name == "compose.kafka-controller.yaml":
                 # The controller is formatted for the tests' own cluster.
                 variables["CLUSTER_ID"] = CLUSTER_ID
             port = outer[9091 + number]
             broker = ComposedBroker(tmp_path / f"broker-{number}", environ=variables, port=port)
             ended.callback(lambda broker=broker: broker.running and broker.kill())
-            brokers.append(broker.start())
+            broker.spawn()
+            brokers.append(broker)
+        for broker in brokers:
+            wait_for(lambda broker=broker: answers_api_versions(broker.port, None), "a broker to answer", seconds=120)
         admin = AdminClient({"bootstrap.servers": brokers[0].bootstrap})
 
         def together() -> bool:

@@ -142,10 +142,16 @@ def three_brokers_serve(engine: Engine, project: str) -> None:
     assert "to two" in engine.podman(*inner, "--from-beginning", "--exit-at-end")
 
 
-def test_three_brokers_come_up_beside_a_controller_of_kafkas(engine: Engine) -> None:
+def test_three_brokers_that_are_controllers_come_up(engine: Engine) -> None:
     """The compose file of a KRaft cluster would leave three containers that wait for ever."""
-    engine.need_kafka("4.3.1")
     with composed(engine, "compose.kraft.yaml") as project:
+        three_brokers_serve(engine, project)
+
+
+def test_three_brokers_come_up_beside_a_controller_of_kafkas(engine: Engine) -> None:
+    """The same beside Kafka's own image."""
+    engine.need_kafka("4.3.1")
+    with composed(engine, "compose.kafka-controller.yaml") as project:
         three_brokers_serve(engine, project)
 
 
