@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
     from kbroker.assembly.quorum import Replica, ReplicaParts
+    from kbroker.cluster.kraft.settings import QuorumSettings
     from kbroker.cluster.raft.leading import Leading
-    from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.image import Endpoint
     from kbroker.metadata.metadata_record import MetadataRecord
@@ -46,13 +46,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kbroker.cluster")
 
 
-def timing_of(config: BrokerConfig) -> RaftTiming:
-    """From `controller.quorum.*`."""
+def timing_of(settings: QuorumSettings) -> RaftTiming:
+    """The times of a voter."""
     return RaftTiming(
-        election=config.get("controller.quorum.election.timeout.ms") / 1000,
-        fetch=config.get("controller.quorum.fetch.timeout.ms") / 1000,
-        most_backoff=config.get("controller.quorum.election.backoff.max.ms") / 1000,
-        retry=config.get("controller.quorum.retry.backoff.ms") / 1000,
+        settings.election_seconds, settings.fetch_seconds, settings.resigned_seconds, settings.backoff_seconds
     )
 
 
@@ -68,7 +65,7 @@ class NodeReplica(RaftAnswers):
             parts.loop,
             parts.transport,
             parts.settings,
-            timing_of(parts.config),
+            timing_of(parts.settings),
             MetadataDirectory(files, parts.directory.path, parts.settings.log, parts.clock),
             parts.metadata,
             parts.clock,
@@ -77,7 +74,7 @@ class NodeReplica(RaftAnswers):
         )
         key = ReplicaKey(parts.config.node_id, meta.directory_id)
         self.replica = RaftReplica(raft, key, parts.cluster_id, parts.halt)
-        self._own_voter = OwnVoter(self.replica, joins=parts.settings.auto_join)
+        self._own_voter = OwnVoter(self.replica, joins=parts.settings.joins)
         super().__init__(self.replica)
 
     async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
@@ -143,6 +140,7 @@ class NodeController:
             parts.slices,
             parts.clock.monotonic,
             hosts,
+            is_alone=self._is_alone,
             upgrade_quorum=replica.voters.upgrade,
         )
         self._chores = Chores(self.deciding, settings.config, parts.clock)
@@ -153,6 +151,13 @@ class NodeController:
     def is_active(self) -> bool:
         """Whether it decides by now."""
         return self.deciding.is_active
+
+    def _is_alone(self) -> bool:
+        """Whether this node is the whole cluster: its one voter and its one broker."""
+        node_id, config = self._parts.config.node_id, self._parts.config
+        is_sole_voter = self._replica.replica.voter_ids() == [node_id]
+        has_others = bool(self._parts.metadata.recorded.brokers.keys() - {node_id})
+        return is_sole_voter and not has_others and not config.is_controller_alone
 
     def _begin(self, running: Coroutine[object, object, None]) -> None:
         task = self._parts.loop.create_task(running)

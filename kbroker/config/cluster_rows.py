@@ -29,7 +29,7 @@ replica.fetch.response.max.bytes|INT|10485760||>=0|+|whole replica fetch reply c
 num.replica.fetchers|INT|1|cluster|>=1|+|fetcher threads per source broker
 auto.leader.rebalance.enable|BOOLEAN|true|||+|preferred-leader balancer on
 leader.imbalance.check.interval.seconds|LONG|300||>=1|+|balancer period
-unclean.leader.election.interval.ms|LONG|300000||>=1|-i quorum|unclean election scan period
+unclean.leader.election.interval.ms|LONG|300000||>=1|+i|unclean election scan period
 inter.broker.listener.name|STRING|null|||+|listener between brokers
 replica.selector.class|STRING|null||known class|+|
     sends consumers to a replica in their rack; unset: to the leader

@@ -25,8 +25,7 @@ controller.quorum.fetch.timeout.ms|INT|2000||>=0|+|
     a controller that does not answer a fetch in this time is left for another
 controller.quorum.election.backoff.max.ms|INT|1000||>=0|+|
     longest wait of a voter for another one to stand, after the leader has resigned
-controller.quorum.append.linger.ms|INT|25||>=0|+|
-    the leader waits so long for more records before it writes some
+controller.quorum.append.linger.ms|INT|25||>=0|- batches|wait of the leader for more records
 controller.quorum.request.timeout.ms|INT|2000||>=0|+|
     longest wait for an answer of a controller to the follower of its log
 controller.quorum.retry.backoff.ms|INT|20||>=0|+|pause between such requests that fail

@@ -53,9 +53,8 @@ class QuorumSettings:
     another controller.  Times are in seconds, sizes in bytes.
 
     Of voters alone: one without a leader stands after `election_seconds` and up to as much again; `resigned_seconds` is
-    the longest time that one leaves to others when a leader has resigned; the leader lets records linger for
-    `linger_seconds`, and writes one after `idle_seconds` (0: never) in any case; `joins`: one that is no voter asks to
-    become one.
+    the longest time that one leaves to others when a leader has resigned; `joins`: one that is no voter asks to become
+    one.
     """
 
     bootstrap: tuple[Endpoint, ...] = ()
@@ -68,12 +67,8 @@ class QuorumSettings:
     snapshot_fetch_bytes: int = 1 << 20
     election_seconds: float = 1.0
     resigned_seconds: float = 1.0
-    linger_seconds: float = 0.025
-    idle_seconds: float = 0.5
     joins: bool = False
     log: MetadataLogSettings = field(default_factory=MetadataLogSettings)
-    auto_join: bool = False
-    """Whether a node with the controller role makes itself a voter."""
 
     @staticmethod
     def of(config: BrokerConfig) -> QuorumSettings:
@@ -98,11 +93,8 @@ class QuorumSettings:
             config.get("controller.quorum.fetch.snapshot.max.bytes"),
             config.get("controller.quorum.election.timeout.ms") / MS,
             config.get("controller.quorum.election.backoff.max.ms") / MS,
-            config.get("controller.quorum.append.linger.ms") / MS,
-            config.get("metadata.max.idle.interval.ms") / MS,
             config.get("controller.quorum.auto.join.enable"),
             MetadataLogSettings.of(config),
-            config.get("controller.quorum.auto.join.enable"),
         )
 
     @property
