@@ -52,8 +52,10 @@ in a way that kbroker does not have, kbroker refuses to start when it is set to 
 served with less than was asked for.
 
 A `server.properties` written for Kafka works.  With `process.roles=broker` kbroker is a broker of the KRaft cluster
-that `controller.quorum.bootstrap.servers` (or `controller.quorum.voters`) names.  With `broker,controller` it is a
-cluster of its own, and listeners named in `controller.listener.names` are left out.
+that `controller.quorum.bootstrap.servers` (or `controller.quorum.voters`) names.  With `broker,controller` and
+other voters it is a controller as well, with `controller` nothing else ([cluster.md](cluster.md)).  With
+`broker,controller` and no other voter it is a cluster of its own, and listeners named in `controller.listener.names`
+are left out.
 
 `KAFKA_…` variables, by which Kafka's container images are set up, are settings in kbroker's image
 ([containers.md](containers.md)).  Elsewhere they are not read: the start names them in one warning,

@@ -23,7 +23,7 @@ REASONS: Mapping[str, str] = {
     "polling": "kbroker goes on as soon as the transaction before is complete and does not poll",
     "purgatory": "kbroker drops a waiting request when it is done, so that nothing is left to purge",
     "batches": "records wait for the write before them and for nothing else, so that an idle leader writes at once",
-    "quorum": "it is a controller's, and kbroker's have no such work or do not act on it yet",
+    "quorum": "it is a controller's, and kbroker's have no such work",
     "threads": "kbroker serves requests in one event loop, with no pool of threads and no queue before it",
     "tiered": "kbroker has no tiered storage",
     "unreleased": "kbroker serves what Kafka has released",
