@@ -138,6 +138,7 @@ def crash(path: Path, crash_at: int, fault: Fault) -> Workload:
     with pytest.raises(CrashedError):
         workload.run()
     files.after_crash()
+    files.release()
     path.mkdir(exist_ok=True)
     return workload
 
@@ -184,6 +185,7 @@ def test_crash_at_every_call_of_every_start(fault: Fault, tmp_path: Path) -> Non
                 is_over = True
             except CrashedError:
                 files.after_crash()
+                files.release()
             check(workload, path)
             shutil.rmtree(path)
             if is_over:

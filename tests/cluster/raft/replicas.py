@@ -182,6 +182,7 @@ class Node:
         if loses:
             self.files.fault = self.world.rng.choice((Fault.LOSE, Fault.FORGET, Fault.GARBLE))
         self.files.after_crash()
+        self.files.release()
         if replica is not None:
             self.world.spawn(self.own_voter.close())
             self.world.bury(replica)
