@@ -286,7 +286,9 @@ class NodeClient:
                 )
         except (OSError, TimeoutError) as error:
             self._back_off()
-            raise UnreachableError(f"{endpoint.host}:{endpoint.port}: {error or 'no answer in time'}") from error
+            text = f"{endpoint.host}:{endpoint.port}: {error or 'no answer in time'}"
+            # The timeout keeps this task, which keeps its error: with the frames of the timeout that would be a cycle.
+            raise UnreachableError(text) from error.with_traceback(None)
         finally:
             self._connecting = None
         if self._closed:

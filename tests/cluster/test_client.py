@@ -23,11 +23,13 @@ from kbroker.cluster.client import (
 )
 from kbroker.cluster.client_tcp import TcpTransport
 from kbroker.cluster.protocol_version import PROTOCOL_VERSIONS, protocol_version
+from kbroker.host.garbage import left_by_requests
 from kbroker.metadata.image import Endpoint
 from kbroker.protocol.api import ApiKey
 from kbroker.schemas import wire
 from tests.broker_process import BrokerProcess
 from tests.cluster.nodes import Peer
+from tests.garbage.uncollected import uncollected
 
 ALTER = wire.AlterPartitionRequest
 EMPTY = wire.MetadataRequest(topics=[])
@@ -256,6 +258,38 @@ def test_a_connection_that_ends_as_soon_as_it_is_there_is_not_used() -> None:
         client.close()
 
     run(scenario)
+
+
+class _NeverThere(TcpTransport):
+    """A network in which no connection comes to be."""
+
+    async def connect(self, host: str, port: int, *_: Any) -> Any:
+        await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_a_connection_that_is_given_up_leaves_no_errors(is_left: bool) -> None:
+    """The time limit keeps the attempt's task, and the task its error: with its frames that is a cycle, one for each
+    attempt to reach a node that is cut off.
+
+    `is_left`: the caller has no use for the connection any more, before its time is over."""
+
+    async def scenario(peer: Peer, _client: NodeClient) -> None:
+        loop = asyncio.get_running_loop()
+        settings = ClientSettings("1", backoff_seconds=0.001, connect_seconds=600.0 if is_left else 0.01)
+        client = NodeClient(loop, _NeverThere(loop), lambda: Endpoint("127.0.0.1", peer.port), settings)
+        if is_left:
+            loop.call_later(0.005, client.disconnect)
+        try:
+            await client.connect()
+        except UnreachableError:
+            given_up.append(client)
+        client.close()
+
+    given_up: list[NodeClient] = []
+    with uncollected() as left:
+        run(scenario)
+    assert given_up and not left_by_requests(left)
 
 
 def test_a_request_on_a_connection_that_is_closing_fails_as_lost() -> None:
