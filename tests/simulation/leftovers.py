@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 def leftovers(broker: Broker, process: Process, network: Network) -> dict[str, int]:
     """All of it has to be 0."""
-    pool, listener = broker.node.listeners.pool, broker.node.listeners.all[0]
+    pool, listeners = broker.node.listeners.pool, broker.node.listeners.all
     # Those of other brokers, which each have one fetch that may wait.
     served = [
         each for each in network.ends if each.process is process and each.descriptor is not None and not each.is_local
     ]
     others = sum(each.protocol is not None for each in served)
     return {
-        "connections": len(listener.endpoint.connections) - others,
-        "addresses": len(listener._addresses) - others,
+        "connections": sum(len(each.endpoint.connections) for each in listeners) - others,
+        "addresses": sum(len(each._addresses) for each in listeners) - others,
         "waiting fetches": max(0, len(broker.services.replica_manager.purgatory) - others),
         "waiting for memory": pool.waiting_count,
         "bytes in flight": pool.used_bytes,
         "writers": 0 if others else network.writers_of(process),
-        "tasks": 0 if others else len(listener._tasks),
+        "tasks": 0 if others else sum(len(each._tasks) for each in listeners),
     }
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from kbroker.records.codec_libraries import native_codecs_loaded
 from tests.simulation.defects import Defects
 from tests.simulation.judge import ViolationError
-from tests.simulation.leftovers import dispose
 from tests.simulation.loop import OUTSIDE, NothingToDoError
 from tests.simulation.scale import Outcome, Scale
 from tests.simulation.surroundings import surroundings
@@ -72,8 +71,7 @@ def _drop(world: World) -> None:
     for process in world.processes.values():
         process.alive = False
     OUTSIDE.alive = True
-    for broker in world.brokers.values():
-        dispose(broker)
+    world.release()
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     for server in list(world.network.servers.values()):

@@ -3,7 +3,8 @@
 python -m tests.simulation --simulations 1000 --seed 1      # the seeds from 1 on
 python -m tests.simulation --replay 77                      # one, with all that happens in it
 python -m tests.simulation --shrink 77                      # the smallest one like it that fails
-python -m tests.simulation --kind kraft                     # the same of brokers under a KRaft cluster's controllers
+python -m tests.simulation --kind kraft                     # the same of brokers under a model of KRaft's controllers
+python -m tests.simulation --kind quorum                    # the same of brokers under kbroker's own controllers
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tests.simulation.kraft.cluster import KRAFT_SCALE, KRaftCluster
 from tests.simulation.playing import play
 from tests.simulation.quick_faults import TURMOIL_SCALE, Turmoil
 from tests.simulation.standstill import Watch
+from tests.simulation.voters.cluster import QUORUM_SCALE, QuorumCluster
 from tests.simulation.workers import WORKERS_SCALE, Workers
 from tests.simulation.world import Outcome, Scale, ViolationError, World
 
@@ -47,7 +49,10 @@ LIMIT_SECONDS = 300.0
 """Of real time, for one history: many times what the slowest takes on a busy machine."""
 LOOK_SECONDS = 1.0
 CLUSTERS, TURMOILS, WORKERS = 0.3, 0.2, 0.12
-KINDS: dict[str, tuple[type[World], Scale]] = {"kraft": (KRaftCluster, KRAFT_SCALE)}
+KINDS: dict[str, tuple[type[World], Scale]] = {
+    "kraft": (KRaftCluster, KRAFT_SCALE),
+    "quorum": (QuorumCluster, QUORUM_SCALE),
+}
 """Those that no seed draws: the histories of a seed stay what they are."""
 
 

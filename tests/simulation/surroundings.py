@@ -31,6 +31,9 @@ IN_PLACE = ("log-close", "log-recovery", "recovery-save")
 OF_DISKS = ("log-flush", "log-commit")
 """Pools whose jobs wait for disks."""
 
+CONTROLLER, CONTROLLER_THREADS = "controller-", 4
+"""How the names of processes begin that are controllers alone, and how many threads one has for its disk."""
+
 PROCESS_ID = 10_000
 
 
@@ -132,8 +135,14 @@ def _simulated_executors(loop: SimulatedLoop) -> list[Any]:
                 return job
             finally:
                 del job
-        pool = self.__dict__.setdefault("simulated", _Pool(self._max_workers))
-        slow_ns = loop.disk.slow_ns.get(PROCESS.get().name, 0) if self._thread_name_prefix in OF_DISKS else 0
+        name = PROCESS.get().name
+        is_controller = name.startswith(CONTROLLER)
+        if is_controller:
+            # Its own, of which nothing waits for other processes.
+            pool = self.__dict__.setdefault(f"simulated {name}", _Pool(CONTROLLER_THREADS))
+        else:
+            pool = self.__dict__.setdefault("simulated", _Pool(self._max_workers))
+        slow_ns = loop.disk.slow_ns.get(name, 0) if is_controller or self._thread_name_prefix in OF_DISKS else 0
         pool.submit(loop, job, slow_ns)
         return job
 

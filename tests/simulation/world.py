@@ -427,6 +427,11 @@ class World:
             await asyncio.sleep(0.01)
         self.connections.clear()
 
+    def release(self) -> None:
+        """Give back what brokers hold, however the history has ended."""
+        for broker in self.brokers.values():
+            dispose(broker)
+
     def inspect(self) -> None:
         """Nothing that belongs to an ended connection is left in the brokers."""
         for node, broker in self.brokers.items():

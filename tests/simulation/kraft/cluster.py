@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kbroker.broker import Broker
 from kbroker.metadata.metadata_record import MetadataRecord
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
     from kbroker.metadata.image import PartitionImage
     from tests.simulation.connection import ModelConnection
-    from tests.simulation.kraft.state import TopicState
+    from tests.simulation.kraft.state import MetadataState, Seen, TopicState
 
 # No controller waits until brokers have learnt of what it answers.
 KRAFT_SCALE = Scale(nodes=3, requests=400, clients=(8, 60), aborts=0.003, crashes=0.7, forgets_late=30.0)
@@ -48,6 +48,18 @@ NOBODY = InForce(-1, -1, [])
 SETTLED_WITHIN_SECONDS = 90.0
 WITH_RACKS = 0.3
 METADATA_LEVEL = 30
+
+
+class CommittedMetadata(Protocol):
+    """What the controllers have committed."""
+
+    state: MetadataState
+    seen: dict[int, Seen]
+    """What images have below an offset where they may end."""
+
+    @property
+    def committed_end(self) -> int:
+        """The offset behind the last record."""
 
 
 class KRaftCluster(Several):
@@ -64,15 +76,31 @@ class KRaftCluster(Several):
         self._idle_at = 0.0
         self._lag_ms = rng.choice(("500", "5000", "30000"))
         self._snapshot_bytes = rng.choice(("2000", "20000", "20971520"))
-        self.controllers = SimulatedControllers(
-            self.loop, random.Random(rng.getrandbits(64)), self.session_ms / 1000, self._first_records(), self._changed
-        )
-        self.quorum = nodes_of(self.controllers, self.network)
+        self.controllers = self._make_controllers()
         if rng.random() < WITH_RACKS:
             self.racks = {node: f"rack-{min(node, 2)}" for node in self.nodes}
-        self.faults = KRaftFaults(self)
+        self.faults = self._make_faults()
         self.at_end.append(self._settle)
         self._tick()
+
+    def _make_controllers(self) -> CommittedMetadata:
+        self.model = SimulatedControllers(
+            self.loop,
+            random.Random(self.rng.getrandbits(64)),
+            self.session_ms / 1000,
+            self._first_records(),
+            self._changed,
+        )
+        self.quorum = nodes_of(self.model, self.network)
+        return self.model
+
+    def _make_faults(self) -> KRaftFaults:
+        return KRaftFaults(self)
+
+    @property
+    def controller_names(self) -> list[str]:
+        """The processes of the controllers, by the names that the network has for them."""
+        return [f"controller-{each}" for each in VOTERS]
 
     def _first_records(self) -> list[MetadataRecord]:
         levels = {"metadata.version": METADATA_LEVEL}
@@ -109,7 +137,7 @@ class KRaftCluster(Several):
     # Controllers
 
     def _tick(self) -> None:
-        controllers, loop = self.controllers, self.loop
+        controllers, loop = self.model, self.loop
         controllers.look_at_sessions()
         controllers.clear_at_times()
         if loop.time() >= self._idle_at:
@@ -122,7 +150,7 @@ class KRaftCluster(Several):
 
     def _changed(self) -> None:
         for each in getattr(self, "quorum", {}).values():
-            if self.controllers.nodes[each.node_id].is_up:
+            if self.model.nodes[each.node_id].is_up:
                 each.look()
 
     # Brokers
@@ -166,21 +194,22 @@ class KRaftCluster(Several):
 
         def made(cluster_id: str, previous_epoch: int):  # type: ignore[no-untyped-def]
             member = make(cluster_id, previous_epoch)
-            member.metadata.subscribe(lambda: self._judge_image(node, member.metadata))
+            member.metadata.subscribe(lambda: self.judge_image(f"broker {node}", member.metadata))
             return member
 
         membership._make_member = made
 
-    def _judge_image(self, node: int, metadata: ClusterMetadata) -> None:
+    def judge_image(self, who: str, metadata: ClusterMetadata) -> None:
+        """A node has applied records."""
         end = metadata.applied_offset + 1
         committed = self.controllers.seen.get(end)
         if committed is None:
             self.judge.fail(
-                f"broker {node} has applied records up to {end}, where no batch ends that is committed; "
+                f"{who} has applied records up to {end}, where no batch ends that is committed; "
                 f"{self.controllers.committed_end} are"
             )
         elif (found := seen_of(metadata.recorded)) != committed:
-            self.judge.fail(f"broker {node} has, by the records up to {end}, {_difference(found, committed)}")
+            self.judge.fail(f"{who} has, by the records up to {end}, {difference(found, committed)}")
 
     async def stop(self, node: int) -> None:
         """A controlled shutdown."""
@@ -274,7 +303,7 @@ class KRaftCluster(Several):
                     return f"the controllers take {topic.name}-{each.partition} of broker {node} to be elsewhere"
         for node in self.nodes:
             if seen_of(self.brokers[node].cache.image) != state.seen():
-                return f"broker {node} has {_difference(seen_of(self.brokers[node].cache.image), state.seen())}"
+                return f"broker {node} has {difference(seen_of(self.brokers[node].cache.image), state.seen())}"
         return None
 
     def _directory_of(self, node: int, name: TopicPartition) -> bytes | None:
@@ -284,7 +313,8 @@ class KRaftCluster(Several):
         return None if log is None else ids.get(log.parent)
 
 
-def _difference(found: tuple[dict, ...], due: tuple[dict, ...]) -> str:  # type: ignore[type-arg]
+def difference(found: tuple[dict, ...], due: tuple[dict, ...]) -> str:  # type: ignore[type-arg]
+    """What differs between what is seen and what is due."""
     told = []
     for here, there in zip(found, due, strict=True):
         differing = [key for key in {**here, **there} if here.get(key) != there.get(key)]

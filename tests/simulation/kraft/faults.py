@@ -22,15 +22,17 @@ class KRaftFaults:
 
     def __init__(self, world: KRaftCluster) -> None:
         self._world = world
-        rng = world.rng
-        kinds: tuple[Callable[[], Awaitable[None]], ...] = (
-            self._kill, self._kill, self._stop, self._hold, self._cut, self._cut_from_controllers,
-            self._kill_controller, self._part_controller, self._snapshot, self._prefer, self._slow,
-        )  # fmt: skip
+        rng, kinds = world.rng, self._all_kinds()
         self._kinds = rng.sample(kinds, rng.randint(2, len(kinds)))
         self._restarts: list[asyncio.Task[None]] = []
         self._away: set[int] = set()
         """Controllers that are away, or apart from the others."""
+
+    def _all_kinds(self) -> tuple[Callable[[], Awaitable[None]], ...]:
+        return (
+            self._kill, self._kill, self._stop, self._hold, self._cut, self._cut_from_controllers,
+            self._kill_controller, self._part_controller, self._snapshot, self._prefer, self._slow,
+        )  # fmt: skip
 
     async def happen(self) -> None:
         """All of it."""
@@ -147,7 +149,7 @@ class KRaftFaults:
 
     async def _slow(self) -> None:
         rng, world = self._world.rng, self._world
-        one, other = rng.sample([*(f"broker-{each}" for each in world.nodes), f"controller-{VOTERS[0]}"], 2)
+        one, other = rng.sample([*(f"broker-{each}" for each in world.nodes), *world.controller_names[:1]], 2)
         ns = rng.choice((5_000_000, 50_000_000, 300_000_000))
         world.judge.note("what %s sends to %s takes %d ms longer", one, other, ns // 1_000_000)
         world.network.slow_down(one, other, ns)
@@ -157,12 +159,12 @@ class KRaftFaults:
         rng, world, node = self._world.rng, self._world, self._target()
         if not self._may_lose(node):
             return
-        which = rng.sample(VOTERS, rng.choice((1, 2, 3, 3)))
+        which = rng.sample(world.controller_names, rng.choice((1, 2, 3, 3)))
         seconds = rng.choice((0.05, 0.5, world.session_ms / 1000 + 2.0)) * rng.random()
-        world.judge.note("broker %d does not reach the controllers %s for %.3f s", node, sorted(which), seconds)
+        world.judge.note("broker %d does not reach %s for %.3f s", node, sorted(which), seconds)
         world.controllers_lost_at = world.loop.time() + seconds
         for each in which:
-            world.network.separate(f"broker-{node}", f"controller-{each}", both_ways=rng.random() < 0.7)
+            world.network.separate(f"broker-{node}", each, both_ways=rng.random() < 0.7)
         world.loop.call_later(seconds, world.network.heal)
 
     async def _prefer(self) -> None:
@@ -183,7 +185,7 @@ class KRaftFaults:
 
     def _controller(self) -> int | None:
         """The one that a fault is about: most often the active one; None while another one is away."""
-        leader = self._world.controllers.leader()
+        leader = self._world.model.leader()
         if self._away:
             return None
         if leader is not None and self._world.rng.random() < 0.7:
@@ -198,7 +200,7 @@ class KRaftFaults:
         self._away.add(node_id)
         world.controllers_lost_at = world.loop.time()
         world.quorum[node_id].kill()
-        world.controllers.kill(node_id)
+        world.model.kill(node_id)
         seconds = world.rng.choice((0.1, 1.0, 6.0)) * world.rng.random()
         world.loop.call_later(seconds, self._bring_back, node_id)
 
@@ -210,12 +212,12 @@ class KRaftFaults:
         world.judge.note("controller %d does not reach the others", node_id)
         self._away.add(node_id)
         world.controllers_lost_at = world.loop.time()
-        world.controllers.part(node_id)
+        world.model.part(node_id)
         seconds = world.rng.choice((0.1, 1.0, 6.0)) * world.rng.random()
         world.loop.call_later(seconds, self._bring_back, node_id)
 
     def _bring_back(self, node_id: int) -> None:
-        world, controllers = self._world, self._world.controllers
+        world, controllers = self._world, self._world.model
         if node_id not in self._away:
             return
         self._away.discard(node_id)
@@ -228,4 +230,4 @@ class KRaftFaults:
     async def _snapshot(self) -> None:
         """Controllers have a snapshot, and no log below it any more."""
         for each in VOTERS:
-            self._world.controllers.take_snapshot(each)
+            self._world.model.take_snapshot(each)

@@ -1,0 +1,1 @@
+"""Whole brokers under controllers of the product."""
