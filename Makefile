@@ -12,7 +12,7 @@
 #   make faults     brokers of a cluster that die, hang and are cut off, under load (Java); ROUNDS=200 SEED=7
 #   make frozen     a ZooKeeper controller that stands still amid a swap of all replicas (Java); KIND=kafka
 #   make check-answers  every answer of real brokers judged; KIND=node|fsync|workers|cluster|kafka|kafka-cluster SECONDS=60
-#   make simulate   whole brokers on virtual time, every answer judged; SIMULATIONS=100000 SEED=1 KIND=kraft   make mutations  what it finds
+#   make simulate   whole brokers on virtual time, every answer judged; SIMULATIONS=100000 SEED=1 KIND=quorum   make mutations  what it finds
 #   make simulate-debug     the same on the debug build, with invariants asserted
 #   make simulate-coverage  how much of the code such histories reach, a table of each file; SIMULATIONS=300
 #   make histories  replication under faults on virtual time; HISTORIES=100000 SEED=1
@@ -250,7 +250,8 @@ histories: install $(MADE)/test
 	  $(BIN)/python -m pytest tests/replication/simulation -k stays -n $(WORKERS) --timeout 0 $(PYTEST)
 
 # Whole brokers on virtual time, every answer judged: make simulate SIMULATIONS=100000 SEED=1; one again: REPLAY=77,
-# made small: SHRINK=77; brokers of a KRaft cluster, which no seed draws by itself: KIND=kraft
+# made small: SHRINK=77; brokers of a KRaft cluster, which no seed draws by itself: KIND=kraft under a model of its
+# controllers, KIND=quorum under kbroker's own.
 SIMULATIONS ?= 1000
 simulate: install $(MADE)/test
 	$(BIN)/python -m tests.simulation $(if $(KIND),--kind $(KIND)) $(if $(REPLAY),--replay $(REPLAY),$(if $(SHRINK),--shrink $(SHRINK),\

@@ -95,7 +95,7 @@ class PlacedLog(LogLife):
         if leader > 0:
             follower = self.rng.choice(followers)
             self.judge.note("%s: brokers %d and %d cannot reach each other", self.name, leader, follower)
-            world.network.separate(f"broker-{leader}", f"broker-{follower}")
+            world.cut_off(leader, follower)
 
     def _layout(self) -> Any:
         """Where the partition is; None where it is not, or no state is known."""

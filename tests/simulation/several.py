@@ -80,6 +80,10 @@ class Several(World):
     def settings(self, node: int) -> dict[str, str]:
         return super().settings(node) | fetch_settings(self.network.weather)
 
+    def cut_off(self, one: int, other: int) -> None:
+        """Two brokers do not reach each other until all do."""
+        self.network.separate(f"broker-{one}", f"broker-{other}")
+
     def cuts_by_epochs(self, topic: str) -> bool:
         """Whether followers learn where their log parts from the leader's, so that they keep all that is committed."""
         return topic not in self.topics or not self.topics[topic].is_old

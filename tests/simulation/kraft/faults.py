@@ -20,6 +20,9 @@ ELECT_VERSION = 2
 class KRaftFaults:
     """Those of one history; a majority of the controllers is there at any time, and one broker at least."""
 
+    storms = STORMS
+    """So many at most."""
+
     def __init__(self, world: KRaftCluster) -> None:
         self._world = world
         rng, kinds = world.rng, self._all_kinds()
@@ -40,8 +43,8 @@ class KRaftFaults:
         rng = world.rng
         if not world.fails:
             return
-        for _ in range(rng.randint(1, STORMS)):
-            await world.next_moment(rng.choice((0.02, 0.2, 2.0)) * rng.random())
+        for _ in range(rng.randint(1, self.storms)):
+            await self._next_moment()
             if world.writers_done:
                 break
             for _ in range(rng.randint(1, 4)):
@@ -52,6 +55,10 @@ class KRaftFaults:
                 self._replace_halted()
                 await asyncio.sleep(rng.choice((0.0, 0.003, 0.03, 0.3)) * rng.random())
         await self._calm()
+
+    async def _next_moment(self) -> None:
+        rng = self._world.rng
+        await self._world.next_moment(rng.choice((0.02, 0.2, 2.0)) * rng.random())
 
     async def _calm(self) -> None:
         """The end of all faults."""

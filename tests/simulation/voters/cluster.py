@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbroker.broker import Broker
@@ -46,12 +47,14 @@ if TYPE_CHECKING:
     from tests.simulation.kraft.cluster import CommittedMetadata
     from tests.simulation.world import Scale
 
-QUORUM_SCALE = KRAFT_SCALE
+QUORUM_SCALE = replace(KRAFT_SCALE, crashes=0.9)
 LISTENER, PORT = "CONTROLLER", 9093
 COMBINED, DYNAMIC = 0.25, 0.5
 """The shares of histories in which brokers are the controllers, and in which the log names the voters."""
-ACTIVE_WITHIN_SECONDS = 20.0
+ACTIVE_WITHIN_SECONDS, CUT_SECONDS = 20.0, 8.0
 METADATA_LEVEL = 30
+SLOW_PAUSES = 0.0, 0.001, 0.02, 0.3
+"""So that clients have something under way while controllers are elected."""
 
 
 class QuorumCluster(KRaftCluster):
@@ -60,11 +63,12 @@ class QuorumCluster(KRaftCluster):
     def __init__(self, seed: int, folder: Path, scale: Scale) -> None:
         super().__init__(seed, folder, scale)
         rng = self.rng
+        self.pauses = rng.choice((self.pauses, SLOW_PAUSES, SLOW_PAUSES))
         self._timing = {
             "controller.quorum.election.timeout.ms": rng.choice(("200", "1000")),
             "controller.quorum.fetch.timeout.ms": rng.choice(("1000", "2000")),  # A fetch waits for half a second.
             "controller.quorum.election.backoff.max.ms": rng.choice(("100", "1000")),
-            "controller.quorum.request.timeout.ms": rng.choice(("500", "2000")),
+            "controller.quorum.request.timeout.ms": rng.choice(("1000", "2000")),
             "controller.quorum.append.linger.ms": rng.choice(("0", "25")),
             "metadata.max.idle.interval.ms": rng.choice(("500", "500", "5000")),
             "metadata.log.segment.bytes": rng.choice(("8388608", "1073741824")),
@@ -232,6 +236,12 @@ class QuorumCluster(KRaftCluster):
         for broker in self.starting.values():
             dispose(broker)
         super().release()
+
+    def cut_off(self, one: int, other: int) -> None:
+        """Not for longer than a client waits: one of them may be the active controller, whom the other one asks."""
+        super().cut_off(one, other)
+        if self.is_combined:
+            self.loop.call_later(CUT_SECONDS, self.network.heal)
 
     # What is judged
 

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 AT_ACTIVE = 0.6
 """The share of faults that are about the active controller."""
 MOST_AWAY = 2
+AFTER_ELECTION, ELECTION_SECONDS = 0.7, 5.0
 
 
 class QuorumFaults(KRaftFaults):
     """Those of one history.  At times no majority of the controllers is there, for some seconds."""
 
     _world: QuorumCluster
+    storms = 12
 
     def __init__(self, world: QuorumCluster) -> None:
         self._held: dict[str, Process] = {}
@@ -35,6 +37,15 @@ class QuorumFaults(KRaftFaults):
             *of_brokers, self._cut_from_controllers, self._kill_controller, self._kill_controller, self._lose_power,
             self._stop_controller, self._hold_controller, self._cut_controllers, self._slow_disk, self._lose_two,
         )  # fmt: skip
+
+    async def _next_moment(self) -> None:
+        """At times when a controller has come to be active, or a while later."""
+        world = self._world
+        if world.rng.random() < AFTER_ELECTION:
+            until = world.loop.time() + ELECTION_SECONDS
+            while world.active() is None and world.loop.time() < until:
+                await asyncio.sleep(0.005)
+        await super()._next_moment()
 
     def _target(self) -> int:
         world = self._world
