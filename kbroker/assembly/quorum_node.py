@@ -22,7 +22,7 @@ from kbroker.cluster.raft.own_log import OwnLog
 from kbroker.cluster.raft.own_voter import OwnVoter
 from kbroker.cluster.raft.replica import RaftReplica
 from kbroker.cluster.raft.replica import ReplicaParts as RaftParts
-from kbroker.errors import KafkaError, NotControllerError
+from kbroker.errors import NotControllerError
 from kbroker.metadata.features import METADATA_VERSION
 from kbroker.metadata.metadata_record import MetadataLogError
 from kbroker.metadata.store import StoreCalls
@@ -169,10 +169,14 @@ class NodeController:
 
     async def _activate(self, leading: Leading) -> None:
         try:
-            await self.deciding.lead(leading, await self._first_records())
+            records = await self._first_records()
+            if leading.is_over:
+                return
+            await self.deciding.lead(leading, records)
         except NotControllerError:
             return
-        except (KafkaError, ValueError, OSError) as error:
+        except Exception as error:
+            logger.exception("the controller cannot begin to decide")
             leading.resign(f"it cannot begin to decide: {error}")
 
     async def _first_records(self) -> list[MetadataRecord]:

@@ -34,6 +34,7 @@ from kbroker import __version__
 from kbroker._fast.wire.codec import DecodeError, EncodeError
 from kbroker.backoff import ExponentialBackoff
 from kbroker.error_codes import ErrorCode
+from kbroker.errors import bare
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request_parts
 from kbroker.schemas import request_message, response_message, wire
@@ -288,7 +289,7 @@ class NodeClient:
             self._back_off()
             text = f"{endpoint.host}:{endpoint.port}: {error or 'no answer in time'}"
             # The timeout keeps this task, which keeps its error: with the frames of the timeout that would be a cycle.
-            raise UnreachableError(text) from error.with_traceback(None)
+            raise UnreachableError(text) from bare(error)
         finally:
             self._connecting = None
         if self._closed:

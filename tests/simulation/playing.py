@@ -71,7 +71,7 @@ def _drop(world: World) -> None:
     for process in world.processes.values():
         process.alive = False
     OUTSIDE.alive = True
-    world.release()
+    world.dispose()
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     for server in list(world.network.servers.values()):

@@ -427,7 +427,7 @@ class World:
             await asyncio.sleep(0.01)
         self.connections.clear()
 
-    def release(self) -> None:
+    def dispose(self) -> None:
         """Give back what brokers hold, however the history has ended."""
         for broker in self.brokers.values():
             dispose(broker)

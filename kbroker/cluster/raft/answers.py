@@ -94,6 +94,7 @@ class RaftAnswers:
             asked = request_of(request, replica.cluster_id, replica.me)
         except MalformedRequestError as error:
             return refused(request, error.code)
+        replica.check()
         answer, steps = replica.machine.asked(asked, replica.parts.loop.time())
         replica.take(steps)
         await replica.persisted()
@@ -140,6 +141,7 @@ class RaftAnswers:
         elif request.max_wait_ms < 0:
             row.error_code = int(ErrorCode.INVALID_REQUEST)
         else:
+            replica.check()
             found, steps = replica.machine.fetched(key, place, now)
             replica.take(steps)
             await self._serve(row, found, key, place, request, version)

@@ -49,6 +49,12 @@ class LeaderProgress:
         if voters.has(key):
             self._heard[key.node_id] = now
 
+    def begin(self, voters: Voters, key: ReplicaKey, now: float) -> None:
+        """A replica votes from now on; what another directory of its node has acknowledged counts no more."""
+        if not key.matches(self._me):
+            self._ends.pop(key.node_id, None)
+        self.heard(voters, key, now)
+
     def recompute(self, voters: Voters) -> bool:
         """By the voters of now; whether the high watermark has moved."""
         ends = sorted((self._ends.get(node_id, UNKNOWN) for node_id in voters.keys), reverse=True)

@@ -75,6 +75,7 @@ class Leading:
 
     async def committed(self, end_offset: int) -> None:
         """See `LeaderLog`."""
+        self._check()
         await self._changes.wait_until(lambda: self.is_over or self._applied_end() >= end_offset)
         if self._applied_end() < end_offset:
             raise NotControllerError("The active controller has changed.")
@@ -101,7 +102,11 @@ class Leading:
             return
         results, self._results = self._results, []
         offset = self.end_offset - sum(map(len, results))
-        self.put(list(self._batches(results, offset)))
+        try:
+            self.put(self._batches(results, offset))
+        except Exception as error:
+            # The log ends before what was promised: nothing more may follow it in this lead.
+            self._resigned(f"records cannot be appended: {error!r}")
 
     def _batches(self, results: Sequence[Sequence[bytes]], offset: int) -> list[MetadataBatch]:
         found: list[MetadataBatch] = []

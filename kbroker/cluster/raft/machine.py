@@ -8,7 +8,7 @@ A machine without I/O, clock or chance: times are arguments, in seconds on any c
     steps = machine.answered(request, answer, now)     … or `machine.failed(request, now)`
     verdict, steps = machine.fetched(key, place, now)  a replica asks for records: this node must lead
     machine.appended(start_offset, end_offset)
-    steps = machine.synced(end_offset), machine.followed(found, now), machine.voters_changed(voters)
+    steps = machine.synced(end_offset), machine.followed(found, now), machine.voters_changed(voters, now)
 
 Steps are carried out in their order, each before the answer and before the next one: `Persist` is durable when it is
 done, so no vote, no epoch leaves this node that a power cut takes back.  What a follower asks its leader, and what that
@@ -467,10 +467,17 @@ class RaftMachine:
         else:
             self._follow(now)
 
-    def voters_changed(self, voters: Voters, *, is_leaving: bool = False) -> list[RaftStep]:
+    def voters_changed(self, voters: Voters, now: float, *, is_leaving: bool = False) -> list[RaftStep]:
         """The log has another VotersRecord, committed or not, or has lost its last one.  `is_leaving`: it removes this
         replica, and is not known to be committed."""
+        if self._progress is not None:
+            # A voter that is new has just been heard as an observer, and has acknowledged nothing as a voter.
+            for node_id, key in voters.keys.items():
+                if self.voters.keys.get(node_id) != key:
+                    self._progress.begin(voters, key, now)
         self.voters, self._is_leaving = voters, is_leaving
+        if self._timer == math.inf and self.state is RaftState.UNATTACHED and self._may_stand:
+            self._draw(now)
         return self._moved(self._progress is not None and self._progress.recompute(voters))
 
     def followed(self, found: Sequence[FollowerStep], now: float, *, is_served: bool = True) -> list[RaftStep]:

@@ -46,6 +46,7 @@ from kbroker.cluster.raft.log_tail import LogTail
 from kbroker.cluster.raft.machine import Lead, Persist, RaftMachine, RaftStep, Send, StopLeading
 from kbroker.cluster.raft.peers import Peers
 from kbroker.cluster.raft.voter_set import DYNAMIC, VoterHistory, VoterSet
+from kbroker.errors import NotControllerError
 from kbroker.metadata.metadata_record import MetadataLogError
 from kbroker.outage import Outage
 from kbroker.types import ZERO_UUID
@@ -63,6 +64,9 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import Endpoint
 
 logger = logging.getLogger("kbroker.cluster")
+
+SLOW_FETCHES = 1.5
+"""A leader whose disk takes so many fetch timeouts for a write resigns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +190,7 @@ class RaftReplica:
         self.machine = RaftMachine(
             self.me, self.quorum, self.history.last.voters, kept, self.parts.timing, self.parts.rng, self._begins
         )
-        self.machine.voters_changed(self.history.last.voters, is_leaving=self._is_leaving())
+        self.machine.voters_changed(self.history.last.voters, self._loop.time(), is_leaving=self._is_leaving())
 
     def start(self) -> None:
         """Take part in the quorum."""
@@ -226,6 +230,7 @@ class RaftReplica:
             self.is_over = True
             if self.leading is not None:
                 self.leading.end()
+            self.changes.announce()
             self._failed(text)
 
     # -- the quorum ---------------------------------------------------------------------------------------------------
@@ -287,7 +292,8 @@ class RaftReplica:
 
     def _voters_changed(self) -> None:
         self._look_at_voters()
-        self.take(self.machine.voters_changed(self.history.last.voters, is_leaving=self._is_leaving()))
+        now = self._loop.time()
+        self.take(self.machine.voters_changed(self.history.last.voters, now, is_leaving=self._is_leaving()))
 
     def _is_leaving(self) -> bool:
         """Whether the log's end removes this voter, and is not known to be committed."""
@@ -320,8 +326,14 @@ class RaftReplica:
         await self._until(self._persist_mark)
 
     async def _until(self, mark: int) -> None:
-        if self._done < mark:
+        if self._done < mark and not self.is_over:
             await self.changes.wait_until(lambda: self._done >= mark or self.is_over)
+        self.check()
+
+    def check(self) -> None:
+        """NotControllerError where this replica has ended: nothing that it would answer stands on a disk any more."""
+        if self.is_over:
+            raise NotControllerError("This controller has ended.")
 
     async def _run_steps(self) -> None:
         try:
@@ -352,7 +364,11 @@ class RaftReplica:
             case Committed(high_watermark):
                 self._commit(high_watermark)
             case _Write(batches, is_own):
-                await self.log.on_disk(directory.append_durably, batches)
+                watch = self._loop.call_later(SLOW_FETCHES * self.parts.timing.fetch, self._too_slow, batches[-1].epoch)
+                try:
+                    await self.log.on_disk(directory.append_durably, batches)
+                finally:
+                    watch.cancel()
                 if is_own and self.leading is not None and self.leading.epoch == batches[-1].epoch:
                     self.take(self.machine.synced(batches[-1].end_offset))
                     self.leading.written()
@@ -384,7 +400,11 @@ class RaftReplica:
 
     def _tick(self) -> None:
         self._timer = None
-        self.take(self.machine.tick(self._loop.time()))
+        try:
+            self.take(self.machine.tick(self._loop.time()))
+        except Exception as error:
+            logger.exception("the quorum's time cannot be kept")
+            self._give_up(f"the quorum's time cannot be kept: {error!r}")
 
     def _look_at_leader(self) -> None:
         """Whom this node asks, and what it shows, where the leader or its own state has changed."""
@@ -444,6 +464,11 @@ class RaftReplica:
         logger.error("this controller leads no more: %s", reason)
         self.take(self.machine.resign(self._loop.time()))
 
+    def _too_slow(self, epoch: int) -> None:
+        """A write does not end: another node is to lead, whose disk works."""
+        if self.leading is not None and self.leading.epoch == epoch:
+            self._resign("its disk does not answer")
+
     def _end_lead(self) -> None:
         leading, self.leading = self.leading, None
         if leading is None:
@@ -496,6 +521,8 @@ class RaftReplica:
             while not self.is_over:
                 await self.settled()
                 await self._turn()
+        except NotControllerError:
+            return
         except MetadataLogError as error:
             self._give_up(str(error))
         except Exception as error:
@@ -527,7 +554,7 @@ class RaftReplica:
             return
         finally:
             self._asked_in = None
-        if not self._asks():
+        if self.is_over or not self._asks():
             return
         served = self.quorum.served_count
         steps = self.quorum.answered(ask, answer, self._loop.time())

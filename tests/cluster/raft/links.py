@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.raft.service import SERVED
+from kbroker.errors import KafkaError
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_request_header
 from kbroker.schemas import request_message, response_message, wire
@@ -104,11 +105,15 @@ class Link:
             return
         if header.api_key == ApiKey.API_VERSIONS:
             made = wire.ApiVersionsResponse.ApiVersion
-            keys = [made(api_key=int(key), min_version=low, max_version=high) for key, (low, high) in SERVED.items()]
+            served = {**SERVED, ApiKey.API_VERSIONS: (0, 4)}
+            keys = [made(api_key=int(key), min_version=low, max_version=high) for key, (low, high) in served.items()]
             feature = wire.ApiVersionsResponse.SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
             answer = wire.ApiVersionsResponse(api_keys=keys, supported_features=[feature])
         else:
-            answer = await getattr(service, NAMES[ApiKey(header.api_key)])(request, header.api_version)
+            try:
+                answer = await getattr(service, NAMES[ApiKey(header.api_key)])(request, header.api_version)
+            except KafkaError:
+                return  # The node has ended.
         if self.other.life != self.life:
             return
         flexible = header.api_key != ApiKey.API_VERSIONS

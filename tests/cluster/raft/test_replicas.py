@@ -8,6 +8,7 @@ Of `kbroker.cluster.raft.replica`, `kbroker.cluster.raft.leading`, `kbroker.clus
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -19,7 +20,7 @@ from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
 from kbroker.cluster.raft.leading import Leading
 from kbroker.cluster.raft.machine import RaftMachine
 from kbroker.cluster.raft.replica import RaftReplica
-from kbroker.errors import InvalidUpdateVersionError
+from kbroker.errors import InvalidUpdateVersionError, NotControllerError
 from kbroker.schemas import wire
 from kbroker.types import CLUSTER_METADATA_TOPIC
 from tests.cluster.kraft.controllers import endpoint_of
@@ -306,3 +307,70 @@ def test_fixed_voters_become_those_of_the_log(tmp_path: Path) -> None:
         assert await world.write()
 
     alone(tmp_path, run)
+
+
+def test_a_replica_whose_disk_has_failed_says_nothing_more(tmp_path: Path) -> None:
+    """It would give a vote, or acknowledge records, that it has not got after its restart."""
+
+    async def run(world: World) -> None:
+        node = world.nodes[3001]
+        await node.start()
+        assert node.answers is not None and node.replica is not None
+
+        def failing(*_: object) -> None:
+            raise OSError(errno.EIO, "disk")
+
+        node.replica.parts.directory.elected = failing  # type: ignore[method-assign]
+        with pytest.raises(NotControllerError):
+            await node.answers.vote(vote(3002, 50), 2)
+        with pytest.raises(NotControllerError):
+            await node.answers.vote(vote(3003, 50), 2)
+        assert node.failures
+
+    alone(tmp_path, run)
+
+
+def test_a_leader_whose_disk_hangs_leaves_the_lead(tmp_path: Path) -> None:
+    """Nothing would be answered any more, while its followers go on hearing from it."""
+
+    async def run(world: World) -> None:
+        for each in world.nodes.values():
+            await each.start()
+        while not world.leaders():
+            await asyncio.sleep(0.1)
+        (leader,) = world.leaders()
+        world.loop.stuck = leader.files
+        written = asyncio.ensure_future(leader.write(1))
+        await asyncio.sleep(20)
+        assert not await written
+        assert [each for each in world.leaders() if each is not leader]
+
+    alone(tmp_path, run)
+
+
+def test_a_leader_goes_on_when_a_second_voter_comes(tmp_path: Path) -> None:
+    """Each quorum of one would lose its leader with its second node."""
+
+    async def run() -> None:
+        for each in world.nodes.values():
+            await each.start()
+        await asyncio.sleep(10)
+        (leader,) = world.leaders()
+        other = next(each for each in world.nodes.values() if each is not leader)
+        assert leader.answers is not None and leader.replica is not None
+        epoch = leader.replica.machine.epoch
+        request = wire.AddRaftVoterRequest
+        at = endpoint_of(other.node_id)
+        come = request(
+            cluster_id=None,
+            voter_id=other.node_id,
+            voter_directory_id=other.key.directory_id,
+            listeners=[request.Listener(name=LISTENER, host=at.host, port=at.port)],
+            ack_when_committed=True,
+        )
+        assert (await leader.answers.add_voter(come, 1)).error_code == 0
+        await asyncio.sleep(10)
+        assert world.leaders() == [leader] and leader.replica.machine.epoch == epoch
+
+    world = World(1, 2, tmp_path, voters=1)
+    run_virtually(asyncio.wait_for(run(), 60), world.loop)

@@ -227,7 +227,7 @@ class QuorumCluster(KRaftCluster):
         await super().stop(node)
         self.watches.pop(node, None)
 
-    def release(self) -> None:
+    def dispose(self) -> None:
         """Give back what all nodes hold."""
         for each in self.others.values():
             if each.process is not None:
@@ -235,7 +235,7 @@ class QuorumCluster(KRaftCluster):
             each.dispose()
         for broker in self.starting.values():
             dispose(broker)
-        super().release()
+        super().dispose()
 
     def cut_off(self, one: int, other: int) -> None:
         """Not for longer than a client waits: one of them may be the active controller, whom the other one asks."""
