@@ -207,11 +207,7 @@ class Broker:
         settings = self.settings = BrokerSettings(self.config, cache, node_id) if quorum is None else quorum.settings
         self.log_manager.follow(settings.config)
         if quorum is None:
-            node.security.begin(settings.config)
-            node.sasl.follow(settings.config)
-            node.sasl.keep_salts(self._kept_secret)
-            settings.guard(node.security.check)
-            settings.guard(node.sasl.check)
+            node.take(settings, self._kept_secret)
         self.hosts = HostNames(StoreCalls(node.listeners.cold_reads))
         replicas = self.replicas = ReplicaManager(node_id, self.log_manager, self._log_config, self.loop)
         membership.connect(MetadataParts(cache, settings, self.hosts, replicas))
@@ -443,10 +439,7 @@ class Broker:
         self.membership.follow(config)
 
     def _kept_secret(self) -> bytes:
-        """That of delegation tokens, which all brokers have, or one of this broker's own."""
-        manager, common = self.log_manager, self.config.get("delegation.token.secret.key")
-        if common is not None:
-            return common.encode()
+        manager = self.log_manager
         return kept_secret(manager.environment.files, manager.online_directories())
 
     def _writing(self) -> int:

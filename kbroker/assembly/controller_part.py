@@ -96,11 +96,7 @@ class ControllerPart:
         self._early = None if rules is None else EarlyAuthorizer(rules, config)
         self.authorizer = self._early
         settings = self.settings = BrokerSettings(config, cache, config.node_id)
-        node.security.begin(settings.config)
-        node.sasl.follow(settings.config)
-        node.sasl.keep_salts(self._kept_secret)
-        settings.guard(node.security.check)
-        settings.guard(node.sasl.check)
+        node.take(settings, lambda: kept_secret(self._files, [directory]))
         self._hosts = HostNames(StoreCalls(node.listeners.cold_reads))
         self.quotas = QuotaEnforcement(
             settings.config, node.clock, cache, self._hosts, self.authorizer, ControllerGatekeeper
@@ -120,6 +116,8 @@ class ControllerPart:
             self._directory,
             self.metadata,
             self.transport,
+            self._files,
+            self._hosts,
             node.halt,
         )
         replica = self.replica = self._make_replica(parts)
@@ -208,11 +206,6 @@ class ControllerPart:
         request = registration_of(node_id, endpoints, protocols)
         self.registration = OwnRegistration(parts.loop, self.metadata, request, ask, rng)
         self.registration.start()
-
-    def _kept_secret(self) -> bytes:
-        """That of delegation tokens, which all nodes have, or one of this node's own."""
-        common = self.config.get("delegation.token.secret.key")
-        return common.encode() if common is not None else kept_secret(self._files, [self._directory])
 
     def followed_log(self, _cluster_id: str) -> tuple[ClusterMetadata, FollowedLog]:
         """The image, and the log as a broker in the same process follows it."""

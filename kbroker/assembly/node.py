@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kbroker._fast.net.connection import Connection
     from kbroker._fast.net.socket_part import SocketPart
     from kbroker.config import BrokerConfig
+    from kbroker.metadata.broker_settings import BrokerSettings
     from kbroker.metadata.security_image import SecurityImage
     from kbroker.metrics.http_messages import Access, BodyLimits, Pages, Sites
     from kbroker.metrics.http_server import MetricsServer
@@ -72,13 +73,27 @@ class Node:
         self.garbage = GarbageCollection(loop)
         self.metrics: MetricsServer | None = None
         secret = config.get("delegation.token.secret.key")
-        users = StoredCredentials(security, None if secret is None else secret.encode(), self.clock)
+        self._secret = None if secret is None else secret.encode()
+        """That of delegation tokens, which all nodes of a cluster have."""
+        users = StoredCredentials(security, self._secret, self.clock)
         self.sasl = Sasl(config, self.clock, users)
         threads = max(1, beside_the_loop(config.get("num.network.threads")))
         self.security = ListenersSecurity(config, loop, make_socket, self.sasl.listener, threads)
         descriptors = raise_descriptor_limit()
         self.listeners = Listeners(config, loop, self.stats, descriptors, self.security.by_name, self.slices)
         self.loop_delay = LoopDelaySampler(self.activity)
+
+    def take(self, settings: BrokerSettings, kept: Callable[[], bytes]) -> None:
+        """Begin with these settings, and hold later ones to what the listeners can do.
+
+        `kept()`: a secret of this node's own, for where the cluster has none in common.
+        """
+        self.security.begin(settings.config)
+        self.sasl.follow(settings.config)
+        common = self._secret
+        self.sasl.keep_salts(kept if common is None else lambda: common)
+        settings.guard(self.security.check)
+        settings.guard(self.sasl.check)
 
     def activity(self) -> int:
         """A number that grows with each connection and each request."""

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from kbroker.metrics.families import Values
     from kbroker.metrics.readiness import Problem
     from kbroker.periodic import PeriodicTask
+    from kbroker.quotas.host_names import HostNames
     from kbroker.storage.directories.log_dirs import LogDir
+    from kbroker.storage.files.filesystem import FileSystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class ReplicaParts:
 
     `directory`: the log directory that holds the metadata log; it is locked, and its `meta` has the cluster's id and
     the directory's.  `metadata`: what the replica applies committed batches to.  `transport`: for connections to other
-    voters.  `halt(reason)` ends the node.
+    voters.  `hosts` looks names of hosts up beside the loop.  `halt(reason)` ends the node.
     """
 
     config: BrokerConfig
@@ -51,6 +53,8 @@ class ReplicaParts:
     directory: LogDir
     metadata: ClusterMetadata
     transport: Transport
+    files: FileSystem
+    hosts: HostNames
     halt: Callable[[str], None]
 
 

@@ -25,11 +25,8 @@ from kbroker.cluster.raft.replica import ReplicaParts as RaftParts
 from kbroker.errors import NotControllerError
 from kbroker.metadata.features import METADATA_VERSION
 from kbroker.metadata.metadata_record import MetadataLogError
-from kbroker.metadata.store import StoreCalls
 from kbroker.metrics.readiness import Problem
-from kbroker.quotas.host_names import HostNames
 from kbroker.storage.directories.log_dirs import LogDirError
-from kbroker.storage.files.filesystem import SYSTEM_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import Endpoint
     from kbroker.metadata.metadata_record import MetadataRecord
     from kbroker.metrics.families import Values
-    from kbroker.storage.files.filesystem import FileSystem
 
 logger = logging.getLogger("kbroker.cluster")
 
@@ -56,7 +52,7 @@ def timing_of(settings: QuorumSettings) -> RaftTiming:
 class NodeReplica(RaftAnswers):
     """See `assembly.quorum.Replica`."""
 
-    def __init__(self, parts: ReplicaParts, files: FileSystem = SYSTEM_FILES) -> None:
+    def __init__(self, parts: ReplicaParts) -> None:
         meta = parts.directory.meta
         assert meta is not None, "the directory is locked and read"
         self._listens: dict[str, Endpoint] = {}
@@ -66,7 +62,7 @@ class NodeReplica(RaftAnswers):
             parts.transport,
             parts.settings,
             timing_of(parts.settings),
-            MetadataDirectory(files, parts.directory.path, parts.settings.log, parts.clock),
+            MetadataDirectory(parts.files, parts.directory.path, parts.settings.log, parts.clock),
             parts.metadata,
             parts.clock,
             random.Random(),
@@ -130,7 +126,7 @@ class NodeReplica(RaftAnswers):
 class NodeController:
     """The controller that decides while `replica` leads."""
 
-    def __init__(self, parts: ReplicaParts, replica: NodeReplica, settings: BrokerSettings, hosts: HostNames) -> None:
+    def __init__(self, parts: ReplicaParts, replica: NodeReplica, settings: BrokerSettings) -> None:
         self._parts = parts
         self._replica = replica
         self.deciding = Deciding(
@@ -139,7 +135,7 @@ class NodeController:
             parts.config.node_id,
             parts.slices,
             parts.clock.monotonic,
-            hosts,
+            parts.hosts,
             is_alone=self._is_alone,
             upgrade_quorum=replica.voters.upgrade,
         )
@@ -183,8 +179,8 @@ class NodeController:
         """Those of a new cluster; none where there is one already."""
         if METADATA_VERSION in self._parts.metadata.recorded.features.chosen:
             return []
-        path = self._parts.directory.path
-        return await self._parts.loop.run_in_executor(None, first_records, SYSTEM_FILES, path)
+        parts = self._parts
+        return await parts.loop.run_in_executor(None, first_records, parts.files, parts.directory.path)
 
     async def _do_chores(self) -> None:
         pause = 0.0
@@ -206,6 +202,6 @@ def replica_of(parts: ReplicaParts) -> NodeReplica:
 def controller_of(parts: ReplicaParts, replica: Replica, settings: BrokerSettings) -> ActiveController:
     """The controller of a node with that replica; `settings`: the node's, with what was changed at run time."""
     assert isinstance(replica, NodeReplica), "made by `replica_of`"
-    made = NodeController(parts, replica, settings, HostNames(StoreCalls(None)))
+    made = NodeController(parts, replica, settings)
     deciding = made.deciding
     return ActiveController(deciding, deciding, deciding, made.is_active, close=made.close)

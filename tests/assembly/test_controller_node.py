@@ -57,20 +57,21 @@ def test_a_controller_starts_serves_and_stops(tmp_path: Path) -> None:
 
 
 def test_other_nodes_are_answered_until_another_one_leads(tmp_path: Path) -> None:
-    """The resigned leader's vote is the second of two: without it nobody could be elected before its process ends."""
+    """The resigned leader's vote is the second of two: without it no other node is elected before its process ends."""
 
     async def body() -> None:
         bench = ControllerBench(tmp_path)
         await bench.node.start()
-        voted = asyncio.Event()
+        leaving, voted = asyncio.Event(), asyncio.Event()
 
         async def leave() -> None:
             bench.replica.steps.append("leave")
+            leaving.set()
             await voted.wait()
 
         bench.replica.leave = leave  # type: ignore[method-assign]
         stopping = asyncio.ensure_future(bench.node.stop())
-        await asyncio.sleep(0.05)
+        await leaving.wait()
         assert (await bench.ask(VOTE, 2)).error_code == 0
         voted.set()
         await stopping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kbroker.assembly.membership.cluster_membership import BrokerParts, MetadataParts
 from kbroker.assembly.membership.replicated_membership import ReplicatedMembership
 from kbroker.assembly.membership.replication_parts import QuorumReach
-from kbroker.assembly.membership.settings import inter_broker_listener
+from kbroker.assembly.membership.settings import NOT_FORMATTED, inter_broker_listener
 from kbroker.cluster.client import ClientSettings
 from kbroker.cluster.controller_client import ControllerClient
 from kbroker.cluster.kraft.directory_assignments import DirectoryAssignments, recorded_directory
@@ -76,10 +76,7 @@ class KRaftMembership(ReplicatedMembership):
         """
         broker, manager = self._broker, self._broker.log_manager
         if dirs.cluster_id is None:
-            raise LogDirError(
-                "the log directories do not say which cluster this broker belongs to; format them with the id of the "
-                "controllers' cluster: kbroker format --cluster-id ID server.properties"
-            )
+            raise LogDirError(NOT_FORMATTED)
         claim_directories(manager, dirs.cluster_id)
         last = previous_epoch([each.broker_epoch for each in manager.online_directories()])
         manager.begin_epoch(last, NO_EPOCH)

@@ -114,11 +114,7 @@ class RaftAnswers:
 
     def _endpoints(self, leader_id: int) -> Mapping[int, Endpoint]:
         """The leader's address, where it is known."""
-        replica = self._replica
-        if leader_id == replica.me.node_id:
-            at = replica.parts.endpoints.get(replica.parts.settings.listener)
-        else:
-            at = replica.endpoint_of(leader_id)
+        at = self._replica.endpoint_of(leader_id)
         return {} if at is None else {leader_id: at}
 
     # -- the log ------------------------------------------------------------------------------------------------------

@@ -29,8 +29,6 @@ class OwnLog:
         replica = self._replica
         node_id = replica.leader_id
         at = replica.endpoint_of(node_id)
-        if node_id == replica.me.node_id:
-            at = replica.parts.endpoints.get(replica.parts.settings.listener)
         return None if at is None or node_id < 0 else Leader(node_id, replica.machine.epoch, at)
 
     @property

@@ -102,12 +102,6 @@ class Peers:
             )
         return client
 
-    def moved(self, node_id: int) -> None:
-        """A voter listens elsewhere by now, or is none any more."""
-        client = self._clients.pop(node_id, None)
-        if client is not None:
-            client.close()
-
     async def kraft_versions(self, endpoint: Endpoint) -> tuple[int, int]:
         """The range of kraft.version that a node at this address knows; one that names none knows 0.  NodeError."""
         client = NodeClient(self._loop, self._transport, lambda: endpoint, self._settings, self._random)

@@ -174,12 +174,11 @@ class RaftReplica:
         self.applied_end = 0 if newest is None else newest.end_offset
         settings = self.parts.settings
         own = set(self.parts.endpoints.values())
-        others = {node_id: at for node_id, at in settings.voters.items() if node_id != self.me.node_id}
         self.quorum = Quorum(
             self._identity,
             opened.log,
             [each for each in settings.addresses if each not in own],
-            others,
+            self._others(settings.voters),
             self.parts.rng,
             backoff_seconds=settings.backoff_seconds,
         )
@@ -255,15 +254,20 @@ class RaftReplica:
         return self.quorum.high_watermark
 
     def endpoint_of(self, node_id: int) -> Endpoint | None:
-        """Where a node of the quorum listens, by the log, the settings or what others say."""
+        """Where a node of the quorum listens: this one, or another by the log, the settings or what others say."""
+        if node_id == self.me.node_id:
+            return self.parts.endpoints.get(self.parts.settings.listener)
         known = self.history.last.endpoints(self.parts.settings.listener).get(node_id)
         return known or self._learnt.get(node_id) or self.parts.settings.voters.get(node_id)
 
     def learnt(self, endpoints: Mapping[int, Endpoint]) -> None:
         """Another node says where nodes listen."""
-        others = {node_id: at for node_id, at in endpoints.items() if node_id != self.me.node_id}
+        others = self._others(endpoints)
         self._learnt |= others
         self.quorum.voters(others)
+
+    def _others(self, endpoints: Mapping[int, Endpoint]) -> dict[int, Endpoint]:
+        return {node_id: at for node_id, at in endpoints.items() if node_id != self.me.node_id}
 
     def on_lead(self, begun: Callable[[Leading], None], ended: Callable[[], None]) -> None:
         """Call `begun` when this node is the active controller, with the image of all before, and `ended` behind it."""
@@ -282,13 +286,7 @@ class RaftReplica:
         return (start, directory.oldest_snapshot) if start else (0, None)
 
     def _look_at_voters(self) -> None:
-        self.quorum.voters(
-            {
-                node_id: at
-                for node_id, at in self.history.last.endpoints(self.parts.settings.listener).items()
-                if node_id != self.me.node_id
-            }
-        )
+        self.quorum.voters(self._others(self.history.last.endpoints(self.parts.settings.listener)))
 
     def _voters_changed(self) -> None:
         self._look_at_voters()

@@ -133,8 +133,6 @@ class VoterChanges:
         leader = response.current_leader
         leader.leader_id, leader.leader_epoch = replica.leader_id, replica.machine.epoch
         at = replica.endpoint_of(replica.leader_id)
-        if replica.leader_id == replica.me.node_id:
-            at = replica.parts.endpoints.get(replica.parts.settings.listener)
         if at is not None:
             leader.host, leader.port = at
         return response

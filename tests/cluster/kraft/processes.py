@@ -79,51 +79,25 @@ def format_directory(path: str, node_id: int) -> None:
     directory.release()
 
 
-class JavaNode:
-    """A node of Apache Kafka 4.3.1; its directory and port stay over restarts."""
+class NodeProcess:
+    """A node's process, which comes and goes; its directory stays."""
 
-    def __init__(
-        self, node_id: int, folder: Path, port: int, settings: Mapping[str, str], heap: str, *, is_old: bool = False
-    ) -> None:
-        """`is_old`: of Kafka 3.9.1 instead."""
-        self.node_id = node_id
-        self.port = port
+    output_name: str
+    """Of the file with what it says."""
+
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._heap = heap
-        self._is_old = is_old
-        self._settings = {
-            "node.id": str(node_id),
-            "log.dirs": str(folder / "data"),
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            **settings,
-        }
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def _spawn(self, command: Sequence[str]) -> None:
+        with (self._folder / self.output_name).open("ab") as output:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+
+    def _write_properties(self, settings: Mapping[str, str]) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)
         properties = self._folder / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
-        if not (self._folder / "data" / "meta.properties").exists():
-            done = subprocess.run(
-                self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
-        with (self._folder / "kafka.out").open("ab") as output:
-            self._process = subprocess.Popen(
-                self._java("kafka.Kafka", str(properties)),
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-
-    def _java(self, *words: str) -> list[str]:
-        if self._is_old:
-            return old_java_command(*words, heap=self._heap)
-        return java_command(*words, heap=self._heap, level="INFO")
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return properties
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -146,18 +120,58 @@ class JavaNode:
             self._process = None
 
     def output(self) -> str:
-        path = self._folder / "kafka.out"
+        path = self._folder / self.output_name
         return path.read_text(errors="replace") if path.exists() else ""
 
 
-class KbrokerController:
-    """A controller of kbroker alone; its directory and port stay over restarts."""
+class JavaNode(NodeProcess):
+    """A node of Apache Kafka 4.3.1; its directory and port stay over restarts."""
 
-    def __init__(self, node_id: int, folder: Path, port: int, settings: Mapping[str, str]) -> None:
+    output_name = "kafka.out"
+
+    def __init__(
+        self, node_id: int, folder: Path, port: int, settings: Mapping[str, str], heap: str, *, is_old: bool = False
+    ) -> None:
+        """`is_old`: of Kafka 3.9.1 instead."""
+        super().__init__(folder)
         self.node_id = node_id
         self.port = port
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
+        self._heap = heap
+        self._is_old = is_old
+        self._settings = {
+            "node.id": str(node_id),
+            "log.dirs": str(folder / "data"),
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            **settings,
+        }
+
+    def start(self) -> None:
+        properties = self._write_properties(self._settings)
+        if not (self._folder / "data" / "meta.properties").exists():
+            done = subprocess.run(
+                self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+        self._spawn(self._java("kafka.Kafka", str(properties)))
+
+    def _java(self, *words: str) -> list[str]:
+        if self._is_old:
+            return old_java_command(*words, heap=self._heap)
+        return java_command(*words, heap=self._heap, level="INFO")
+
+
+class KbrokerController(NodeProcess):
+    """A controller of kbroker alone; its directory and port stay over restarts."""
+
+    output_name = "kbroker.out"
+
+    def __init__(self, node_id: int, folder: Path, port: int, settings: Mapping[str, str]) -> None:
+        super().__init__(folder)
+        self.node_id = node_id
+        self.port = port
         self._settings = {
             "node.id": str(node_id),
             "log.dirs": str(folder / "data"),
@@ -167,47 +181,9 @@ class KbrokerController:
         }
 
     def start(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        properties = self._folder / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
+        properties = self._write_properties(self._settings)
         format_directory(self._settings["log.dirs"], self.node_id)
-        with (self._folder / "kbroker.out").open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kbroker.cli", "start", str(properties)],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-
-    def kill(self) -> None:
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        self._end(signal.SIGTERM)
-
-    def pause(self) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGCONT)
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def _end(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            os.kill(self._process.pid, number)
-            self._process.wait(60)
-            self._process = None
-
-    def output(self) -> str:
-        path = self._folder / "kbroker.out"
-        return path.read_text(errors="replace") if path.exists() else ""
+        self._spawn([sys.executable, "-P", "-m", "kbroker.cli", "start", str(properties)])
 
 
 class Kafka(JavaNode):
