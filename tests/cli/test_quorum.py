@@ -171,7 +171,7 @@ def directory_id(properties: Path) -> bytes:
 
 @pytest.mark.parametrize("by", ["brokers", "controllers"])
 def test_the_quorum_is_described(by: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever removes a controller would not see whether the others have the log."""
+    """An operator who removes a controller would not see whether the others have the log."""
     served: Served = request.getfixturevalue(by)
     where = ("-b" if by == "brokers" else "--controller", f"127.0.0.1:{served.controller.port}")
     assert served.run("describe", *where, "--json") == 0
@@ -242,7 +242,7 @@ def test_the_next_address_is_asked(controllers: Served, capsys: pytest.CaptureFi
 def test_a_controller_is_added_as_its_settings_and_directories_say(
     by: str, properties: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another directory's id, or an address that nobody reaches, would make a voter that never votes."""
+    """Another directory's id, or an address that no node reaches, would make a voter that never votes."""
     served: Served = request.getfixturevalue(by)
     where = ("-b" if by == "brokers" else "--controller", f"127.0.0.1:{served.controller.port}")
     capsys.readouterr()

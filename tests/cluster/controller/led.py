@@ -52,7 +52,7 @@ def bootstrap(level: int = LEVEL, *, elr: int = 1) -> list[MetadataRecord]:
 
 
 class StandInLog:
-    """The log of a leader, which commits what it is told to; `holds` None: all, when someone waits for it."""
+    """The log of a leader, which commits as far as a test says; `holds` None: all, when a caller waits for it."""
 
     def __init__(
         self, metadata: ClusterMetadata, epoch: int = 1, holds: int | None = None, start: int | None = None

@@ -106,7 +106,7 @@ def test_a_node_that_does_not_lead_refuses_brokers(name: str) -> None:
 
 
 def test_standbys_show_what_is_committed(led: Led) -> None:
-    """A client would be told of what may never be."""
+    """A client would hear of what may never be."""
     assert led.controller.image() is led.metadata.image
 
 
@@ -125,7 +125,7 @@ def test_what_brokers_of_a_quorum_say_in_heartbeats_is_no_request(led: Led, ask:
 
 
 def work(run: Callable[[Led, StandInLog], Coroutine[Any, Any, None]]) -> None:
-    """Over a log that commits when it is told to."""
+    """Over a log that commits when the test says so."""
 
     async def begin() -> None:
         led = Led()
@@ -144,7 +144,7 @@ async def settled() -> None:
 
 
 def test_an_answer_waits_until_all_is_committed_that_it_was_decided_on() -> None:
-    """A client would be told of a topic, or that there is one, which is lost with the lead."""
+    """A client would hear of a topic, or that there is one, which is lost with the lead."""
 
     async def run(led: Led, log: StandInLog) -> None:
         made = asyncio.create_task(led.controller.create_topics([TOPIC]))
@@ -210,7 +210,7 @@ def test_two_changes_of_a_partition_get_two_epochs_before_any_is_committed() -> 
 
 
 def test_a_lost_lead_drops_what_is_not_committed_and_fails_all_that_wait() -> None:
-    """A client would be answered from a state that nobody has, and the next lead would begin with it."""
+    """A client would be answered from a state that no node has, and the next lead would begin with it."""
 
     async def run(led: Led, log: StandInLog) -> None:
         committed = led.controller.image()

@@ -121,7 +121,7 @@ def voters_in(folder: Path) -> VoterSet:
     ],
 )
 def test_the_first_records_are_kafkas(vector: str, words: tuple[str, ...], node: Format, tmp_path: Path) -> None:
-    """A cluster would begin with other features, or without its users: nobody could log in to add them."""
+    """A cluster would begin with other features, or without its users: no client could log in to add them."""
     assert node("--standalone", *words) == 0
     wanted = bytes_of(FORMATTED / f"{vector}.hex")
     for name in ("a", "b"):
@@ -253,7 +253,7 @@ def test_formatted_directories_stay_as_they_are(
 def test_a_metadata_log_without_its_identity_is_not_taken(
     node: Format, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A voter under a new name would have records that nobody has acknowledged as its own."""
+    """A voter under a new name would have records that were not acknowledged under it."""
     log = tmp_path / "a" / CLUSTER_METADATA_DIRECTORY
     log.mkdir(parents=True)
     (log / f"{0:020}.log").write_bytes(b"x")
