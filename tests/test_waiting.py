@@ -1,9 +1,13 @@
-"""`kbroker/waiting.py`: waiting for a condition, with and without a time-out."""
+"""`kbroker/waiting.py` and `client/readable.py`: waiting for a condition, or for bytes, with and without a time-out."""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import resource
 
+from kbroker.client.readable import readable
 from kbroker.waiting import Changes
 
 
@@ -41,3 +45,22 @@ def test_a_wait_ends_with_its_time_and_leaves_nothing() -> None:
         assert not changes._waiting
 
     asyncio.run(work())
+
+
+def test_a_descriptor_of_a_high_number_is_waited_for() -> None:
+    """A replay with many files open would end where a descriptor is above 1,023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    ours, theirs = os.pipe()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 4096), hard), hard))
+    high = fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 2000)
+    try:
+        assert not readable(high, 0)
+        os.write(theirs, b"x")
+        assert readable(high, 60)
+        os.close(theirs)
+        assert os.read(high, 10) == b"x"
+        assert readable(high, 60), "the end of the stream is read as well"
+    finally:
+        os.close(ours)
+        os.close(high)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

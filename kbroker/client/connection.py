@@ -33,7 +33,6 @@ caller's to look at.  Not thread-safe; times are in seconds.
 
 from __future__ import annotations
 
-import select
 import socket
 import ssl
 import struct
@@ -53,6 +52,7 @@ from kbroker.client.errors import (
     OtherProtocolError,
     UnsupportedError,
 )
+from kbroker.client.readable import readable
 from kbroker.errors import ErrorCode
 from kbroker.protocol.api import ApiKey
 from kbroker.protocol.frames import decode_response, encode_request_parts
@@ -190,7 +190,7 @@ class Connection(Closing):
             return False
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
-        return bool(select.select([self._socket], [], [], 0)[0])
+        return readable(self._socket.fileno(), 0)
 
     def close(self) -> None:
         """Close the socket; answers under way are lost."""

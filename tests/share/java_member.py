@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import select
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from kbroker.client.readable import readable
 from tests.compat.tooling import java_command
 
 SOURCE = Path(__file__).parent / "ShareMember.java"
@@ -36,7 +36,7 @@ class JavaMember:
     def _answer(self) -> str:
         output = self._process.stdout
         assert output is not None
-        assert select.select([output], [], [], SECONDS)[0], "the member says nothing"
+        assert readable(output.fileno(), SECONDS), "the member says nothing"
         return output.readline().strip()
 
     def started(self) -> JavaMember:

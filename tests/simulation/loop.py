@@ -20,7 +20,6 @@ import asyncio
 import hashlib
 import heapq
 import random
-import select
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.base import monotonic
+from kbroker.client.readable import readable
 from tests.simulation.disk import Disk
 from tests.simulation.work import SLOW_LOOK_NS, Budget, is_measured
 
@@ -319,7 +319,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self.at(self.now_ns + self.rng.randrange(self.pace.job_ns), partial(self._read, fd, handle), process)
 
     def _read(self, fd: int, handle: asyncio.Handle) -> None:
-        if self._readers.get(fd) is handle and select.select([fd], [], [], 0)[0]:
+        if self._readers.get(fd) is handle and readable(fd, 0):
             self._run_handle(handle)
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]

@@ -14,15 +14,16 @@ import gc
 import os
 import pickle
 import random
-import select
 import signal
 import time
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 
 from kbroker.assembly.membership import single_node
 from kbroker.assembly.membership import workers as of_workers
+from kbroker.client.readable import readable
 from kbroker.schemas import families, family_messages
 from kbroker.security.tls import listener, principal_mapping
 from tests.simulation.cluster import CLUSTER_SCALE, Cluster
@@ -146,7 +147,7 @@ def play_apart(seed: int, scale: Scale, only: str | None = None) -> Result:
     """The result of one history, in a process of its own."""
     child = _Child(seed, scale, only)
     while True:
-        if select.select([child.fd], [], [], LOOK_SECONDS)[0]:
+        if readable(child.fd, LOOK_SECONDS):
             if child.take():
                 break
         else:
@@ -171,7 +172,7 @@ def play_each(seeds: Iterable[int], workers: int = 1, only: str | None = None) -
             running[child.fd] = child
         if not running:
             return
-        for fd in select.select(list(running), [], [], LOOK_SECONDS)[0]:
+        for fd in wait(list(running), LOOK_SECONDS):
             if running[fd].take():
                 yield running.pop(fd).result()
         for child in running.values():

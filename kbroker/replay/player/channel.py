@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import select
 import socket
 import threading
 from collections.abc import Callable
 
 from kbroker.client.closing import Closing
+from kbroker.client.readable import readable
 
 PACE_S = 0.5
 _MOST = 1 << 16
@@ -78,7 +78,7 @@ class Channel(Closing):
                 if self._stop.is_set() and not sent_stop:
                     connection.sendall(b"stop\n")
                     sent_stop = True
-                if not select.select([connection], [], [], 0.1)[0]:
+                if not readable(connection.fileno(), 0.1):
                     continue
                 data = connection.recv(_MOST)
                 if not data or len(rest) > _MOST:
@@ -137,7 +137,7 @@ class Reporter:
                 self._say(connection, self._counts())
                 if self.stopped:
                     self._ended.wait(PACE_S)
-                elif select.select([connection], [], [], PACE_S)[0]:
+                elif readable(connection.fileno(), PACE_S):
                     data = connection.recv(_MOST)
                     if not data:
                         return
