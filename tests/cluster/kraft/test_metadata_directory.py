@@ -23,7 +23,11 @@ from kbroker.cluster.kraft.snapshots import snapshot_batches, snapshot_name
 from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from tests.cluster.kraft.controllers import START_MS, config_record, data_batch
 from tests.cluster.kraft.metadata_files import FOLDER, AtTime, snapshot_of
+from tests.descriptors import files_left_by_crashes
 from tests.storage.faulty_files import OF_THE_MACHINE, CrashedError, Fault, FaultyFiles, each_crash
+
+__all__ = ["files_left_by_crashes"]
+pytestmark = pytest.mark.usefixtures("files_left_by_crashes")
 
 SETTINGS = MetadataLogSettings(segment_bytes=500, retention_bytes=1500, retention_ms=-1)
 

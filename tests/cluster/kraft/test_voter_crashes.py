@@ -18,7 +18,11 @@ from kbroker.cluster.kraft.settings import MetadataLogSettings
 from kbroker.storage.files.filesystem import SYSTEM_FILES, FileSystem
 from tests.cluster.kraft.controllers import START_MS, config_record, data_batch
 from tests.cluster.kraft.metadata_files import AtTime, snapshot_of
+from tests.descriptors import files_left_by_crashes
 from tests.storage.faulty_files import CrashedError, Fault, FaultyFiles, each_crash
+
+__all__ = ["files_left_by_crashes"]
+pytestmark = pytest.mark.usefixtures("files_left_by_crashes")
 
 SETTINGS = MetadataLogSettings(segment_bytes=350, retention_bytes=1800, retention_ms=-1)
 

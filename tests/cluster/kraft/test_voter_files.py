@@ -29,6 +29,10 @@ from kbroker.storage.log.partition_metadata import encode_partition_metadata
 from kbroker.types import random_uuid
 from tests.cluster.kraft.controllers import START_MS, config_record, data_batch
 from tests.cluster.kraft.metadata_files import FOLDER, AtTime, snapshot_of
+from tests.descriptors import files_left_by_crashes
+
+__all__ = ["files_left_by_crashes"]
+pytestmark = pytest.mark.usefixtures("files_left_by_crashes")
 
 SETTINGS = MetadataLogSettings(segment_bytes=350, retention_bytes=-1, retention_ms=-1)
 
