@@ -61,7 +61,7 @@ class Assignments:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self._node_id not in old.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        # The directories that were known before decide who may lead.
+        # An election goes by the directories of before this request.
         self._updates.put(name, self._placed(change(old, self._contexts.of(topic)), old, directory))
         if not works(image.brokers[self._node_id], directory):
             self._offline.append(name)

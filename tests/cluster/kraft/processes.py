@@ -85,18 +85,21 @@ class NodeProcess:
     output_name: str
     """Of the file with what it says."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, node_id: int, folder: Path, port: int, settings: Mapping[str, str]) -> None:
+        self.node_id = node_id
+        self.port = port
         self._folder = folder
+        self._settings = {"node.id": str(node_id), "log.dirs": str(folder / "data"), **settings}
         self._process: subprocess.Popen[bytes] | None = None
 
     def _spawn(self, command: Sequence[str]) -> None:
         with (self._folder / self.output_name).open("ab") as output:
             self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
-    def _write_properties(self, settings: Mapping[str, str]) -> Path:
+    def _write_properties(self) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)
         properties = self._folder / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         return properties
 
     def kill(self) -> None:
@@ -133,20 +136,13 @@ class JavaNode(NodeProcess):
         self, node_id: int, folder: Path, port: int, settings: Mapping[str, str], heap: str, *, is_old: bool = False
     ) -> None:
         """`is_old`: of Kafka 3.9.1 instead."""
-        super().__init__(folder)
-        self.node_id = node_id
-        self.port = port
+        protocols = {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT"}
+        super().__init__(node_id, folder, port, {**protocols, **settings})
         self._heap = heap
         self._is_old = is_old
-        self._settings = {
-            "node.id": str(node_id),
-            "log.dirs": str(folder / "data"),
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            **settings,
-        }
 
     def start(self) -> None:
-        properties = self._write_properties(self._settings)
+        properties = self._write_properties()
         if not (self._folder / "data" / "meta.properties").exists():
             done = subprocess.run(
                 self._java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)),
@@ -169,19 +165,11 @@ class KbrokerController(NodeProcess):
     output_name = "kbroker.out"
 
     def __init__(self, node_id: int, folder: Path, port: int, settings: Mapping[str, str]) -> None:
-        super().__init__(folder)
-        self.node_id = node_id
-        self.port = port
-        self._settings = {
-            "node.id": str(node_id),
-            "log.dirs": str(folder / "data"),
-            "metrics.listener": "none",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
-            **settings,
-        }
+        own = {"metrics.listener": "none", "listener.security.protocol.map": "CONTROLLER:PLAINTEXT"}
+        super().__init__(node_id, folder, port, {**own, **settings})
 
     def start(self) -> None:
-        properties = self._write_properties(self._settings)
+        properties = self._write_properties()
         format_directory(self._settings["log.dirs"], self.node_id)
         self._spawn([sys.executable, "-P", "-m", "kbroker.cli", "start", str(properties)])
 
