@@ -25,8 +25,8 @@ MOST_ANYS = 89
 FUNCTION_LINES = 60
 # Files that hold one class, or one way of a thing from its beginning to its end, which would be no clearer in two.
 ONE_THING_LINES = {
-    "kbroker/cluster/raft/machine.py": 570,
-    "kbroker/cluster/raft/replica.py": 620,
+    "kbroker/cluster/raft/machine.py": 580,
+    "kbroker/cluster/raft/replica.py": 630,
     "kbroker/replication/partition.py": 550,
     "kbroker/storage/directories/future_log.py": 550,
     "kbroker/storage/recovery/log_loader.py": 600,

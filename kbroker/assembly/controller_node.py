@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 from kbroker import __version__
 from kbroker._fast.net.socket_part import PlainSocket
 from kbroker.assembly.controller_part import ControllerPart
+from kbroker.assembly.kafka_figures import node_counters, node_values
 from kbroker.assembly.node import Node
 from kbroker.assembly.quorum_node import controller_of, replica_of
 from kbroker.assembly.security_figures import security_figures
 from kbroker.cluster.member import StartInterruptedError
+from kbroker.metrics.kafka_sources import KafkaFigures
 from kbroker.metrics.readiness import ReadyState
+from kbroker.metrics.recent import SAMPLE_SECONDS, Recent
 from kbroker.metrics.sources import Sources
 from kbroker.protocol.api import ApiKey
 from kbroker.security.http_access import http_access
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from kbroker.assembly.quorum import MakeController, MakeReplica
     from kbroker.config import BrokerConfig
     from kbroker.metrics.families import Values
+    from kbroker.metrics.recent import Counters
     from kbroker.storage.files.filesystem import FileSystem
 
 logger = logging.getLogger("kbroker.broker")
@@ -117,6 +121,8 @@ class ControllerNode:
     async def _start_metrics(self) -> None:
         node = self.node
         node.loop_delay.start(node.loop)
+        recent = Recent(self._counters, node.clock.monotonic)
+        node.tasks.add("read counters for rates", SAMPLE_SECONDS * 1000, recent.sample, 0)
         sources = Sources(
             version=__version__,
             node_id=self.config.node_id,
@@ -127,7 +133,9 @@ class ControllerNode:
             quotas=self.part.quotas.rows,
             connections=node.listeners.figures,
             counted=self._figures,
-            gathered=self._security_figures,
+            gathered=self._gathered,
+            kafka=self._kafka,
+            recent=recent,
             slices=node.slices,
         )
         is_plain = PlainLogins(lambda: self.part.settings.config).accepts
@@ -140,12 +148,21 @@ class ControllerNode:
         return {
             "kbroker_metadata_applied_offset": metadata.applied_offset,
             "kbroker_metadata_applied_lag_seconds": lag_ms / 1000,
-            **(self.part.replica.figures() if self.part.has_begun else {}),
         }
 
-    async def _security_figures(self, _pace: Pace) -> Values:
+    async def _gathered(self, pace: Pace) -> Values:
         node, acls = self.node, len(self.part.cache.image.security.acls)
-        return security_figures(node.security, node.sasl, node.clock, acls, self.part.quotas.gatekeeper.denials)
+        denials = self.part.quotas.gatekeeper.denials
+        return {
+            **await self.part.figures(pace),
+            **security_figures(node.security, node.sasl, node.clock, acls, denials),
+        }
+
+    async def _kafka(self, pace: Pace) -> KafkaFigures:
+        return KafkaFigures(values=await node_values(self.readiness.state, self.node.listeners, pace))
+
+    def _counters(self) -> Counters:
+        return {**node_counters(self.node.stats, self.node.listeners), **self.part.counters()}
 
     # The end
 

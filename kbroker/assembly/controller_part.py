@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kbroker.assembly.listening import Role, SentFiles
 from kbroker.assembly.membership.settings import to_controllers
 from kbroker.assembly.quorum import ReplicaParts
+from kbroker.assembly.quorum_figures import image_figures
 from kbroker.cluster.client import ClientSettings
 from kbroker.cluster.controller.registration import LeaderOfQuorum, OwnRegistration, registration_of
 from kbroker.cluster.controller_client import ControllerClient
@@ -42,11 +43,14 @@ from kbroker.storage.directories.kept_secret import kept_secret
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kbroker._fast.base.slices import Pace
     from kbroker.assembly.node import Node
     from kbroker.assembly.quorum import ActiveController, MakeController, MakeReplica, Replica
     from kbroker.cluster.client import Transport
     from kbroker.cluster.kraft.member import FollowedLog
     from kbroker.config import BrokerConfig
+    from kbroker.metrics.families import Values
+    from kbroker.metrics.recent import Counters
     from kbroker.security.authorizer import Authorizer
     from kbroker.storage.directories.log_dirs import LogDir
     from kbroker.storage.files.filesystem import FileSystem
@@ -123,6 +127,7 @@ class ControllerPart:
         replica = self.replica = self._make_replica(parts)
         controller = self.controller = self._make_controller(parts, replica, self.settings)
         self.metadata.attach(self.cache)
+        self.cache.subscribe(controller.on_metadata)
         listeners = node.listeners.bind([self._role(replica, controller)], SentFiles(), self.settings.config)
         for task in controller.tasks:
             node.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
@@ -210,6 +215,19 @@ class ControllerPart:
     def followed_log(self, _cluster_id: str) -> tuple[ClusterMetadata, FollowedLog]:
         """The image, and the log as a broker in the same process follows it."""
         return self.metadata, self.replica.own_log()
+
+    # What a scrape shows
+
+    async def figures(self, pace: Pace) -> Values:
+        """Of the quorum and of the controller; nothing before `begin`."""
+        if not self.has_begun:
+            return {}
+        of_image = await image_figures(self.cache.image, pace)
+        return {**of_image, **self.replica.figures(), **self.controller.figures()}
+
+    def counters(self) -> Counters:
+        """What rates and recent times are worked out of."""
+        return {**self.replica.counters(), **self.controller.counters()} if self.has_begun else {}
 
     # The end
 

@@ -1,4 +1,4 @@
-"""What a scrape under Kafka's names asks of a broker's parts, besides what `figures` gives."""
+"""What a scrape under Kafka's names asks of a node's parts, besides what `figures` gives of a broker."""
 
 from __future__ import annotations
 
@@ -35,26 +35,38 @@ IO = Path("/proc/self/io")
 DISK_COUNTERS = {"read_bytes": "read", "write_bytes": "write"}
 
 
-def counters(requests: RequestStats, listeners: Listeners, membership: ClusterMembership, logs: LogManager) -> Counters:
-    """What `Recent` reads, on the loop's thread."""
+def node_counters(requests: RequestStats, listeners: Listeners) -> Counters:
+    """What `Recent` reads of any node, on the loop's thread."""
     found = dict(request_counters(requests, API_NAMES))
-    (flush_ns, flushes), (commit_ns, commits) = logs.environment.flushes.times.snapshot(), logs.commits.times.snapshot()
-    times = tuple(a + b for a, b in zip(flushes, commits, strict=True))
-    found[FLUSHES] = (sum(times), flush_ns + commit_ns, *times)
     for listener in listeners.all:
         found["accepted", listener.name] = (listener.accepted_count,)
         found["ended", listener.name] = (listener.closed.total(),)
     found[LOOP_TIME] = (time.thread_time(),)
+    return found
+
+
+def counters(requests: RequestStats, listeners: Listeners, membership: ClusterMembership, logs: LogManager) -> Counters:
+    """What `Recent` reads of a broker, on the loop's thread."""
+    found = dict(node_counters(requests, listeners))
+    (flush_ns, flushes), (commit_ns, commits) = logs.environment.flushes.times.snapshot(), logs.commits.times.snapshot()
+    times = tuple(a + b for a, b in zip(flushes, commits, strict=True))
+    found[FLUSHES] = (sum(times), flush_ns + commit_ns, *times)
     return {**found, **membership.counters()}
+
+
+async def node_values(state: ReadyState, listeners: Listeners, pace: Pace) -> dict[str, float | Labelled]:
+    """The values that any node has."""
+    values: dict[str, float | Labelled] = {"kafka_server_kafkaserver_brokerstate": BROKER_STATES[state]}
+    for size, what in disk_bytes():
+        values[f"kafka_server_kafkaserver_linux_disk_{what}_bytes"] = size
+    return {**values, **await _connections(listeners, pace)}
 
 
 async def kafka_figures(
     state: ReadyState, logs: LogManager, listeners: Listeners, services: Services | None, most: int, pace: Pace
 ) -> KafkaFigures:
     """`services`: None while the broker starts; `most`: series by topic and partition that are shown."""
-    values: dict[str, float | Labelled] = {"kafka_server_kafkaserver_brokerstate": BROKER_STATES[state]}
-    for size, what in disk_bytes():
-        values[f"kafka_server_kafkaserver_linux_disk_{what}_bytes"] = size
+    values = await node_values(state, listeners, pace)
     if services is None:
         return KafkaFigures(values=values)
     total, traffic = await _traffic(logs, pace)
@@ -81,7 +93,6 @@ async def kafka_figures(
         "kafka_server_transaction_coordinator_metrics_partition_load_time_max": max(loads, default=0.0),
         "kafka_server_transaction_coordinator_metrics_partition_load_time_avg": sum(loads) / max(len(loads), 1),
     }
-    values |= await _connections(listeners, pace)
     values |= await _delayed(services, pace)
     count = sum(len(topic.partitions) for topic in image.topics.values())
     shown = traffic if len(traffic) <= most else {}

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from kbroker.cluster.kraft.settings import QuorumSettings
     from kbroker.config import BrokerConfig
     from kbroker.metadata.broker_settings import BrokerSettings
-    from kbroker.metadata.image import Endpoint
+    from kbroker.metadata.image import ClusterImage, Endpoint, MetadataDelta
     from kbroker.metrics.families import Values
     from kbroker.metrics.readiness import Problem
+    from kbroker.metrics.recent import Counters
     from kbroker.periodic import PeriodicTask
     from kbroker.quotas.host_names import HostNames
     from kbroker.storage.directories.log_dirs import LogDir
@@ -83,11 +84,15 @@ class Replica(RaftService, Protocol):
     def figures(self) -> Values:
         """What a scrape of the metrics shows."""
 
+    def counters(self) -> Counters:
+        """What rates and recent times are worked out of."""
+
 
 class ActiveController(NamedTuple):
     """The controller of a node, which decides while the node's replica leads and refuses with NotControllerError
     otherwise.  `is_active`: whether it decides by now, with all applied that was decided before; `close` ends what it
-    does by itself."""
+    does by itself.  `figures()` and `counters()`: what a scrape of the metrics shows, as a replica's; `on_metadata`
+    hears of each image."""
 
     requests: BrokerRequests
     administration: Administration
@@ -95,6 +100,9 @@ class ActiveController(NamedTuple):
     is_active: Callable[[], bool]
     tasks: Sequence[PeriodicTask] = ()
     close: Callable[[], object] = lambda: None
+    figures: Callable[[], Values] = dict
+    counters: Callable[[], Counters] = dict
+    on_metadata: Callable[[ClusterImage, ClusterImage, MetadataDelta], None] = lambda _old, _new, _delta: None
 
 
 MakeReplica = Callable[[ReplicaParts], Replica]

@@ -12,8 +12,15 @@ import random
 from typing import TYPE_CHECKING
 
 from kbroker.assembly.quorum import ActiveController
+from kbroker.assembly.quorum_figures import (
+    controller_counters,
+    controller_figures,
+    replica_counters,
+    replica_figures,
+)
 from kbroker.cluster.controller.active import ActiveController as Deciding
 from kbroker.cluster.controller.chores import Chores
+from kbroker.cluster.controller.election_counts import ElectionCounts
 from kbroker.cluster.kraft.bootstrap import first_records
 from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
 from kbroker.cluster.raft.answers import RaftAnswers
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import Endpoint
     from kbroker.metadata.metadata_record import MetadataRecord
     from kbroker.metrics.families import Values
+    from kbroker.metrics.recent import Counters
 
 logger = logging.getLogger("kbroker.cluster")
 
@@ -114,13 +122,13 @@ class NodeReplica(RaftAnswers):
 
     def figures(self) -> Values:
         """What a scrape shows."""
-        replica = self.replica
-        return {
-            "kbroker_metadata_leader": replica.leader_id,
-            "kbroker_metadata_leader_epoch": replica.machine.epoch,
-            "kbroker_metadata_high_watermark": replica.high_watermark,
-            "kbroker_metadata_log_end_offset": replica.quorum.end_offset,
-        }
+        observers = self.observer_count if self.replica.machine.progress is not None else None
+        clients = [self.replica.questions.client, self._own_voter.client, *self.replica.peers.clients]
+        return replica_figures(self.replica, clients, observers)
+
+    def counters(self) -> Counters:
+        """What rates are worked out of."""
+        return replica_counters(self.replica)
 
 
 class NodeController:
@@ -140,6 +148,7 @@ class NodeController:
             upgrade_quorum=replica.voters.upgrade,
         )
         self._chores = Chores(self.deciding, settings.config, parts.clock)
+        self.elections = ElectionCounts()
         self._tasks: set[asyncio.Task[None]] = set()
         self._begin(self._do_chores())
         replica.replica.on_lead(self._lead, self.deciding.resign)
@@ -147,6 +156,14 @@ class NodeController:
     def is_active(self) -> bool:
         """Whether it decides by now."""
         return self.deciding.is_active
+
+    def figures(self) -> Values:
+        """What a scrape shows."""
+        return controller_figures(self.deciding, self.elections, self._parts.metadata, self._replica.replica.stats)
+
+    def counters(self) -> Counters:
+        """What recent times are worked out of."""
+        return controller_counters(self.deciding)
 
     def _is_alone(self) -> bool:
         """Whether this node is the whole cluster: its one voter and its one broker."""
@@ -173,6 +190,7 @@ class NodeController:
             return
         except Exception as error:
             logger.exception("the controller cannot begin to decide")
+            self.deciding.error_count += 1
             leading.resign(f"it cannot begin to decide: {error}")
 
     async def _first_records(self) -> list[MetadataRecord]:
@@ -204,4 +222,13 @@ def controller_of(parts: ReplicaParts, replica: Replica, settings: BrokerSetting
     assert isinstance(replica, NodeReplica), "made by `replica_of`"
     made = NodeController(parts, replica, settings)
     deciding = made.deciding
-    return ActiveController(deciding, deciding, deciding, made.is_active, close=made.close)
+    return ActiveController(
+        deciding,
+        deciding,
+        deciding,
+        made.is_active,
+        close=made.close,
+        figures=made.figures,
+        counters=made.counters,
+        on_metadata=made.elections.follow,
+    )

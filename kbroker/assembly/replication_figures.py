@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kbroker.cluster.reassignments import is_reassigning, target_replicas
-from kbroker.metadata.image import NO_LEADER
+from kbroker.assembly.cluster_figures import STATES, add_cluster
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace
     from kbroker.assembly.membership.replication_parts import ReplicationParts
     from kbroker.cluster.controller_stats import ControllerStats
-    from kbroker.metadata.image import ClusterImage, PartitionImage
+    from kbroker.metadata.image import ClusterImage
     from kbroker.metrics.families import Values
     from kbroker.replication.replica_manager import ReplicaManager
-
-STATES = ("none", "taking_over", "active")
 
 
 async def own_controller_figures(image: ClusterImage, pace: Pace) -> Values:
     """The values of a broker that is its own controller; `image` has the topics of the cluster."""
     values: dict[str, float] = {}
     states = dict.fromkeys(STATES[:2], 0.0) | {"active": 1.0}
-    await _add_cluster(values, (each for topic in image.topics.values() for each in topic.partitions), pace)
+    await add_cluster(values, (each for topic in image.topics.values() for each in topic.partitions), pace)
     return {**values, "kbroker_controller_active": 1, "kbroker_controller_state": _by_label(states)}
 
 
@@ -31,7 +27,7 @@ async def member_figures(replication: ReplicationParts, stats: ControllerStats, 
     """The values of a broker in a cluster; `stats` are those of the broker as controller, whenever it is elected."""
     values: dict[str, float] = {}
     if stats.partitions is not None:
-        await _add_cluster(values, stats.partitions(), pace)
+        await add_cluster(values, stats.partitions(), pace)
     traffic, fetchers, isr = replication.traffic, replication.fetchers.figures(), replication.isr
     return {
         **values,
@@ -79,15 +75,3 @@ async def replica_figures(replicas: ReplicaManager, pace: Pace) -> Values:
 
 def _by_label(values: dict[str, float]) -> dict[tuple[str, ...], float]:
     return {(label,): value for label, value in values.items()}
-
-
-async def _add_cluster(values: dict[str, float], partitions: Iterable[PartitionImage], pace: Pace) -> None:
-    offline = elsewhere = moving = 0
-    for partition in list(partitions):
-        await pace
-        offline += partition.leader == NO_LEADER
-        elsewhere += partition.leader != target_replicas(partition)[0]
-        moving += is_reassigning(partition)
-    values["kbroker_controller_offline_partitions"] = offline
-    values["kbroker_controller_preferred_replica_imbalance"] = elsewhere
-    values["kbroker_controller_reassigning_partitions"] = moving

@@ -12,17 +12,20 @@ _ROWS = """
 kbroker_controller_active|gauge||1 on the broker that is the controller, 0 on the others (ActiveControllerCount).
 kbroker_controller_state|gauge|state|1 for what its controller does: none, taking_over, active (ControllerState).
 kbroker_controller_changes_seconds|counter||Time that its controller was busy with changes (ControllerState rates).
-kbroker_controller_changes|counter|kind|Changes that its controller has dealt with, by kind (ControllerStats).
+kbroker_controller_changes|counter|kind|
+    Changes that its controller has dealt with, by kind (ControllerStats); in a quorum all are one kind.
 kbroker_controller_change_wait_max_seconds|gauge||
     The longest that a change has waited for its controller, since it is one (EventQueueTimeMs).
 kbroker_controller_leader_elections|counter||
-    Leaders that its controller has elected, new partitions included (LeaderElectionRateAndTimeMs).
+    Leaders that its controller has elected, new partitions included; in a quorum of kbrokers those that each controller
+     has seen in the log (LeaderElectionRateAndTimeMs).
 kbroker_controller_unclean_leader_elections|counter||
     Those among them that may have lost records (UncleanLeaderElectionsPerSec).
 kbroker_controller_offline_partitions|gauge||
-    Partitions of the cluster without a leader; 0 where this broker is not the controller (OfflinePartitionsCount).
+    Partitions of the cluster without a leader, by this node's image; 0 on a broker that is no controller
+     (OfflinePartitionsCount).
 kbroker_controller_preferred_replica_imbalance|gauge||
-    Partitions of the cluster that another than the preferred replica leads; 0 on others
+    Partitions of the cluster that another than the preferred replica leads; 0 on a broker that is no controller
      (PreferredReplicaImbalanceCount).
 kbroker_controller_reassigning_partitions|gauge||
     Partitions of the cluster whose replicas are on the move; 0 on other brokers (ReassigningPartitions of the cluster).

@@ -40,18 +40,25 @@ and `process_*`. With `kbroker.metrics.names=kafka` they are at `/metrics`; kbro
 always at `/metrics/kbroker`.
 
 What Strimzi, Confluent's stack, kafka_exporter and awesome-prometheus-alerts ask for is in a table among the tests,
-with the reason where a series does not concern a broker: it is of Kubernetes, Java, Confluent Server or a controller.
-109 of the 144 series of that table concern a broker, and all are shown.
+with the reason where a series concerns no node of kbroker: it is of Kubernetes, Java or Confluent Server. 112 of the 144
+series of that table concern a broker or a controller, and all are shown.
 
 Of 356 series that 67 public dashboards, rules and guides ask a broker for, 322 are shown, each under the naming that
 fits (`tests/metrics/kafka_asked.tsv` has the names; of many a part was read). `python -m bench.asked_series FOLDER`
-counts your own. What lacks most: names that no exporter's rules give (`under_replicated_partitions`), the times of a
-controller's elections and queue, and message conversions by request. `kafka_cluster_status` is of no broker: it is what
+counts your own. What lacks most: names that no exporter's rules give (`under_replicated_partitions`), the times of
+leader elections, and message conversions by request. `kafka_cluster_status` is of no broker: it is what
 the monitoring of one operator finds by itself.
 
 `tests/metrics/test_values_against_kafka.py` compares some 150 numbers with what the beans of Apache Kafka 4.3.1 say
 after the same requests: counts of requests, messages, bytes, refusals and sizes, partitions, offsets, segments. They
 are equal.
+
+Nodes with the controller role show what Kafka's controllers do (`kafka.controller`, `raft-metrics`, `MetadataLoader`,
+`SnapshotEmitter`); `tests/metrics/test_quorum_figures.py` compares the names and numbers with those of Kafka 4.3.1. Each
+of them shows the cluster by its own image, active or not: take the largest over the nodes, not the sum. Left out are
+`AvgIdleRatio` of threads that kbroker has none of, `current-vote-directory-id`, which is no number, and the rates and
+sizes of `raft-channel-metrics`, whose totals are there. 0 by nature are `EventQueueOperationsTimedOutCount` and
+`TimedOutBrokerHeartbeatCount`: what waits for its turn is never given up.
 
 A request's time in all is that until the socket has all of its answer, as in Kafka. Its parts: until it was begun, the
 work on it, what it waited for, its answer's wait, and its answer's way into the socket. There are no queues between

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kbroker._fast.base.counters import BUCKET_BOUNDS_NS
-from kbroker.metrics import cluster, maintenance
+from kbroker.metrics import cluster, maintenance, quorum
 from kbroker.metrics.families import ZERO, Family, Labels, Values, by_labels, number, table
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ SECTIONS = (
     ("Quotas", table(_QUOTAS)),
     ("Topics and partitions", table(_LOGS)),
     ("Replication and the controller", cluster.FAMILIES),
+    ("A node with the controller role", quorum.FAMILIES),
     ("Log directories", table(_DIRECTORIES)),
     ("Open files and producers", table(_STORAGE)),
     ("Message formats", table(_CONVERSIONS)),

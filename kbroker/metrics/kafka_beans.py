@@ -150,6 +150,48 @@ kafka_server_brokermetadatametrics_last_applied_record_offset|kafka.server|
     broker-metadata-metrics|||last-applied-record-offset
 kafka_server_brokermetadatametrics_last_applied_record_lag_ms|kafka.server|
     broker-metadata-metrics|||last-applied-record-lag-ms
+kafka_controller_kafkacontroller_controlledshutdownbrokercount|kafka.controller|
+    KafkaController|ControlledShutdownBrokerCount||
+kafka_controller_kafkacontroller_brokerregistrationstate|kafka.controller|KafkaController|BrokerRegistrationState||
+kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms|kafka.controller|
+    KafkaController|TimeSinceLastHeartbeatReceivedMs||
+kafka_controller_kafkacontroller_metadataerrorcount|kafka.controller|KafkaController|MetadataErrorCount||
+kafka_controller_kafkacontroller_lastappliedrecordoffset|kafka.controller|KafkaController|LastAppliedRecordOffset||
+kafka_controller_kafkacontroller_lastappliedrecordtimestamp|kafka.controller|
+    KafkaController|LastAppliedRecordTimestamp||
+kafka_controller_kafkacontroller_lastappliedrecordlagms|kafka.controller|KafkaController|LastAppliedRecordLagMs||
+kafka_controller_kafkacontroller_lastcommittedrecordoffset|kafka.controller|
+    KafkaController|LastCommittedRecordOffset||
+kafka_controller_kafkacontroller_newactivecontrollerscount|kafka.controller|
+    KafkaController|NewActiveControllersCount||
+kafka_controller_kafkacontroller_eventqueueoperationsstartedcount|kafka.controller|
+    KafkaController|EventQueueOperationsStartedCount||
+kafka_controller_kafkacontroller_eventqueueoperationstimedoutcount|kafka.controller|
+    KafkaController|EventQueueOperationsTimedOutCount||
+kafka_controller_kafkacontroller_timedoutbrokerheartbeatcount|kafka.controller|
+    KafkaController|TimedOutBrokerHeartbeatCount||
+kafka_controller_kafkacontroller_ignoredstaticvoters|kafka.controller|KafkaController|IgnoredStaticVoters||
+kafka_controller_controllerstats_electionfromeligibleleaderreplicas|kafka.controller|
+    ControllerStats|ElectionFromEligibleLeaderReplicasPerSec||
+kafka_controller_controllereventmanager_eventqueuetimems|kafka.controller|ControllerEventManager|EventQueueTimeMs||
+kafka_controller_controllereventmanager_eventqueueprocessingtimems|kafka.controller|
+    ControllerEventManager|EventQueueProcessingTimeMs||
+kafka_server_raftmetrics_log_end_epoch|kafka.server|raft-metrics|||log-end-epoch
+kafka_server_raftmetrics_number_of_voters|kafka.server|raft-metrics|||number-of-voters
+kafka_server_raftmetrics_number_of_observers|kafka.server|raft-metrics|||number-of-observers
+kafka_server_raftmetrics_uncommitted_voter_change|kafka.server|raft-metrics|||uncommitted-voter-change
+kafka_server_raftmetrics_number_unknown_voter_connections|kafka.server|raft-metrics|||number-unknown-voter-connections
+kafka_server_raftmetrics_commit_latency_avg|kafka.server|raft-metrics|||commit-latency-avg
+kafka_server_raftmetrics_commit_latency_max|kafka.server|raft-metrics|||commit-latency-max
+kafka_server_raftmetrics_election_latency_avg|kafka.server|raft-metrics|||election-latency-avg
+kafka_server_raftmetrics_election_latency_max|kafka.server|raft-metrics|||election-latency-max
+kafka_server_raftmetrics_poll_idle_ratio_avg|kafka.server|raft-metrics|||poll-idle-ratio-avg
+kafka_server_metadataloader_currentcontrollerid|kafka.server|MetadataLoader|CurrentControllerId||
+kafka_server_metadataloader_currentmetadataversion|kafka.server|MetadataLoader|CurrentMetadataVersion||
+kafka_server_metadataloader_handleloadsnapshotcount|kafka.server|MetadataLoader|HandleLoadSnapshotCount||
+kafka_server_metadataloader_finalizedlevel|kafka.server|MetadataLoader|FinalizedLevel|featureName|
+kafka_server_snapshotemitter_latestsnapshotgeneratedagems|kafka.server|SnapshotEmitter|LatestSnapshotGeneratedAgeMs||
+kafka_server_snapshotemitter_latestsnapshotgeneratedbytes|kafka.server|SnapshotEmitter|LatestSnapshotGeneratedBytes||
 """
 _METERS = ("both", "counter")
 _TIMERS = frozenset({"kafka_log_logflushstats_logflushrateandtimems"})

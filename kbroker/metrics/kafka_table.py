@@ -72,15 +72,15 @@ kafka_server_delayedoperationpurgatory_numdelayedoperations|gauge|delayedoperati
 kafka_controller_kafkacontroller_activecontrollercount|gauge||
     1 on the broker that is the controller.|kbroker_controller_active
 kafka_controller_kafkacontroller_offlinepartitionscount|gauge||
-    Partitions without a leader; 0 on others.|kbroker_controller_offline_partitions
+    Partitions without a leader; 0 on others than controllers.|kbroker_controller_offline_partitions
 kafka_controller_kafkacontroller_preferredreplicaimbalancecount|gauge||
-    Partitions that another than the preferred replica leads; 0 on others.
+    Partitions that another than the preferred replica leads; 0 on others than controllers.
     |kbroker_controller_preferred_replica_imbalance
-kafka_controller_kafkacontroller_globaltopiccount|gauge||Topics of the cluster; 0 on others.
-kafka_controller_kafkacontroller_globalpartitioncount|gauge||Partitions of the cluster; 0 on others.
+kafka_controller_kafkacontroller_globaltopiccount|gauge||Topics of the cluster; 0 on others than controllers.
+kafka_controller_kafkacontroller_globalpartitioncount|gauge||Partitions of the cluster; 0 on others than controllers.
 kafka_controller_kafkacontroller_activebrokercount|gauge||
-    Brokers that are there and not fenced; 0 on others than the controller.
-kafka_controller_kafkacontroller_fencedbrokercount|gauge||Brokers that are fenced; 0 on others than the controller.
+    Brokers that are there and not fenced; 0 on others than controllers.
+kafka_controller_kafkacontroller_fencedbrokercount|gauge||Brokers that are fenced; 0 on others than controllers.
 kafka_controller_controllerstats_uncleanleaderelections|both||
     Elections that may have lost records.|kbroker_controller_unclean_leader_elections or 0
 kafka_log_logmanager_offlinelogdirectorycount|gauge||Log directories that have failed.|kbroker_log_dirs_offline
@@ -173,23 +173,83 @@ kafka_server_request_throttle_time|gauge|user,client_id|As above.
 """
 
 _KRAFT = """
-kafka_server_raftmetrics_current_state|gauge|current_state|1 for observer, which a broker is.
+kafka_server_raftmetrics_current_state|gauge|current_state|
+    1 for leader, follower, candidate, prospective(-voted) or unattached(-voted), or observer, which a broker is.
 kafka_server_raftmetrics_current_leader|gauge||The active controller; -1 where none is known.|kbroker_metadata_leader
 kafka_server_raftmetrics_current_epoch|gauge||Its epoch.|kbroker_metadata_leader_epoch
-kafka_server_raftmetrics_current_vote|gauge||-1: an observer has no vote.
+kafka_server_raftmetrics_current_vote|gauge||
+    For whom this node has voted in this epoch; -1: for none, as an observer, which has no vote.|kbroker_quorum_vote
 kafka_server_raftmetrics_high_watermark|gauge||
     Up to where the metadata log is committed.|kbroker_metadata_high_watermark
 kafka_server_raftmetrics_log_end_offset|gauge||
     How far the copy of the metadata log goes.|kbroker_metadata_log_end_offset
-kafka_server_raftmetrics_append_records_rate|gauge||0: the leader alone appends.
+kafka_server_raftmetrics_append_records_rate|gauge||
+    Records appended a second, over half a minute: the leader alone appends.
 kafka_server_raftmetrics_fetch_records_rate|gauge||Records fetched a second, over half a minute.
 kafka_server_raftchannelmetrics_incoming_byte|counter||Bytes from the controllers.|kbroker_metadata_answer_bytes
 kafka_server_raftchannelmetrics_outgoing_byte|counter||Bytes to the controllers.|kbroker_metadata_request_bytes
 kafka_server_raftchannelmetrics_request|counter||Requests to the controllers.|kbroker_metadata_requests
 kafka_server_raftchannelmetrics_response|counter||Their answers.|kbroker_metadata_answers
 kafka_server_brokermetadatametrics_last_applied_record_offset|gauge||
-    The last metadata record that this broker acts by.|kbroker_metadata_applied_offset
+    The last metadata record that this broker acts by.
 kafka_server_brokermetadatametrics_last_applied_record_lag_ms|gauge||Its age in milliseconds.
+"""
+
+_CONTROLLER = """
+kafka_controller_kafkacontroller_controlledshutdownbrokercount|gauge||Active brokers in controlled shutdown.
+kafka_controller_kafkacontroller_brokerregistrationstate|gauge|broker|
+    Of each broker: 10 fenced, 20 in controlled shutdown, 30 active.|kbroker_controller_broker_state
+kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms|gauge|broker|
+    Milliseconds since a broker with a session was heard of; the active controller alone.
+    |kbroker_controller_broker_silence_seconds * 1000
+kafka_controller_kafkacontroller_metadataerrorcount|gauge||
+    Errors of the controller's own while it decided or began to.|kbroker_controller_errors
+kafka_controller_kafkacontroller_lastappliedrecordoffset|gauge||
+    The last record that decisions stand on; of the active controller the last one appended.
+    |kbroker_controller_last_offset
+kafka_controller_kafkacontroller_lastappliedrecordtimestamp|gauge||Its time, in milliseconds since 1970.
+kafka_controller_kafkacontroller_lastappliedrecordlagms|gauge||Its age in milliseconds.
+kafka_controller_kafkacontroller_lastcommittedrecordoffset|gauge||The last record that is committed; -1: not known.
+kafka_controller_kafkacontroller_newactivecontrollerscount|gauge||
+    Leaders of new epochs that were heard of.|kbroker_quorum_leader_changes
+kafka_controller_kafkacontroller_eventqueueoperationsstartedcount|gauge||Changes that the controller has begun.
+kafka_controller_kafkacontroller_eventqueueoperationstimedoutcount|gauge||0: no change that waits is given up.
+kafka_controller_kafkacontroller_timedoutbrokerheartbeatcount|gauge||0: no heartbeat that waits is given up.
+kafka_controller_kafkacontroller_ignoredstaticvoters|gauge||
+    1 where controller.quorum.voters is set and does not count.|kbroker_quorum_ignored_static_voters
+kafka_controller_controllerstats_electionfromeligibleleaderreplicas|both||
+    Leaders that were elected from the ELR.|kbroker_controller_eligible_leader_elections
+kafka_controller_controllereventmanager_eventqueuetimems|summary||Milliseconds that changes waited for their turn.
+kafka_controller_controllereventmanager_eventqueueprocessingtimems|summary||
+    Milliseconds that changes took, without the wait until they are committed.
+kafka_server_raftmetrics_log_end_epoch|gauge||The epoch of the last record of the log.|kbroker_quorum_log_end_epoch
+kafka_server_raftmetrics_number_of_voters|gauge||Voters by the log's end.|kbroker_quorum_voters
+kafka_server_raftmetrics_number_of_observers|gauge||
+    Observers that have fetched within five minutes; the leader alone.|kbroker_quorum_observers
+kafka_server_raftmetrics_uncommitted_voter_change|gauge||
+    1 while a change of the voters is not committed; the leader alone.|kbroker_quorum_uncommitted_voters
+kafka_server_raftmetrics_number_unknown_voter_connections|gauge||
+    Voters whose address is not known.|kbroker_quorum_unknown_voters
+kafka_server_raftmetrics_commit_latency_avg|gauge||
+    Milliseconds from when the leader appended a batch until a majority had it, over half a minute; not without one.
+kafka_server_raftmetrics_commit_latency_max|gauge||The longest.
+kafka_server_raftmetrics_election_latency_avg|gauge||
+    Milliseconds from when this node stood until there was a leader, over half a minute; not without one.
+kafka_server_raftmetrics_election_latency_max|gauge||The longest.
+kafka_server_raftmetrics_poll_idle_ratio_avg|gauge||
+    Share of the last minute, 0 to 1, that the event loop's thread used no processor: it does the quorum's work, too.
+kafka_server_metadataloader_currentcontrollerid|gauge||The active controller; -1 where none is known.
+    |kbroker_metadata_leader
+kafka_server_metadataloader_currentmetadataversion|gauge||The metadata.version by the log.|kbroker_metadata_version
+kafka_server_metadataloader_finalizedlevel|gauge|featurename|
+    The levels of features above 0 but for kraft.version, by names as eligibleLeaderReplicasVersion.
+kafka_server_metadataloader_handleloadsnapshotcount|gauge||
+    Snapshots of the metadata that were applied.|kbroker_metadata_snapshots_loaded
+kafka_server_snapshotemitter_latestsnapshotgeneratedagems|gauge||
+    Milliseconds since this process has written a snapshot of the metadata, or since its start.
+    |kbroker_metadata_snapshot_age_seconds * 1000
+kafka_server_snapshotemitter_latestsnapshotgeneratedbytes|gauge||
+    Bytes of that one; 0: none yet.|kbroker_metadata_snapshot_bytes
 """
 
 _EXPORTER = """
@@ -221,7 +281,8 @@ SECTIONS = tuple(
         ("The broker, its logs and partitions, the controller", _BROKER),
         ("Requests and connections", _REQUESTS),
         ("Coordinators and quotas", _COORDINATORS),
-        ("A broker of a KRaft cluster", _KRAFT),
+        ("A node of a KRaft cluster", _KRAFT),
+        ("A node with the controller role", _CONTROLLER),
         ("kafka_exporter", _EXPORTER),
     )
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from kbroker.error_codes import error_name
 from kbroker.metrics.exposition import Rows
 from kbroker.metrics.families import Labelled, Labels, by_label, by_labels, number
+from kbroker.metrics.kafka_quorum import HAS_CONTROLLER, quorum_rows
 from kbroker.metrics.kafka_requests import request_parts
 from kbroker.metrics.kafka_rows import Found, Row, Summary
 from kbroker.metrics.kafka_snapshot import FLUSHES, LOOP_TIME, TIMES, KafkaSnapshot
@@ -44,6 +45,7 @@ def kafka_values(snapshot: KafkaSnapshot) -> Found:
         _sourced,
         _traffic,
         _broker,
+        _kraft,
         _cleaner,
         _flushes,
         _partitions,
@@ -104,20 +106,10 @@ def _broker(snapshot: KafkaSnapshot) -> Iterator[Row]:
     offline = [path for path, value in by_label(known, "kbroker_log_dir_offline").items() if value]
     for path in dict.fromkeys((*by_label(known, "kbroker_cleaner_uncleanable_partitions"), *offline)):
         yield "kafka_log_logmanager_logdirectoryoffline", (path,), float(path in offline)
-    yield from _kraft(snapshot)
 
 
 def _kraft(snapshot: KafkaSnapshot) -> Iterator[Row]:
-    known = snapshot.base.values
-    if "kbroker_metadata_applied_lag_seconds" not in known:
-        return
-    lag = number(known, "kbroker_metadata_applied_lag_seconds")
-    raft = "kafka_server_raftmetrics_"
-    yield "kafka_server_brokermetadatametrics_last_applied_record_lag_ms", (), lag * 1000
-    yield raft + "current_state", ("observer",), 1.0
-    yield raft + "current_vote", (), -1.0
-    yield raft + "append_records_rate", (), 0.0
-    yield raft + "fetch_records_rate", (), rate(("metadata", "end"), snapshot.half_minute, snapshot.now)
+    yield from quorum_rows(snapshot, _idle(snapshot))
 
 
 def _partitions(snapshot: KafkaSnapshot) -> Iterator[Row]:
@@ -210,6 +202,8 @@ def _connections(snapshot: KafkaSnapshot) -> Iterator[Row]:
 
 
 def _coordinators(snapshot: KafkaSnapshot) -> Iterator[Row]:
+    if HAS_CONTROLLER in snapshot.base.values and IS_READY not in snapshot.base.values:
+        return  # A controller alone coordinates nothing.
     one = "kafka_coordinator_group_groupmetadatamanager_numgroups"
     states = [row.state for row in snapshot.base.groups]
     yield one, (), len(states)

@@ -88,6 +88,9 @@ class StandInReplica:
     def figures(self) -> Mapping[str, float]:
         return {"kbroker_metadata_leader": float(self.leader_id)}
 
+    def counters(self) -> Mapping[tuple[str, ...], Sequence[float]]:
+        return {}
+
 
 class StandInController(Controller):
     """A controller that takes all, while its node's replica leads."""

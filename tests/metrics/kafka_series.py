@@ -8,7 +8,8 @@
     exporter, -dashboard, -alerts                   kafka_exporter: its list, its dashboard, the alerts of its chart
     prometheus                                      what every exporter shows of its process
 
-and whether a series concerns a broker: `broker`, `kraft` (one of a KRaft cluster), or why it does not.
+and what a series concerns: `broker`, `kraft` (a broker of a KRaft cluster), `controller` (a node with that role), or
+why it is none of these.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.network.raw_client import RawClient
 from tests.quotas.throttled import set_quotas
 
 TABLE = Path(__file__).with_name("kafka_series.tsv")
-BROKER, KRAFT = "broker", "kraft"
+BROKER, KRAFT, CONTROLLER = "broker", "kraft", "controller"
 
 
 class Series(NamedTuple):

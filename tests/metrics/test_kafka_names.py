@@ -22,7 +22,7 @@ from kbroker.schemas import wire
 from tests.broker.client import until
 from tests.broker_process import BrokerProcess
 from tests.conftest import StartBroker
-from tests.metrics.kafka_series import BROKER, KRAFT, Samples, lacking, of, scraped, table, use
+from tests.metrics.kafka_series import BROKER, CONTROLLER, KRAFT, Samples, lacking, of, scraped, table, use
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
 
@@ -51,8 +51,8 @@ def test_the_series_that_concern_a_broker_are_there(used: BrokerProcess) -> None
     rows = [row for row in table() if row.concerns == BROKER]
     missing = lacking(samples, BROKER)
     assert not missing
-    in_quorums = sum(row.concerns == KRAFT for row in table())
-    words = f"{len(rows) + in_quorums} of the {len(table())} series of that table concern a broker, and all are shown"
+    in_quorums = sum(row.concerns in (KRAFT, CONTROLLER) for row in table())
+    words = f"{len(rows) + in_quorums} of the {len(table())} series of that table concern a broker or a controller, and"
     assert words in " ".join(DOCS.read_text().split()), words
 
 

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.compat.brokers import KbrokerProcess
 from tests.compat.real_kafka import KafkaProcess
-from tests.compat.tooling import run_java
-from tests.metrics.kafka_series import scraped
+from tests.metrics.jmx import Values, beans, opened, shown
 from tests.network import raw_client as raw
 from tests.network.raw_client import RawClient
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
-Key = tuple[str, frozenset[tuple[str, str]]]
-Values = Mapping[Key, float]
-#: A bean's name as JMX writes it, then the attribute and the value.
-_SAID = re.compile(r"^(kafka[.\w]*):type=([^,:]+)((?:,[\w-]+=(?:\"[^\"]*\"|[^,:]*))*):([\w -]+)\t(.*)$")
-_PROPERTY = re.compile(r",([\w-]+)=(\"[^\"]*\"|[^,:]*)")
 TOPIC, SMALL = "counted", "small"
 #: Of the machine, of a moment, or of threads: two brokers differ in them whatever they are asked.
 UNLIKE = re.compile(
@@ -44,41 +38,7 @@ class WatchedKafka(KafkaProcess):
         self.jmx_port = free_port()
 
     def command(self) -> list[str]:
-        java, *rest = super().command()
-        jmx = "-Dcom.sun.management.jmxremote"
-        return [
-            java,
-            f"{jmx}.port={self.jmx_port}",
-            f"{jmx}.rmi.port={self.jmx_port}",
-            f"{jmx}.authenticate=false",
-            f"{jmx}.ssl=false",
-            f"{jmx}.host=127.0.0.1",
-            "-Djava.rmi.server.hostname=127.0.0.1",
-            *rest,
-        ]
-
-    def values(self) -> Values:
-        """What all beans say now, by the names that JMX exporter has without rules."""
-        url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{self.jmx_port}/jmxrmi"
-        options = ("--jmx-url", url, "--one-time", "--report-format", "tsv", "--object-name", "kafka.*:*")
-        done = run_java("org.apache.kafka.tools.JmxTool", *options)
-        assert done.returncode == 0, done.stderr
-        found = {}
-        for line in done.stdout.splitlines():
-            match = _SAID.match(line)
-            if match is not None and re.fullmatch(r"-?\d+(\.\d+)?(E-?\d+)?", match[5]):
-                labels = frozenset((key, text.strip('"')) for key, text in _PROPERTY.findall(match[3]))
-                found[fit(f"{match[1]}_{match[2]}_{match[4]}"), labels] = float(match[5])
-        return found
-
-
-def fit(name: str) -> str:
-    return re.sub("[^a-zA-Z0-9:]+", "_", name)
-
-
-def shown(broker: KbrokerProcess) -> Values:
-    samples = scraped(f"http://127.0.0.1:{broker.metrics_port}", "/metrics/kafka/raw")
-    return {(name, frozenset(labels.items())): value for name, rows in samples.items() for labels, value in rows}
+        return opened(super().command(), self.jmx_port)
 
 
 def prepare(port: int) -> None:
@@ -146,10 +106,10 @@ def test_each_number_is_kafkas_for_the_same_traffic(both: tuple[KbrokerProcess, 
     kbroker, kafka = both
     for port in (kbroker.port, kafka.port):
         prepare(port)
-    before = shown(kbroker), kafka.values()
+    before = shown(kbroker.metrics_port), beans(kafka.jmx_port)
     for port in (kbroker.port, kafka.port):
         use(port)
-    now = shown(kbroker), kafka.values()
+    now = shown(kbroker.metrics_port), beans(kafka.jmx_port)
     count, differences = compared((before[0], now[0]), (before[1], now[1]))
     assert not differences, "\n".join(differences)
     assert count > 140

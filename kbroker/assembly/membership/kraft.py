@@ -24,6 +24,7 @@ from kbroker.handlers import dispatch
 from kbroker.handlers.cluster.forwarding_view import ForwardingView
 from kbroker.metadata.image import NO_CONTROLLER
 from kbroker.metadata.metadata_record import MetadataLogError
+from kbroker.metrics.kafka_quorum import FETCHED
 from kbroker.periodic import PeriodicTask
 from kbroker.replication.leader_changes import report_at_start
 from kbroker.replication.stray_replicas import replicas_deleted, stray_replicas
@@ -243,10 +244,12 @@ class KRaftMembership(ReplicatedMembership):
             "kbroker_metadata_answers": observer.client.answer_count,
             "kbroker_metadata_answer_bytes": observer.client.answer_bytes,
             "kbroker_metadata_fetch_age_seconds": max(0, now_ms - observer.last_fetch_ms) / 1000,
+            **({} if self._broker.quorum is None else await self._broker.quorum.figures(pace)),
         }
 
     def counters(self) -> Counters:
-        return {**super().counters(), ("metadata", "end"): (self._member.observer.log_end_offset,)}
+        found = {**super().counters(), FETCHED: (self._member.observer.log_end_offset,)}
+        return found if self._broker.quorum is None else {**found, **self._broker.quorum.counters()}
 
     def periodic_tasks(self) -> Sequence[PeriodicTask]:
         telling = PeriodicTask("tell where replicas are", DIRECTORIES_INTERVAL_MS, self._tell_directories)

@@ -48,6 +48,7 @@ from kbroker.schemas import wire
 
 if TYPE_CHECKING:
     from kbroker._fast.base.slices import Pace, Slices
+    from kbroker.cluster.controller.change_queue import ChangeQueue
     from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
     from kbroker.cluster.partition_updates import PartitionUpdates
     from kbroker.cluster.raft.leader_log import LeaderLog
@@ -81,7 +82,7 @@ _Answer = TypeVar("_Answer")
 class ActiveController(DecidingController):
     """One of a node with the controller role, active or not."""
 
-    __slots__ = ("_brokers", "_committed", "_elected", "_is_alone", "_sessions", "_upgrade_quorum")
+    __slots__ = ("_brokers", "_committed", "_elected", "_is_alone", "_sessions", "_upgrade_quorum", "error_count")
 
     _metadata: LogWriter
 
@@ -104,10 +105,28 @@ class ActiveController(DecidingController):
         self._committed = metadata
         self._is_alone = is_alone
         self._elected: LeaderLog | None = None
+        self.error_count = 0
+        """Errors of its own, each of which has cost the lead."""
         self._upgrade_quorum = upgrade_quorum or _no_upgrade
         self._metadata = LogWriter(slices, self._collisions)
         self._sessions = Sessions(now, settings.config.get("broker.session.timeout.ms") / 1000)
         self._brokers = Brokers(self._metadata, self._sessions, self._config, slices, reserved)
+
+    # What is shown of it
+
+    @property
+    def queue(self) -> ChangeQueue:
+        """Its changes, one behind the other."""
+        return self._changing
+
+    @property
+    def last_offset(self) -> int | None:
+        """The last record that decisions stand on, committed or not; None where it is not active."""
+        return self._metadata.end_offset - 1 if self._metadata.is_leading else None
+
+    def silences(self) -> dict[int, float]:
+        """Seconds since each broker with a session was heard of; none where this controller is not active."""
+        return self._sessions.silences() if self._metadata.is_leading else {}
 
     # The lead
 
@@ -172,6 +191,7 @@ class ActiveController(DecidingController):
 
     def _fail(self, log: LeaderLog, error: Exception) -> None:
         logger.critical("the active controller has failed and resigns: please report it", exc_info=error)
+        self.error_count += 1
         if self._elected is log:
             self.resign()
         log.resign(f"the active controller has failed: {error!r}")

@@ -13,7 +13,6 @@ time.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -22,6 +21,7 @@ from kbroker.cluster import partitions as decisions
 from kbroker.cluster import reassignments as moves
 from kbroker.cluster import topics as plans
 from kbroker.cluster.config_changes import ConfigResourceType
+from kbroker.cluster.controller.change_queue import ChangeQueue
 from kbroker.cluster.controller.interface import Controller
 from kbroker.cluster.mutations import charged
 from kbroker.cluster.partition_updates import (
@@ -111,7 +111,7 @@ class DecidingController(Controller):
         self._settings = settings
         self._node_id = node_id
         self._slices = slices
-        self._changing = asyncio.Lock()
+        self._changing = ChangeQueue()
         self._collisions = plans.CollisionIndex(())
 
     def _config(self) -> BrokerConfig:

@@ -49,6 +49,11 @@ class Sessions:
         heard = self._heard.get((node_id, epoch))
         return heard is not None and self._now() < heard + self.seconds
 
+    def silences(self) -> dict[int, float]:
+        """Seconds since each broker with a session was heard of."""
+        now = self._now()
+        return {node_id: max(0.0, now - heard) for (node_id, _), heard in self._heard.items()}
+
     def take_stale(self) -> tuple[int, int] | None:
         """The broker, with its epoch, that was not heard of for the longest time, more than a session; it has none
         from now on."""

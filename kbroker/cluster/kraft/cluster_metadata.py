@@ -60,6 +60,8 @@ class ClusterMetadata:
         self.voters: wire.VotersRecord | None = None
         self.others: dict[str, MetadataRecord] = {}
         """The last of each kind of record that images do not have, such as ProducerIdsRecord."""
+        self.loaded_count = 0
+        """How many snapshots were applied in the place of all that was."""
 
     @property
     def image(self) -> ClusterImage:
@@ -140,6 +142,7 @@ class ClusterMetadata:
         image = draft.image.apply(delta)
         if image.features.epoch == NOTHING_APPLIED:
             image = replace(image, features=replace(image.features, epoch=snapshot.end_offset - 1))
+        self.loaded_count += 1
         self._set(image, None, snapshot.end_offset - 1, snapshot.epoch)
 
     async def _take(

@@ -62,6 +62,9 @@ class OwnSnapshots:
         self._on_disk = on_disk
         self._bytes = 0
         self._since = clock.monotonic()
+        self._written_at = clock.monotonic()
+        self.last_bytes = 0
+        """Of the last snapshot that this process has written; 0: none yet."""
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._outage = Outage(logger, now=loop.time)
@@ -71,6 +74,11 @@ class OwnSnapshots:
         self._bytes, self._since = 0, self._clock.monotonic()
         if self._timer is None:
             self._timer = self._loop.call_later(CLEAN_SECONDS, self._tick)
+
+    @property
+    def age_seconds(self) -> float:
+        """Since this process has written a snapshot; before the first one since it began."""
+        return self._clock.monotonic() - self._written_at
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(CLEAN_SECONDS, self._tick)
@@ -122,6 +130,7 @@ class OwnSnapshots:
                 await pace
             await self._on_disk(directory.write_piece, snapshot, position, bytes(piece))
             await self._on_disk(directory.keep_own, snapshot, timestamp_ms)
+            self.last_bytes, self._written_at = position + len(piece), self._clock.monotonic()
             await self._on_disk(directory.clean)
         except OSError as error:
             self._outage.failed("%s: a snapshot of the metadata could not be written: %s", directory.path, error)

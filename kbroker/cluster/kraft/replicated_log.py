@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class ReplicatedLog:
-    """See the module.  `pending`: batches that are in the log and not applied yet."""
+    """See the module.  `pending`: batches that are in the log and not applied yet; `snapshots`: this node's own."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ReplicatedLog:
         self._disk = asyncio.Lock()
         self._disk_call: Awaitable[object] | None = None
         self._writing: asyncio.Task[None] | None = None
-        self._snapshots = OwnSnapshots(loop, metadata, directory, settings, clock, self.on_disk)
+        self.snapshots = OwnSnapshots(loop, metadata, directory, settings, clock, self.on_disk)
 
     async def on_disk(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """One call of the directory, on a thread, behind those before it."""
@@ -71,7 +71,7 @@ class ReplicatedLog:
                 opened.snapshot, newest, f"the snapshot {newest.end_offset} in {self.directory.path}"
             )
         self.pending = opened.batches
-        self._snapshots.begin()
+        self.snapshots.begin()
         return opened
 
     def append(self, batches: tuple[MetadataBatch, ...]) -> None:
@@ -112,7 +112,7 @@ class ReplicatedLog:
             count += 1
         batches, self.pending = self.pending[:count], self.pending[count:]
         await self.metadata.apply(batches)
-        self._snapshots.applied(sum(len(each.data) for each in batches))
+        self.snapshots.applied(sum(len(each.data) for each in batches))
         return batches
 
     async def take_piece(self, piece: SnapshotPiece, where: str) -> list[MetadataBatch] | None:
@@ -132,12 +132,12 @@ class ReplicatedLog:
             raise
         await self.on_disk(directory.restart, snapshot, self.metadata.applied_ms)
         self.pending = []
-        self._snapshots.begin()
+        self.snapshots.begin()
         return batches
 
     async def close(self) -> None:
         """Let writes end, and close the files."""
-        await self._snapshots.close()
+        await self.snapshots.close()
         left = [each for each in (self._writing, self._disk_call) if each is not None]
         await asyncio.gather(*left, return_exceptions=True)
         try:

@@ -338,12 +338,7 @@ class RaftAnswers:
         row.high_watermark = self._high_watermark()
         voters = replica.history.last.by_id
         row.current_voters = [self._state(each.key, version) for each in voters.values()]
-        now, known = replica.parts.loop.time(), replica.machine.voters
-        row.observers = [
-            self._state(key, version)
-            for key, seen in self._seen.items()
-            if not known.has(key) and now - seen.at < FORGET_SECONDS
-        ]
+        row.observers = [self._state(key, version) for key in self._observers()]
         response.nodes = [
             made.Node(
                 node_id=node_id,
@@ -354,6 +349,17 @@ class RaftAnswers:
             for node_id, voter in voters.items()
         ]
         return response
+
+    def _observers(self) -> list[ReplicaKey]:
+        """Those that have fetched from this leader of late, and do not vote."""
+        now, known = self._replica.parts.loop.time(), self._replica.machine.voters
+        seen = self._seen if self._seen_in == self._replica.machine.epoch else {}
+        return [key for key, each in seen.items() if not known.has(key) and now - each.at < FORGET_SECONDS]
+
+    @property
+    def observer_count(self) -> int:
+        """How many observers this leader describes."""
+        return len(self._observers())
 
     def _state(self, key: ReplicaKey, version: int) -> wire.DescribeQuorumResponse.ReplicaState:
         replica = self._replica

@@ -73,15 +73,20 @@ class LeaderProgress:
         """When a voter last fetched; None: not in this epoch."""
         return self._heard.get(node_id)
 
+    def end_of(self, node_id: int) -> int:
+        """Up to where a voter has all on disk; UNKNOWN: it has not fetched in this epoch."""
+        return self._ends.get(node_id, UNKNOWN)
+
     def quorum_since(self, voters: Voters) -> float:
         """When the last one of a majority was heard, of the majority that was heard most lately.
 
         The leader counts as heard, if it votes; a voter that has not fetched in this epoch as heard at its begin.
         """
-        times = sorted((self._heard_at(voter) for voter in voters.keys.values()), reverse=True)
+        times = sorted((self.heard_at(voter) for voter in voters.keys.values()), reverse=True)
         return times[voters.majority - 1] if times else self._heard_since
 
-    def _heard_at(self, voter: ReplicaKey) -> float:
+    def heard_at(self, voter: ReplicaKey) -> float:
+        """When a voter has fetched last; of one that has not in this epoch when that began, of the leader for ever."""
         if voter.matches(self._me):
             return math.inf
         heard = self._heard.get(voter.node_id)
@@ -90,4 +95,4 @@ class LeaderProgress:
     def by_progress(self, voters: Voters) -> tuple[ReplicaKey, ...]:
         """The other voters, those that have most first: who should lead next."""
         others = [voter for voter in voters.keys.values() if not voter.matches(self._me)]
-        return tuple(sorted(others, key=lambda voter: (-self._ends.get(voter.node_id, UNKNOWN), voter.node_id)))
+        return tuple(sorted(others, key=lambda voter: (-self.end_of(voter.node_id), voter.node_id)))

@@ -144,6 +144,13 @@ class RaftMachine:
         return self._log.leader_id
 
     @property
+    def voted_id(self) -> int:
+        """For whom this node has voted in this epoch, itself included; -1: for none."""
+        if self.state in (RaftState.CANDIDATE, RaftState.LEADER):
+            return self.me.node_id
+        return -1 if self._voted is None else self._voted.node_id
+
+    @property
     def is_voter(self) -> bool:
         """Whether this replica votes by now."""
         return self.voters.has(self.me)

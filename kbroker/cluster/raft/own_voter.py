@@ -29,7 +29,7 @@ logger = logging.getLogger("kbroker.cluster")
 
 
 class OwnVoter:
-    """See the module.  `start` and `close` once each."""
+    """See the module.  `start` and `close` once each.  `client`: the connection to the leader."""
 
     def __init__(self, replica: RaftReplica, *, joins: bool) -> None:
         self._replica = replica
@@ -39,7 +39,7 @@ class OwnVoter:
         parts = replica.parts
         self._outage = Outage(logger, now=parts.loop.time)
         settings = raft_client(replica.me.node_id, parts.settings)
-        self._client = NodeClient(parts.loop, parts.transport, self._leader, settings, parts.rng)
+        self.client = NodeClient(parts.loop, parts.transport, self._leader, settings, parts.rng)
 
     def start(self) -> None:
         """Look each fetch timeout."""
@@ -51,7 +51,7 @@ class OwnVoter:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        self._client.close()
+        self.client.close()
 
     def _leader(self) -> Endpoint | None:
         return self._replica.endpoint_of(self._replica.leader_id)
@@ -88,7 +88,7 @@ class OwnVoter:
         feature = request.KRaftVersionFeature()
         feature.min_supported_version, feature.max_supported_version = own.versions
         epoch = replica.machine.epoch
-        answer = await self._client.ask(
+        answer = await self.client.ask(
             wire.UpdateRaftVoterResponse,
             request(
                 cluster_id=replica.cluster_id,
@@ -113,7 +113,7 @@ class OwnVoter:
             listeners=[request.Listener(name=name, host=at.host, port=at.port) for name, at in _named(own)],
             ack_when_committed=False,
         )
-        answer = await self._client.ask(wire.AddRaftVoterResponse, made)
+        answer = await self.client.ask(wire.AddRaftVoterResponse, made)
         self._answered("AddRaftVoter", answer.error_code, answer.error_message)
 
     async def _remove(self, known: Voter) -> None:
@@ -122,7 +122,7 @@ class OwnVoter:
             voter_id=known.key.node_id,
             voter_directory_id=known.key.directory_id,
         )
-        answer = await self._client.ask(wire.RemoveRaftVoterResponse, request)
+        answer = await self.client.ask(wire.RemoveRaftVoterResponse, request)
         self._answered("RemoveRaftVoter", answer.error_code, answer.error_message)
 
     def _answered(self, what: str, code: int, text: str | None) -> None:

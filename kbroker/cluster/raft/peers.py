@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -101,6 +101,11 @@ class Peers:
                 self._loop, self._transport, find, self._settings, self._random
             )
         return client
+
+    @property
+    def clients(self) -> Collection[NodeClient]:
+        """The connections to other voters."""
+        return self._clients.values()
 
     async def kraft_versions(self, endpoint: Endpoint) -> tuple[int, int]:
         """The range of kraft.version that a node at this address knows; one that names none knows 0.  NodeError."""

@@ -45,6 +45,7 @@ from kbroker.cluster.raft.leading import Leading, leader_change
 from kbroker.cluster.raft.log_tail import LogTail
 from kbroker.cluster.raft.machine import Lead, Persist, RaftMachine, RaftStep, Send, StopLeading
 from kbroker.cluster.raft.peers import Peers
+from kbroker.cluster.raft.quorum_stats import QuorumStats
 from kbroker.cluster.raft.voter_set import DYNAMIC, VoterHistory, VoterSet
 from kbroker.errors import NotControllerError
 from kbroker.metadata.metadata_record import MetadataLogError
@@ -139,6 +140,7 @@ class RaftReplica:
         )
         self.history = VoterHistory(VoterSet.static(settings.voters, settings.listener))
         self.changes = Changes()
+        self.stats = QuorumStats(parts.loop.time)
         self.tail = LogTail()
         self.leading: Leading | None = None
         self.applied_end = 0
@@ -410,6 +412,7 @@ class RaftReplica:
             self._asked_in = None
             self.questions.client.disconnect()
         state = self.machine.state
+        self.stats.seen(state, self.machine.epoch, self.machine.leader_id)
         if state is not self._state:
             self._state = state
             self.changes.announce()
@@ -450,6 +453,7 @@ class RaftReplica:
         has_voters = False
         for batch in batches:
             self.machine.appended(batch.base_offset, batch.end_offset)
+            self.stats.appended(batch.base_offset, batch.end_offset, self.parts.clock.now_ms())
             has_voters |= self.history.take(batch)
         self.log.pending += batches
         self.tail.put(batches)
@@ -472,6 +476,7 @@ class RaftReplica:
         if leading is None:
             return
         leading.end()
+        self.stats.lead_ended()
         if leading.is_active:
             for ended in self._on_end:
                 ended()
@@ -479,6 +484,7 @@ class RaftReplica:
     # -- the image ----------------------------------------------------------------------------------------------------
 
     def _commit(self, high_watermark: int) -> None:
+        self.stats.committed(high_watermark)
         self.changes.announce()
         if not self.machine.is_voter:
             self._voters_changed()
@@ -568,6 +574,7 @@ class RaftReplica:
         for step in steps:
             match step:
                 case Append(batches):
+                    self.stats.fetched(sum(each.end_offset - each.base_offset for each in batches))
                     for batch in batches:
                         has_voters |= self.history.take(batch)
                     self.log.pending += batches

@@ -15,8 +15,10 @@ from tests.ports import free_port
 START_SECONDS = 120
 
 
-def combined(folder: Path, ports: Sequence[int], settings: Mapping[str, str]) -> list[BrokerProcess]:
-    """Nodes 1 to n of one cluster, not started yet; directories stay."""
+def combined(
+    folder: Path, ports: Sequence[int], settings: Mapping[str, str], *, are_watched: bool = False
+) -> list[BrokerProcess]:
+    """Nodes 1 to n of one cluster, not started yet; directories stay.  `are_watched`: their metrics can be read."""
     quorum = {number: free_port() for number in range(1, len(ports) + 1)}
     voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in quorum.items())
     found = []
@@ -27,7 +29,7 @@ def combined(folder: Path, ports: Sequence[int], settings: Mapping[str, str]) ->
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{quorum[node_id]}",
-            "metrics.listener": "none",
+            **({} if are_watched else {"metrics.listener": "none"}),
             **settings,
         }
         node = BrokerProcess(folder / f"broker-{node_id}", own, port=port)
