@@ -24,6 +24,7 @@ from kbroker.console.manage.change_requests import LARGE, PERFORM, PLAN, ChangeR
 from kbroker.console.messages import ends, messages
 from kbroker.console.overview import overview
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError, Parameters
+from kbroker.console.quorum import quorum
 from kbroker.console.security import acls, quotas, users
 from kbroker.console.settings import settings
 from kbroker.console.static_files import START, StaticFile, read_static_files
@@ -53,6 +54,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "transactions": transactions,
     "settings": settings,
     "brokers": brokers,
+    "quorum": quorum,
     "cluster": cluster,
     "clusters": clusters,
     "why": why,

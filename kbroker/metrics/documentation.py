@@ -40,8 +40,8 @@ and `process_*`. With `kbroker.metrics.names=kafka` they are at `/metrics`; kbro
 always at `/metrics/kbroker`.
 
 What Strimzi, Confluent's stack, kafka_exporter and awesome-prometheus-alerts ask for is in a table among the tests,
-with the reason where a series concerns no node of kbroker: it is of Kubernetes, Java or Confluent Server. 112 of the 144
-series of that table concern a broker or a controller, and all are shown.
+with the reason where a series concerns no node of kbroker: it is of Kubernetes, Java or Confluent Server.
+112 of the 144 series of that table concern a broker or a controller, and all are shown.
 
 Of 356 series that 67 public dashboards, rules and guides ask a broker for, 322 are shown, each under the naming that
 fits (`tests/metrics/kafka_asked.tsv` has the names; of many a part was read). `python -m bench.asked_series FOLDER`
@@ -54,8 +54,8 @@ after the same requests: counts of requests, messages, bytes, refusals and sizes
 are equal.
 
 Nodes with the controller role show what Kafka's controllers do (`kafka.controller`, `raft-metrics`, `MetadataLoader`,
-`SnapshotEmitter`); `tests/metrics/test_quorum_figures.py` compares the names and numbers with those of Kafka 4.3.1. Each
-of them shows the cluster by its own image, active or not: take the largest over the nodes, not the sum. Left out are
+`SnapshotEmitter`); `tests/metrics/test_quorum_figures.py` compares names and numbers with those of Kafka 4.3.1. Each of
+them shows the cluster by its own image, active or not: take the largest over the nodes, not the sum. Left out are
 `AvgIdleRatio` of threads that kbroker has none of, `current-vote-directory-id`, which is no number, and the rates and
 sizes of `raft-channel-metrics`, whose totals are there. 0 by nature are `EventQueueOperationsTimedOutCount` and
 `TimedOutBrokerHeartbeatCount`: what waits for its turn is never given up.

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbroker.administration.quorum import end_of_log, partition_of, quorum_request
 from kbroker.cli.output import print_table
-from kbroker.errors import ErrorCode, KafkaError, refuse
+from kbroker.errors import KafkaError
 from kbroker.schemas import wire
-from kbroker.types import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from kbroker.client.admin import ClusterAdmin
@@ -24,7 +24,7 @@ def quorum_of(admin: ClusterAdmin) -> JsonObject | None:
         found = partition_of(admin.send(wire.DescribeQuorumResponse, quorum_request()))
     except (ClientError, KafkaError):
         return None
-    end = max((each.log_end_offset for each in found.current_voters), default=-1)
+    end = end_of_log(found)
     return {
         "leader": found.leader_id,
         "epoch": found.leader_epoch,
@@ -32,23 +32,6 @@ def quorum_of(admin: ClusterAdmin) -> JsonObject | None:
         "voters": [_row(each, end) for each in found.current_voters],
         "observers": [_row(each, end) for each in found.observers],
     }
-
-
-def quorum_request() -> wire.DescribeQuorumRequest:
-    """What asks for the quorum."""
-    made = wire.DescribeQuorumRequest
-    partition = made.PartitionData(partition_index=0)
-    return made(topics=[made.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])])
-
-
-def partition_of(answer: wire.DescribeQuorumResponse) -> wire.DescribeQuorumResponse.PartitionData:
-    """What an answer says of the one partition there is.  KafkaError."""
-    refuse(answer.error_code, answer.error_message)
-    if not answer.topics:
-        raise KafkaError.of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the answer names no metadata log")
-    found = answer.topics[0].partitions[0]
-    refuse(found.error_code, found.error_message)
-    return found
 
 
 def _row(state: wire.DescribeQuorumResponse.ReplicaState, end: int) -> JsonObject:

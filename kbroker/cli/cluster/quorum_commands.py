@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from kbroker.cli.cluster.quorum import partition_of, quorum_request
+from kbroker.administration.quorum import partition_of, quorum_request
 from kbroker.cli.connection import Cluster, bootstrap_option, timeout_option
 from kbroker.cli.output import json_option, print_json, print_table, time_text
 from kbroker.errors import refuse

@@ -3,9 +3,9 @@
 import { ask } from "./api.js";
 import { configureBroker } from "./changes.js";
 import { h } from "./dom.js";
-import { count, plural } from "./format.js";
+import { count, plural, time } from "./format.js";
 import { actionButton } from "./manage.js";
-import { pagedTable } from "./table.js";
+import { pagedTable, table } from "./table.js";
 
 // Among workers each has a console under its number; node ids and numbers go up together.
 const worker = /\/console\/(\d+)\//.exec(location.pathname);
@@ -13,7 +13,10 @@ const worker = /\/console\/(\d+)\//.exec(location.pathname);
 export const brokers = {
   title: "Brokers",
   every: 5000,
-  load: (fields, signal) => ask("brokers", { q: fields.get("q"), sort: fields.get("sort"), start: fields.get("start") }, signal),
+  load: async (fields, signal) => {
+    const [told, quorum] = await Promise.all([ask("brokers", { q: fields.get("q"), sort: fields.get("sort"), start: fields.get("start") }, signal), ask("quorum", {}, signal)]);
+    return { ...told, quorum };
+  },
   draw: (told, fields) => {
     const here = told.page.rows.find((row) => row.is_here);
     return [
@@ -31,10 +34,30 @@ export const brokers = {
           { label: h("span", { class: "visually-hidden" }, "Changes"), wide: true, cell: (row) => row.state === "alive" && actionButton("Change a setting", () => configureBroker(row.node_id)) },
         ],
       })),
+      told.quorum.has_quorum && quorumPanel(told.quorum),
       told.controllers.length > 0 && h("section", { class: "panel" }, h("h2", null, "Controllers"), h("ul", { class: "sentences" }, told.controllers.map((each) => h("li", null, `${each.node_id}: `, h("code", null, each.endpoints.join(", ")), each.is_active && " (active)")))),
     ];
   },
 };
+
+function quorumPanel(quorum) {
+  const head = h("h2", null, "Quorum of controllers");
+  if (quorum.problem) return h("section", { class: "panel" }, head, h("div", { class: "notice here is-bad" }, quorum.problem));
+  return h("section", { class: "panel" }, head,
+    h("p", { class: "quiet" }, `Node ${quorum.leader_id} leads in epoch ${count(quorum.epoch)}; committed up to ${count(quorum.high_watermark)}.`),
+    table({
+      label: "Quorum", rows: quorum.replicas, keyOf: (row) => `${row.node_id} ${row.directory}`, columns: [
+        { label: "Node", num: true, cell: (row) => row.node_id },
+        { label: "Role", cell: (row) => h("span", { class: `tag ${row.role === "leader" ? "good" : ""}` }, row.role) },
+        { label: "Log ends", num: true, cell: (row) => (row.log_end_offset < 0 ? "–" : count(row.log_end_offset)) },
+        { label: "Lag", num: true, cell: (row) => h("span", { class: row.lag === null || row.lag > 0 ? "warn" : "" }, row.lag === null ? "not heard of" : count(row.lag)) },
+        { label: "Caught up", cell: (row) => time(row.caught_up_ms) },
+        { label: "Fetched", wide: true, cell: (row) => time(row.fetched_ms) },
+        { label: "Listeners", className: "name mono", wide: true, cell: (row) => row.endpoints.map((each) => h("div", null, each)) },
+        { label: "Directory", className: "name mono", wide: true, cell: (row) => row.directory || "–" },
+      ],
+    }));
+}
 
 function name(row, here) {
   if (!worker || !here || row.state !== "alive") return row.node_id;
