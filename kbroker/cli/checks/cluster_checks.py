@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kbroker.assembly.membership.settings import check_others_reach, membership_settings
 from kbroker.cli.checks.host_checks import Finding, Level
+from kbroker.cli.checks.quorum_checks import check_voter
 from kbroker.config import BrokerConfig
 
 SECONDS = 2.0
@@ -43,6 +44,9 @@ def _check_quorum(config: BrokerConfig) -> Iterator[Finding]:
     except ValueError as error:
         yield Finding(Level.PROBLEM, "cluster", str(error), "correct the setting; docs/cluster.md says what it is for")
         return
+    if config.is_voter:
+        yield from check_voter(config, settings)
+        return
     if not any((Path(each) / META_PROPERTIES).exists() for each in config.log_dirs):
         yield Finding(
             Level.PROBLEM,
@@ -50,8 +54,7 @@ def _check_quorum(config: BrokerConfig) -> Iterator[Finding]:
             "no log directory is formatted: none says which cluster this node belongs to",
             "kbroker format --cluster-id ID server.properties, with the id of the controllers' cluster",
         )
-    others = [each for node_id, each in settings.voters.items() if node_id != config.node_id]
-    addresses = {(each.host, each.port) for each in (*settings.bootstrap, *others)}
+    addresses = {(each.host, each.port) for each in settings.addresses}
     yield _reach(
         "controllers that the settings name",
         sorted(addresses),
