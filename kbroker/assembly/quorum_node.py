@@ -78,8 +78,8 @@ class NodeReplica(RaftAnswers):
         )
         key = ReplicaKey(parts.config.node_id, meta.directory_id)
         self.replica = RaftReplica(raft, key, parts.cluster_id, parts.halt)
-        self._own_voter = OwnVoter(self.replica, joins=parts.settings.joins)
         super().__init__(self.replica)
+        self._own_voter = OwnVoter(self.replica, self.voters.keep_own, joins=parts.settings.joins)
 
     async def start(self, endpoints: Mapping[str, Endpoint]) -> None:
         """Read the log and take part in the quorum.  LogDirError."""

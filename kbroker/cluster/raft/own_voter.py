@@ -1,5 +1,7 @@
 """How a node makes itself known to the leader of its quorum (KIP-853).
 
+    the leader                                             its own entry in the log, when it begins to lead and each
+                                                           fetch timeout (`VoterChanges.keep_own`)
     a voter whose entry in the log is not what it is now   UpdateRaftVoter, each fetch timeout
     a voter while kraft.version is 0                       UpdateRaftVoter, once to each new leader
     an observer that may join by itself                    AddRaftVoter, each fetch timeout; where its id is a voter
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kbroker.cluster.client import NodeClient, NodeError, UnsupportedVersionError
@@ -31,8 +34,9 @@ logger = logging.getLogger("kbroker.cluster")
 class OwnVoter:
     """See the module.  `start` and `close` once each.  `client`: the connection to the leader."""
 
-    def __init__(self, replica: RaftReplica, *, joins: bool) -> None:
+    def __init__(self, replica: RaftReplica, keep_own: Callable[[], None], *, joins: bool) -> None:
         self._replica = replica
+        self._keep_own = keep_own
         self._joins = joins
         self._said_in = -1
         self._task: asyncio.Task[None] | None = None
@@ -43,6 +47,7 @@ class OwnVoter:
 
     def start(self) -> None:
         """Look each fetch timeout."""
+        self._replica.on_lead(lambda _: self._keep_own(), lambda: None)
         self._task = self._replica.parts.loop.create_task(self._run())
 
     async def close(self) -> None:
@@ -59,6 +64,7 @@ class OwnVoter:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._replica.parts.timing.fetch)
+            self._keep_own()
             if self._replica.machine.state is not RaftState.FOLLOWER:
                 continue
             try:

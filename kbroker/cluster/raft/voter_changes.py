@@ -4,6 +4,10 @@ Each change is a VotersRecord with all voters, one at a time: the next one waits
 for the leader to have a high watermark of its own epoch.  A node that is to be added has caught up before.  A leader
 that is removed leads until its removal is committed by the others, then resigns (`RaftReplica`).
 
+A leader that listens elsewhere than the log says appends its own entry anew: it asks no other as voters do.
+
+A request may take `controller.quorum.request.timeout.ms` of the leader; its own TimeoutMs says nothing, as in Kafka.
+
 While kraft.version is 0 voters say where they listen once to each new leader, which keeps it for the step to 1.
 """
 
@@ -69,7 +73,7 @@ class VoterChanges:
 
     async def _add(self, request: wire.AddRaftVoterRequest) -> None:
         replica = self._replica
-        leading = self._leading()
+        leading, until = self._leading(), self._limit()
         self._check_cluster(request.cluster_id)
         key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
         if key.node_id < 0 or key.directory_id == ZERO_UUID:
@@ -83,7 +87,7 @@ class VoterChanges:
                 f"default listener ListenerName({listener})"
             )
         self._check_free(leading)
-        self._check_dynamic()
+        self._check_dynamic("adding")
         voters = replica.history.last
         if key.node_id in voters.by_id:
             text = f"The voter id for {_key(key)} is already part of the set of voters [{_keys(voters)}]."
@@ -107,20 +111,20 @@ class VoterChanges:
         finally:
             self._is_busy = False
         if request.ack_when_committed:
-            await self._committed(leading, end)
+            await self._committed(leading, end, until)
 
     async def _remove(self, request: wire.RemoveRaftVoterRequest) -> None:
-        leading = self._leading()
+        leading, until = self._leading(), self._limit()
         self._check_cluster(request.cluster_id)
         self._check_free(leading)
-        self._check_dynamic()
+        self._check_dynamic("removing")
         key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
         voters = self._replica.history.last
         known = voters.by_id.get(key.node_id)
         if known is None or known.key != key or len(voters.by_id) == 1:
             text = f"Cannot remove voter {_key(key)} from the set of voters [{_keys(voters)}]"
             raise KafkaError.of(ErrorCode.VOTER_NOT_FOUND, text)
-        await self._committed(leading, self._append(leading, voters.without(key.node_id)))
+        await self._committed(leading, self._append(leading, voters.without(key.node_id)), until)
 
     async def update(self, request: wire.UpdateRaftVoterRequest) -> wire.UpdateRaftVoterResponse:
         """UpdateRaftVoter."""
@@ -183,7 +187,7 @@ class VoterChanges:
                 f"Invalid update version {version} for feature {KRAFT_VERSION}. Can't {what} from {now} to {version}."
             )
         self._check_free(leading)
-        own = Voter(replica.me, dict(replica.parts.endpoints), KRAFT_VERSIONS)
+        own = self._own()
         said = {**(self._said if self._said_in == replica.machine.epoch else {}), replica.me.node_id: own}
         voters = {node_id: said[node_id] for node_id in replica.history.last.by_id if node_id in said}
         missing = sorted(set(replica.history.last.by_id) - set(voters))
@@ -196,7 +200,26 @@ class VoterChanges:
         record = wire.KRaftVersionRecord(version=0, kraft_version=version)
         made = VoterSet(voters)
         records = [(ControlType.KRAFT_VERSION, record), (ControlType.KRAFT_VOTERS, made.record())]
-        await self._committed(leading, leading.append_control(records))
+        await self._committed(leading, leading.append_control(records), self._limit())
+
+    def keep_own(self) -> None:
+        """Where this node leads and the log says of it what was so before, append what is so now; if another change is
+        under way, nothing."""
+        replica, leading = self._replica, self._replica.leading
+        if leading is None or leading.is_over or replica.history.kraft_version < DYNAMIC:
+            return
+        voters = replica.history.last
+        known, own = voters.by_id.get(replica.me.node_id), self._own()
+        if known is None or known.key != own.key or known == own:
+            return
+        try:
+            self._check_free(leading)
+        except RequestTimedOutError:
+            return
+        self._append(leading, voters.put(own))
+
+    def _own(self) -> Voter:
+        return Voter(self._replica.me, dict(self._replica.parts.endpoints), KRAFT_VERSIONS)
 
     # What has to hold
 
@@ -222,12 +245,16 @@ class VoterChanges:
         if self._is_busy or not has_watermark or replica.history.last_offset >= replica.high_watermark:
             raise RequestTimedOutError("The request timed out.")
 
-    def _check_dynamic(self) -> None:
+    def _check_dynamic(self, what: str) -> None:
         if self._replica.history.kraft_version < DYNAMIC:
             raise UnsupportedVersionError(
-                f"Cluster doesn't support adding or removing voters because the {KRAFT_VERSION} feature is "
+                f"Cluster doesn't support {what} voter because the {KRAFT_VERSION} feature is "
                 f"{self._replica.history.kraft_version}"
             )
+
+    def _limit(self) -> float:
+        """Until when a request that comes now may take."""
+        return self._replica.parts.loop.time() + self._replica.parts.settings.request_seconds
 
     async def _versions(self, at: Endpoint) -> tuple[int, int]:
         """Which kraft.version a node knows.  RequestTimedOutError where it cannot be asked."""
@@ -239,10 +266,10 @@ class VoterChanges:
     def _append(self, leading: Leading, voters: VoterSet) -> int:
         return leading.append_control([(ControlType.KRAFT_VOTERS, voters.record())])
 
-    async def _committed(self, leading: Leading, end_offset: int) -> None:
+    async def _committed(self, leading: Leading, end_offset: int, until: float) -> None:
         """RequestTimedOutError where it takes longer than a request may; NotLeaderOrFollowerError."""
         replica = self._replica
-        seconds = replica.parts.settings.request_seconds
+        seconds = max(0.0, until - replica.parts.loop.time())
         await replica.changes.wait_until(lambda: leading.is_over or replica.high_watermark >= end_offset, seconds)
         if replica.high_watermark >= end_offset:
             return

@@ -117,7 +117,8 @@ class Node:
         self.rng = NodeRandom(world.rng.random())
         self.rng.world = world
 
-    async def start(self) -> None:
+    async def start(self, at: Endpoint | None = None) -> None:
+        """`at`: where it listens, if not at its own address."""
         world = self.world
         self.files = FaultyFiles()
         self.failures = []
@@ -132,7 +133,7 @@ class Node:
             metadata,
             world.clock,
             self.rng,
-            {LISTENER: endpoint_of(self.node_id)},
+            {LISTENER: at or endpoint_of(self.node_id)},
         )
         life = self.life
         replica = RaftReplica(parts, self.key, CLUSTER, self.failures.append)
@@ -151,7 +152,7 @@ class Node:
         replica.machine.asked = noted  # type: ignore[method-assign]
         replica.on_lead(self._lead, self._end)
         replica.start()
-        self.own_voter = OwnVoter(replica, joins=False)
+        self.own_voter = OwnVoter(replica, self.answers.voters.keep_own, joins=False)
         self.own_voter.start()
 
     def _judged(self, replica: RaftReplica) -> None:
