@@ -25,7 +25,7 @@ MOST_ANYS = 89
 FUNCTION_LINES = 60
 # Files that hold one class, or one way of a thing from its beginning to its end, which would be no clearer in two.
 ONE_THING_LINES = {
-    "kbroker/cluster/raft/machine.py": 580,
+    "kbroker/cluster/raft/machine.py": 590,
     "kbroker/cluster/raft/replica.py": 630,
     "kbroker/replication/partition.py": 550,
     "kbroker/storage/directories/future_log.py": 550,

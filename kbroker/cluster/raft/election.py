@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
+from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.kraft.quorum_steps import NO_LEADER
 from kbroker.types import ZERO_UUID
 
@@ -154,9 +155,14 @@ class Tally:
 @dataclass(frozen=True, slots=True)
 class RaftTiming:
     """In seconds, Kafka's defaults: controller.quorum.election.timeout.ms, …fetch.timeout.ms, …election.backoff.max.ms,
-    and the pause after a request that got no answer."""
+    and the first pause after a request that got no answer."""
 
     election: float = 1.0
     fetch: float = 2.0
     most_backoff: float = 1.0
     retry: float = 0.02
+
+    @property
+    def retries(self) -> ExponentialBackoff:
+        """Pauses before a voter that does not answer is asked again: it is heard within half an election timeout."""
+        return ExponentialBackoff(self.retry, max(self.retry, self.election / 2))

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -126,6 +127,8 @@ class RaftMachine:
         self._timer = math.inf
         self._tally = Tally(())
         self._retries: dict[int, float] = {}
+        self._failures: Counter[int] = Counter()
+        """Requests in a row, by voter, that got no answer in this state."""
         self._sent: dict[int, Request] = {}
         self._has_fetched = False
         self._progress: LeaderProgress | None = None
@@ -231,6 +234,7 @@ class RaftMachine:
         self.state = state
         self._tally = Tally(())
         self._retries.clear()
+        self._failures.clear()
         self._sent.clear()
         self._timer = math.inf
         if state is not RaftState.LEADER:
@@ -350,11 +354,13 @@ class RaftMachine:
         node_id = request.to.node_id
         if self._sent.get(node_id) is request:
             del self._sent[node_id]
-            self._retries[node_id] = now + self.timing.retry
+            self._retries[node_id] = now + self.timing.retries.backoff(self._failures[node_id])
+            self._failures[node_id] += 1
         return []
 
     def answered(self, request: Request, answer: Answer, now: float) -> list[RaftStep]:
         """An answer has come.  It counts only for the request that stands."""
+        self._failures.pop(request.to.node_id, None)
         stands = self._sent.pop(request.to.node_id, None) if self._sent.get(request.to.node_id) is request else None
         if answer.epoch > self.epoch:
             return self._take_epoch(answer.epoch, answer.leader_id, now)
@@ -572,5 +578,6 @@ class RaftMachine:
         for node_id, at in zip(self._others(), self._begin_times(), strict=True):
             if now >= at:
                 self._begun_at[node_id] = now
-                steps += self._send_to(node_id)
+                if node_id not in self._retries:
+                    steps += self._send_to(node_id)
         return steps

@@ -164,6 +164,26 @@ def test_a_resignation_is_said_until_it_is_heard() -> None:
     assert isinstance(again, Send) and isinstance(again.request, EndEpoch) and again.request.to == request.to
 
 
+def test_a_voter_that_does_not_answer_is_asked_less_and_less() -> None:
+    """A leader whose second voter is switched off would knock at its door fifty times a second for ever."""
+    made, now = leading()
+    request = next(each.request for each in made.tick(now) if isinstance(each, Send))
+    waits = []
+    for _ in range(7):
+        made.failed(request, now)
+        at = min(made._retries.values())
+        waits.append(round(at - now, 9))
+        now = at
+        (request,) = (
+            each.request for each in made.tick(now) if isinstance(each, Send) and each.request.to == request.to
+        )
+    assert waits == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
+    made.answered(request, EpochAnswer(0, made.epoch, US.node_id), now)
+    again = next(each.request for each in made.tick(now + TIMING.fetch / 2) if isinstance(each, Send))
+    made.failed(again, now + TIMING.fetch / 2)
+    assert min(made._retries.values()) == now + TIMING.fetch / 2 + TIMING.retry
+
+
 def quorum_of(kept: KeptLog) -> Quorum:
     voters = {each.node_id: endpoint_of(each.node_id) for each in (US, OTHER, THIRD)}
     return Quorum(Identity(US.node_id, "c", US.directory_id), kept, [], voters, random.Random(1))
