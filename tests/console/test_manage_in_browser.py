@@ -140,8 +140,11 @@ def test_a_plan_that_is_old_is_shown_anew(window: Window, viewer: Viewer) -> Non
     window.go("#/topic?name=contested")
     window.click("button", "Change a setting")
     type_into(window, "key", "retention.ms")
+    # A change starts from the value of now.
+    window.wait(lambda: window.get("#field-value").get_property("value") == "1000")
     type_into(window, "value", "5000")
     go_on(window, "Change settings")
+    assert window.get("#action li", "retention.ms: 1 s → 5 s.")
     viewer.do("topic.configure", name="contested", set={"retention.ms": "3000"})
     window.click("#perform")
     window.get("#action [role=alert]", "no longer as it was shown")

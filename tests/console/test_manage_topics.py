@@ -1,13 +1,17 @@
 """Topics, changed from the console: what is shown first, what is done, what is refused.
 
 Also of `kbroker.console.manage.topics`, `kbroker.console.manage.settings`, `kbroker.console.manage.context`,
-`kbroker.console.manage.actions`.
+`kbroker.console.manage.actions`, `kbroker.console.manage.retention_losses`, `kbroker.console.manage.setting_words`.
 """
 
 from __future__ import annotations
 
+import time
+
+import pytest
 from confluent_kafka import Producer
 
+from kbroker.console.manage.setting_words import in_words
 from tests.broker_process import BrokerProcess
 from tests.console.viewer import Viewer
 
@@ -67,7 +71,7 @@ def test_settings_of_a_topic_show_what_was_and_what_will_be(viewer: Viewer) -> N
         ["cleanup.policy", "delete (not set here)", "compact"],
         ["retention.ms", "1000", "the default"],
     ]
-    assert "deleted within minutes" in plan["warnings"][0]
+    assert plan["sentences"][:2] == ["cleanup.policy: delete → compact.", "retention.ms: 1 s → the default."]
     viewer.do("topic.configure", name="configured", set={"retention.ms": "2000"})
     answer = viewer.post("perform", plan)
     assert answer.status == 409 and ["retention.ms", "2000", "the default"] in answer.value["plan"]["table"]["rows"]
@@ -76,6 +80,50 @@ def test_settings_of_a_topic_show_what_was_and_what_will_be(viewer: Viewer) -> N
     assert own == {"cleanup.policy": "compact"}
     assert viewer.cannot("topic.configure", name="configured", set={"cleanup.policy": "burn"})[1] == "INVALID_CONFIG"
     assert viewer.cannot("topic.configure", name="configured")[::2] == (400, "no setting is named")
+
+
+def test_what_retention_would_delete_is_counted(console_broker: BrokerProcess, viewer: Viewer) -> None:
+    """A person would be warned before each change of retention, and would no longer read it where records go."""
+    viewer.do("topic.create", name="shortened", partitions=2, settings={"retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": console_broker.bootstrap})
+    hour_ago = int(time.time() * 1000) - 3_600_000
+    producer.produce("shortened", b"x" * 1000, partition=1, timestamp=hour_ago)
+    producer.produce("shortened", b"young", partition=0)
+    assert producer.flush(30) == 0
+    (size,) = [row["log"]["size_bytes"] for row in viewer.ask("topic", name="shortened")["partitions"][1:]]
+    for kept in ({"retention.ms": "7200000"}, {"retention.bytes": str(1 << 30)}, {"segment.bytes": str(1 << 30)}):
+        assert viewer.plan("topic.configure", name="shortened", set=kept)["warnings"] == []
+    plan = viewer.plan("topic.configure", name="shortened", set={"retention.ms": "1800000"})
+    assert plan["sentences"][0] == "retention.ms: no limit → 30 min."
+    assert plan["warnings"] == [
+        f"Within minutes 1 segment with {size:,} bytes of 1 partition is deleted here, which the settings of now keep."
+    ]
+    compacted = viewer.plan("topic.configure", name="shortened", set={"cleanup.policy": "compact", "retention.ms": "1"})
+    assert compacted["warnings"] == []
+    viewer.do("topic.delete", name="shortened")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("retention.ms", "3600000", "1 h"),
+        ("retention.ms", "5400000", "90 min"),
+        ("retention.ms", "604800001", "604,800,001 ms"),
+        ("retention.ms", "-1", "no limit"),
+        ("log.retention.hours", "168", "7 d"),
+        ("segment.bytes", "1073741824", "1 GiB"),
+        ("segment.bytes", "1000", "1,000 bytes"),
+        ("flush.ms", "9223372036854775807", "9,223,372,036,854,775,807 ms"),
+        ("segment.jitter.ms", "0", "0 ms"),
+        ("cleanup.policy", "compact", "compact"),
+        ("cleanup.policy", "", "empty"),
+        ("num.io.threads", "8", "8"),
+        ("retention.ms", None, "not set"),
+    ],
+)
+def test_values_are_said_as_people_say_them(name: str, value: str | None, words: str) -> None:
+    """A person would take 36000000 for an hour."""
+    assert in_words(name, value) == words
 
 
 def test_partitions_are_added_and_never_taken(viewer: Viewer) -> None:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from kbroker.administration.configs import ALL_BROKERS, Kind, Source, alter_configs, describe_configs
 from kbroker.config.judgement import find_row
-from kbroker.console.manage.context import listed, plural
+from kbroker.console.manage.context import listed
 from kbroker.console.manage.plan import Action, Done, Plan, Table
+from kbroker.console.manage.retention_losses import warnings_of
+from kbroker.console.manage.setting_words import in_words
 from kbroker.console.parameters import BadParameterError
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from kbroker.console.manage.fields import Fields
 
 _HIDDEN = "(hidden)"
+BY_DEFAULT = "the default"
 _OWN_SOURCES = {Kind.TOPIC: Source.TOPIC, Kind.BROKER: Source.BROKER, Kind.GROUP: Source.GROUP}
 """Where a setting comes from that was set on the resource itself."""
 
@@ -60,32 +63,35 @@ def _planner(kind: Kind) -> Callable[[Context, Fields], Awaitable[Plan]]:
         await _alter(context, kind, fields, validate_only=True)
         before = await _values(context, kind, fields)
         name, _ = _resource(kind, fields, context)
-        rows = []
-        for key, value in fields.settings("set").items():
-            old, is_own = before.get(key, (None, False))
-            rows.append((key, _told(old, is_own), value))
-        for key in fields.texts("unset"):
-            old, is_own = before.get(key, (None, False))
-            rows.append((key, _told(old, is_own), "the default"))
+        changes = [(key, value) for key, value in fields.settings("set").items()]
+        rows = [_row(key, value, before) for key, value in (*changes, *((key, None) for key in fields.texts("unset")))]
         whom = {
             Kind.TOPIC: f"the topic {name}",
             Kind.GROUP: f"the group {name}",
             Kind.BROKER: f"broker {name}" if name else "all brokers",
         }[kind]
-        warnings = []
-        if kind is Kind.TOPIC and any(row[0].startswith("retention.") or row[0] == "cleanup.policy" for row in rows):
-            warnings.append("What is older or larger than the settings allow then is deleted within minutes.")
         return Plan(
             f"Change settings of {whom}",
-            [f"{plural(len(rows), 'setting')} of {whom} {'changes' if len(rows) == 1 else 'change'}, at once."],
+            [_sentence(row, before) for row in rows] + ["It holds at once."],
             {"name": name, "set": fields.settings("set"), "unset": fields.texts("unset")},
             [list(row[:2]) for row in rows],
-            warnings,
+            await warnings_of(context, fields) if kind is Kind.TOPIC else (),
             Table(("Setting", "Now", "Then"), rows),
             button="Change them",
         )
 
     return plan
+
+
+def _row(key: str, value: str | None, before: dict[str, tuple[str | None, bool]]) -> tuple[str, str, str]:
+    return key, _told(*before.get(key, (None, False))), BY_DEFAULT if value is None else value
+
+
+def _sentence(row: tuple[str, str, str], before: dict[str, tuple[str | None, bool]]) -> str:
+    """`retention.ms: 1 h → 2 h.`"""
+    key, _, then = row
+    now, _ = before.get(key, (None, False))
+    return f"{key}: {in_words(key, now)} → {then if then == BY_DEFAULT else in_words(key, then)}."
 
 
 def _told(value: str | None, is_own: bool) -> str:

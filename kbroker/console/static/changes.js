@@ -55,18 +55,30 @@ export const deleteRecords = (name, partition = null) => ({
   read: (typed) => ({ name, partition, where: typed.where, value: typed.where === "time" ? moment(typed.time) : typed.where === "offset" ? typed.offset : null }),
 });
 
-const setting = (names) => [
-  { name: "key", label: "Setting", required: true, choices: names },
-  { name: "unset", label: "back to the default", type: "checkbox", redraws: true },
-  { name: "value", label: "Value", shown: (typed) => !typed.unset },
-];
+// `rows` have the values of now, from which a change starts; `key` is the one to be changed, empty where a person names it.
+const setting = (rows, key) => {
+  const known = new Map(rows.map((row) => [row.name, row.value ?? ""]));
+  let offered = known.get(key) ?? "";
+  return [
+    {
+      name: "key", label: "Setting", required: true, choices: [...known.keys()], value: key, redraws: true,
+      took: (typed) => {
+        if (typed.value !== offered && typed.value !== "") return;
+        offered = known.get(typed.key) ?? "";
+        typed.value = offered;
+      },
+    },
+    { name: "unset", label: "back to the default", type: "checkbox", redraws: true },
+    { name: "value", label: "Value", value: offered, shown: (typed) => !typed.unset },
+  ];
+};
 const changed = (typed) => (typed.unset ? { unset: [typed.key] } : { set: { [typed.key]: typed.value } });
 
-export const configureTopic = (name, names) => ({ action: "topic.configure", title: `Change a setting of ${name}`, inputs: setting(names), read: (typed) => ({ name, ...changed(typed) }) });
+export const configureTopic = (name, rows, key = "") => ({ action: "topic.configure", title: `Change a setting of ${name}`, inputs: setting(rows, key), read: (typed) => ({ name, ...changed(typed) }) });
 
-export const configureBroker = (nodeId, names = []) => ({
+export const configureBroker = (nodeId, rows = [], key = "") => ({
   action: "broker.configure", title: "Change a setting of the brokers",
-  inputs: [{ name: "whom", label: "Of", type: "select", value: "", options: [["", "all brokers"], [String(nodeId), `broker ${nodeId} alone`]] }, ...setting(names)],
+  inputs: [{ name: "whom", label: "Of", type: "select", value: "", options: [["", "all brokers"], [String(nodeId), `broker ${nodeId} alone`]] }, ...setting(rows, key)],
   read: (typed) => ({ name: typed.whom, ...changed(typed) }),
 });
 

@@ -18,6 +18,9 @@ export const mayManage = () => Boolean(me?.may_manage);
 // A button for an action, where the viewer may change something at all; what exactly, the broker says.
 export const actionButton = (label, make, kind = "") => mayManage() && h("button", { class: `button ${kind}`, type: "button", onclick: () => act(make()) }, label);
 
+// A button in the row of a setting.
+export const changeButton = (name, make) => mayManage() && h("button", { class: "button", type: "button", "aria-label": `Change ${name}`, onclick: () => act(make()) }, "Change");
+
 // The buttons of a page.
 export const actions = (...buttons) => mayManage() && h("div", { class: "tools actions" }, buttons);
 
@@ -130,7 +133,7 @@ function show(key, content) {
 
 function field(input, values, files, again) {
   const id = `field-${input.name}`;
-  const set = (event) => ((values[input.name] = input.type === "checkbox" ? event.target.checked : event.target.value), input.redraws && again());
+  const set = (event) => ((values[input.name] = input.type === "checkbox" ? event.target.checked : event.target.value), input.took?.(values), input.redraws && again());
   const common = { id, name: input.name, required: input.required, autocomplete: "off", spellcheck: "false" };
   const hint = input.hint && h("span", { class: "quiet hint" }, input.hint);
   switch (input.type) {

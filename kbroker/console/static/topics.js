@@ -7,7 +7,7 @@ import { h } from "./dom.js";
 import { bytes, count, plural, short, time } from "./format.js";
 import { stateTag } from "./groups.js";
 import { history } from "./history.js";
-import { actionButton, actions } from "./manage.js";
+import { actionButton, actions, changeButton, mayManage } from "./manage.js";
 import { produce } from "./produce.js";
 import { facts, pagedTable, pager, table } from "./table.js";
 import { to } from "./place.js";
@@ -68,7 +68,7 @@ export const topic = {
       told.messages_are_shown && h("a", { class: "button", href: to("messages", { topic: told.topic }) }, "Messages"),
       actions(
         actionButton("Produce", () => produce(told.topic)),
-        actionButton("Change a setting", () => configureTopic(told.topic, told.settings.map((each) => each.name))),
+        actionButton("Change a setting", () => configureTopic(told.topic, told.settings)),
         actionButton("Add partitions", () => addPartitions(told.topic, told.partition_count)),
         actionButton("Delete records", () => deleteRecords(told.topic)),
         actionButton("Create one like it", () => createTopic(likeness(told))),
@@ -88,7 +88,7 @@ export const topic = {
       h("div", { class: "row" }, h("h2", null, "Partitions"), told.partition_count > told.partitions.length && pager({ start: told.start, rows: told.partitions, matching: told.partition_count })),
       table({ label: "Partitions", rows: told.partitions, keyOf: (row) => row.partition, columns: partitionColumns(told) })),
     h("div", { class: "pair" }, consumers(told), rates(told)),
-    settings(told.settings),
+    settings(told),
   ],
 };
 
@@ -110,14 +110,15 @@ const partitionColumns = (told) => [
 
 const state = (text) => h("span", { class: text === "ok" ? "good" : text.includes("not on") ? "quiet" : "warn" }, text);
 
-function settings(rows) {
+function settings({ topic: name, settings: rows }) {
   const own = rows.filter((row) => row.is_set);
   const columns = [
     { label: "Setting", className: "name", cell: (row) => h("code", null, row.name) },
     { label: "Value", className: "name", cell: (row) => h("code", null, row.value ?? "–") },
+    mayManage() && { label: "Change", cell: (row) => changeButton(row.name, () => configureTopic(name, rows, row.name)) },
     { label: "From", wide: true, cell: (row) => row.source },
     { label: "What it does", wide: true, className: "wide-text quiet", cell: (row) => row.documentation },
-  ];
+  ].filter(Boolean);
   return h("section", { class: "panel" }, h("h2", null, "Settings"),
     own.length ? table({ label: "Settings of the topic", rows: own, columns, keyOf: (row) => row.name }) : h("p", { class: "quiet" }, "Nothing is set on the topic itself; the broker's defaults hold."),
     h("details", null, h("summary", null, `All ${rows.length} settings`), table({ label: "All settings", rows, columns, keyOf: (row) => row.name })));

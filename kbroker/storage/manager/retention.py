@@ -143,13 +143,14 @@ def _beyond_time(facts: LogFacts, retention_ms: int, now_ms: int, reasons: list[
     return None
 
 
-def look_at(log: UnifiedLog, now_ms: int, most: int | None = None) -> LogFacts:
-    """A snapshot for `decide`.  Timestamps are looked up, oldest first, up to the first segment that time keeps.
+def look_at(log: UnifiedLog, now_ms: int, most: int | None = None, wanted: LogConfig | None = None) -> LogFacts:
+    """A snapshot for `decide`, by the log's settings or those that are `wanted` instead.  Timestamps are looked up,
+    oldest first, up to the first segment that time keeps.
 
     `most` limits the snapshot to that many segments and the next non-empty one, which is enough for a `portion` of a
     decision: a log with thousands of segments is looked at many times while it is shortened.
     """
-    config = log.config
+    config = log.config if wanted is None else wanted
     asking = config.delete and config.retention_ms >= 0
     facts = []
     segments = log.local.segments
