@@ -88,9 +88,8 @@ class ConsoleParts:
         """Asks brokers, this one or others, as the viewer."""
         if self._client is None:
             viewer = self._viewer
-            principal = ANONYMOUS if viewer is None else Principal(*viewer.principal)
             login = None if viewer is None else viewer.login
-            self._client = ViewerClient(self.services, self._inside, principal, self._host, login)
+            self._client = ViewerClient(self.services, self._inside, self.principal, self._host, login)
         return self._client
 
     @property
@@ -110,6 +109,15 @@ class ConsoleParts:
     def may(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
         """Whether the viewer may do that to a resource."""
         return self._viewer is None or self._viewer.may(operation, kind, name)
+
+    def may_any(self, operation: Operation, kind: ResourceKind) -> bool:
+        """Whether the viewer may do that to some resource of a kind."""
+        return self._viewer is None or self._viewer.may_any(operation, kind)
+
+    @property
+    def principal(self) -> Principal:
+        """The viewer's."""
+        return ANONYMOUS if self._viewer is None else Principal(*self._viewer.principal)
 
     def require_cluster(self, operation: Operation) -> None:
         """NotShownError where the viewer may not do that to the cluster."""

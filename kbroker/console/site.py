@@ -23,8 +23,10 @@ from kbroker.console.links import Link, links_of
 from kbroker.console.manage.change_requests import LARGE, PERFORM, PLAN, ChangeRequests
 from kbroker.console.messages import ends, messages
 from kbroker.console.overview import overview
+from kbroker.console.own_overview import own_overview
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError, Parameters
 from kbroker.console.quorum import quorum
+from kbroker.console.rights import allowed, hidden_pages, rights
 from kbroker.console.security import acls, quotas, users
 from kbroker.console.settings import settings
 from kbroker.console.static_files import START, StaticFile, read_static_files
@@ -35,6 +37,7 @@ from kbroker.errors import KafkaError
 from kbroker.host.container import gateways
 from kbroker.metrics.http_guard import refusal
 from kbroker.metrics.http_messages import JSON, Answer, Request
+from kbroker.security.authorizer import CLUSTER_NAME, Operation, ResourceKind
 from kbroker.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
 ENDPOINTS: Mapping[str, Endpoint] = {
     "overview": overview,
+    "own": own_overview,
+    "rights": rights,
     "topics": topics,
     "topic": topic,
     "partition": partition,
@@ -71,7 +76,8 @@ OF_THE_DOOR = (ME, *CHANGES)
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """Who looks, at what, and whether they may change it: GET /console/api/me."""
+    """Who looks, at what, and whether they may change it: GET /console/api/me.  `rights`: what they may do to the cluster;
+    `hidden_pages`: what they would be refused; `may_create_topics`: some or all."""
 
     principal: str
     may_manage: bool
@@ -80,6 +86,9 @@ class Me:
     version: str
     cluster_id: str
     links: Sequence[Link]
+    rights: Sequence[str]
+    hidden_pages: Sequence[str]
+    may_create_topics: bool
 
 
 class ConsoleSite:
@@ -161,6 +170,9 @@ class ConsoleSite:
         why_not = self._door.why_not(request)
         config, services = self._parts.services.config, self._parts.services
         links = links_of(config.get("kbroker.console.links"))
+        parts = self._parts.seen_by(request.viewer, request.peer)
+        of_cluster = allowed(parts, ResourceKind.CLUSTER, CLUSTER_NAME)
+        may_create = Operation.CREATE.name in of_cluster or parts.may_any(Operation.CREATE, ResourceKind.TOPIC)
         return Me(
             f"{kind}:{name}",
             not why_not,
@@ -169,6 +181,9 @@ class ConsoleSite:
             self._parts.sources.version,
             services.metadata_cache.image.cluster_id,
             links,
+            of_cluster,
+            hidden_pages(parts),
+            may_create,
         )
 
     async def _change(self, name: str, request: Request) -> Answer:

@@ -89,6 +89,9 @@ class Viewer(Protocol):
     def may(self, operation: int, kind: int, name: str) -> bool:
         """Whether it may do that to a resource; numbers are Kafka's."""
 
+    def may_any(self, operation: int, kind: int) -> bool:
+        """Whether it may do that to at least one resource of a kind."""
+
 
 class Access(Protocol):
     """Who may look at what the metrics listener shows, besides the probes."""

@@ -59,6 +59,12 @@ class Viewer:
             self.principal, self._host, Operation(operation), ResourceKind(kind), name
         )
 
+    def may_any(self, operation: int, kind: int) -> bool:
+        """Whether it may do that to at least one resource of a kind."""
+        return self._authorizer is None or self._authorizer.is_authorized_for_any(
+            self.principal, self._host, Operation(operation), ResourceKind(kind)
+        )
+
 
 class HttpAccess:
     """See the module and `metrics.http_messages.Access`.  `credentials()` gives the cluster's, by now."""

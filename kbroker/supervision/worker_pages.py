@@ -49,6 +49,10 @@ class ClusterViewer:
         """See `Viewer`."""
         return self._is_allowed and (operation, kind, name) == DESCRIBE_CLUSTER
 
+    def may_any(self, operation: int, kind: int) -> bool:
+        """See `Viewer`."""
+        return self._is_allowed and (operation, kind) == DESCRIBE_CLUSTER[:2]
+
 
 class WorkersAccess:
     """Who may look, asked of the first worker that is ready: it knows the cluster's users and ACLs.

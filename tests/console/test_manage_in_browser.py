@@ -318,8 +318,18 @@ def test_a_viewer_who_has_logged_in_acts_under_its_name(window: Window, tmp_path
                 secured.click("#action button[type=submit]")
                 secured.get("#action [role=alert]", "Authorization failed")
                 secured.keys(ESCAPE)
+        secured.go("#/topic?name=app-1")
+        assert secured.get(".actions button", "Delete") and secured.get("#settings-of-topic button", "Change")
+        assert not secured.find("#nav a", "Users")
         secured.go("#/users")
         secured.get("h1", "Not shown")
+        secured.go("#/")
+        assert secured.get("h1 + .quiet", "what User:bob may see") and secured.get(".facts a", "1")
+        assert secured.violations() == []
+        viewer.do("acl.add", kind="TOPIC", name="read-", pattern="PREFIXED", principal="User:bob", operation="READ")
+        viewer.do("topic.create", name="read-only", partitions=1)
+        secured.go("#/topic?name=read-only")
+        assert secured.get("h1", "read-only") and not secured.find(".actions button", "Delete")
         assert viewer.ask("topic", name="app-1")["partition_count"] == 1
         assert viewer.refused("topic", name="other")[0] == 404
     window.faults()

@@ -7,7 +7,7 @@ import { brokers } from "./brokers.js";
 import { clients } from "./clients.js";
 import { clusters } from "./clusters.js";
 import { group, groups } from "./groups.js";
-import { whoAmI } from "./manage.js";
+import { isHidden, whoAmI } from "./manage.js";
 import { messages } from "./messages.js";
 import { overview } from "./overview.js";
 import { place, to } from "./place.js";
@@ -25,7 +25,7 @@ let looking = null;
 let shown = null;
 
 function menu(current) {
-  draw(byId("nav"), MENU.map(([name, key]) => h("a", { href: name === "overview" ? "#/" : to(name), "aria-current": name === current ? "page" : undefined }, PAGES[name].title, h("kbd", { "aria-hidden": "true" }, `g ${key}`))));
+  draw(byId("nav"), MENU.filter(([name]) => !isHidden(name)).map(([name, key]) => h("a", { href: name === "overview" ? "#/" : to(name), "aria-current": name === current ? "page" : undefined }, PAGES[name].title, h("kbd", { "aria-hidden": "true" }, `g ${key}`))));
 }
 
 async function about() {

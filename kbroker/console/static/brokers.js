@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { configureBroker } from "./changes.js";
 import { h } from "./dom.js";
 import { count, plural, time } from "./format.js";
-import { actionButton } from "./manage.js";
+import { actionButton, mayManage } from "./manage.js";
 import { pagedTable, table } from "./table.js";
 
 // Among workers each has a console under its number; node ids and numbers go up together.
@@ -31,7 +31,7 @@ export const brokers = {
           { key: "leader_count", label: "Leads", num: true, sorts: true, cell: (row) => count(row.leader_count) },
           { key: "replica_count", label: "Replicas", num: true, sorts: true, wide: true, cell: (row) => count(row.replica_count) },
           { key: "missing_count", label: "Not in sync", num: true, sorts: true, cell: (row) => h("span", { class: row.missing_count ? "warn" : "" }, count(row.missing_count)) },
-          { label: h("span", { class: "visually-hidden" }, "Changes"), wide: true, cell: (row) => row.state === "alive" && actionButton("Change a setting", () => configureBroker(row.node_id)) },
+          { label: h("span", { class: "visually-hidden" }, "Changes"), wide: true, cell: (row) => row.state === "alive" && actionButton("Change a setting", () => configureBroker(row.node_id), "", mayManage("ALTER_CONFIGS")) },
         ],
       })),
       told.quorum.has_quorum && quorumPanel(told.quorum),

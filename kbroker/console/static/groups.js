@@ -6,7 +6,7 @@ import { chart } from "./chart.js";
 import { h } from "./dom.js";
 import { count, seconds, short, time } from "./format.js";
 import { history } from "./history.js";
-import { actionButton, actions } from "./manage.js";
+import { actionButton, actions, rightsTo } from "./manage.js";
 import { to } from "./place.js";
 import { facts, pagedTable, pager, table } from "./table.js";
 
@@ -36,7 +36,10 @@ export const group = {
   title: (fields) => fields.get("id"),
   within: "groups",
   every: 3000,
-  load: (fields, signal) => ask("group", { id: fields.get("id"), start: fields.get("start") }, signal),
+  load: async (fields, signal) => {
+    const [told, may] = await Promise.all([ask("group", { id: fields.get("id"), start: fields.get("start") }, signal), rightsTo("GROUP", fields.get("id"), signal)]);
+    return { ...told, may };
+  },
   draw: (told) => {
     if (!kept.has(told.group_id)) kept.set(told.group_id, history(`lag ${told.group_id}`));
     const past = kept.get(told.group_id);
@@ -61,9 +64,9 @@ export const group = {
 function doing(told) {
   const topics = [...new Set(told.offsets.map((row) => row.topic))];
   return actions(
-    actionButton("Reset offsets", () => resetGroup(told.group_id, topics, told.group_type === "share")),
-    topics.length > 0 && actionButton("Forget a topic", () => forgetTopic(told.group_id, topics, told.group_type === "share")),
-    actionButton("Delete", () => deleteGroup(told.group_id), "danger"));
+    actionButton("Reset offsets", () => resetGroup(told.group_id, topics, told.group_type === "share"), "", told.may("READ")),
+    topics.length > 0 && actionButton("Forget a topic", () => forgetTopic(told.group_id, topics, told.group_type === "share"), "", told.may("DELETE")),
+    actionButton("Delete", () => deleteGroup(told.group_id), "danger", told.may("DELETE")));
 }
 
 function members(rows) {

@@ -13,16 +13,35 @@ export async function whoAmI() {
   return me;
 }
 
-export const mayManage = () => Boolean(me?.may_manage);
+// Whether the viewer may change something at all, and, given one, has the right to the cluster.
+export const mayManage = (operation = null) => Boolean(me?.may_manage && (operation === null || me.rights.includes(operation)));
+export const mayCreateTopics = () => Boolean(me?.may_manage && me.may_create_topics);
+export const isHidden = (page) => Boolean(me?.hidden_pages.includes(page));
+export const seesCluster = () => Boolean(me?.rights.includes("DESCRIBE"));
 
-// A button for an action, where the viewer may change something at all; what exactly, the broker says.
-export const actionButton = (label, make, kind = "") => mayManage() && h("button", { class: `button ${kind}`, type: "button", onclick: () => act(make()) }, label);
+const KEPT_MS = 10000;
+const known = new Map();
+
+// What the viewer may do to a resource, as a function of an operation's name; where nothing can be changed, nothing is asked.
+export async function rightsTo(kind, name, signal) {
+  if (!mayManage()) return () => false;
+  const key = `${kind} ${name}`;
+  if (!(known.get(key)?.until > Date.now())) {
+    if (known.size > 1000) known.clear();
+    known.set(key, { until: Date.now() + KEPT_MS, rights: new Set(await ask("rights", { kind, name }, signal)) });
+  }
+  const { rights } = known.get(key);
+  return (operation) => rights.has(operation);
+}
+
+// A button for an action, where the viewer may change something at all and has the right.
+export const actionButton = (label, make, kind = "", isAllowed = true) => mayManage() && isAllowed && h("button", { class: `button ${kind}`, type: "button", onclick: () => act(make()) }, label);
 
 // A button in the row of a setting.
-export const changeButton = (name, make) => mayManage() && h("button", { class: "button", type: "button", "aria-label": `Change ${name}`, onclick: () => act(make()) }, "Change");
+export const changeButton = (name, make) => h("button", { class: "button", type: "button", "aria-label": `Change ${name}`, onclick: () => act(make()) }, "Change");
 
 // The buttons of a page.
-export const actions = (...buttons) => mayManage() && h("div", { class: "tools actions" }, buttons);
+export const actions = (...buttons) => mayManage() && buttons.some(Boolean) && h("div", { class: "tools actions" }, buttons);
 
 const dialog = () => document.getElementById("action");
 

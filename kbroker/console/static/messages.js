@@ -3,7 +3,7 @@
 import { ask, address } from "./api.js";
 import { draw, h } from "./dom.js";
 import { bytes, count, plural, time, zone } from "./format.js";
-import { actionButton, actions } from "./manage.js";
+import { actionButton, actions, rightsTo } from "./manage.js";
 import { GROUP, grouped, merge, newer, older, readCursor, writeCursor } from "./merging.js";
 import { change, to } from "./place.js";
 import { produce } from "./produce.js";
@@ -29,7 +29,8 @@ export const messages = {
       opened = new Map();
       tail = null;
     }
-    return fields.has("tail") ? follow(fields, signal) : look(fields, signal);
+    const [found, may] = await Promise.all([fields.has("tail") ? follow(fields, signal) : look(fields, signal), rightsTo("TOPIC", fields.get("topic"), signal)]);
+    return { ...found, may };
   },
   draw: (told, fields, signal) => page(told, fields, signal),
 };
@@ -99,7 +100,7 @@ function page(told, fields, signal) {
   return [
     h("div", { class: "head" },
       h("nav", { class: "crumbs", "aria-label": "Path" }, h("a", { href: to("topics") }, "Topics"), " / ", h("a", { href: to("topic", { name: topic }) }, topic)),
-      h("h1", null, "Messages"), actions(actionButton("Produce", () => produce(topic, fields.get("partition"))))),
+      h("h1", null, "Messages"), actions(actionButton("Produce", () => produce(topic, fields.get("partition")), "", told.may("WRITE")))),
     h("section", { class: "panel" }, form(told, fields)),
     told.answers.some((answer) => answer.problem) && h("div", { class: "notice here" }, told.answers.filter((answer) => answer.problem).map((answer) => h("p", null, `Partition ${answer.partition}: ${answer.problem}`))),
     h("section", { class: "panel" }, h("h2", { class: "visually-hidden" }, "Records"), h("div", { class: "row" }, h("span", { class: "quiet", role: "status" }, summary(told, fields)), steps(told, fields)), list(told, topic, fields, signal)),

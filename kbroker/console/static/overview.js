@@ -5,6 +5,7 @@ import { chart } from "./chart.js";
 import { h } from "./dom.js";
 import { bytes, count, plural, rate, seconds, short } from "./format.js";
 import { history } from "./history.js";
+import { seesCluster } from "./manage.js";
 import { facts, table } from "./table.js";
 import { to } from "./place.js";
 
@@ -13,8 +14,9 @@ const kept = history("overview");
 export const overview = {
   title: "Overview",
   every: 3000,
-  load: (_, signal) => ask("overview", {}, signal),
+  load: (_, signal) => ask(seesCluster() ? "overview" : "own", {}, signal),
   draw: (told) => {
+    if (!("totals" in told)) return own(told);
     kept.add(told.now_ms / 1000, { ...told.totals, lag: told.lag, memory: told.memory_bytes, uptime: told.uptime_seconds });
     return [
       h("div", { class: "head" }, h("h1", null, "Overview"), h("span", { class: "quiet" }, `up ${seconds(told.uptime_seconds)}`)),
@@ -37,6 +39,20 @@ export const overview = {
     ];
   },
 };
+
+// Of a viewer who may not describe the cluster.
+const own = (told) => [
+  h("div", { class: "head" }, h("h1", null, "Overview"), h("span", { class: "quiet" }, `what ${told.principal} may see`)),
+  h("section", { class: "panel" }, h("h2", null, "What there is"), facts([
+    ["Topics", h("a", { href: to("topics") }, count(told.topic_count))],
+    ["Partitions", count(told.partition_count)],
+    ["Offsets", count(told.record_count)],
+    ["On disk, here", bytes(told.size_bytes)],
+    ["Groups", h("a", { href: to("groups") }, count(sum(told.group_states)))],
+    ["Lag, here", count(told.lag)],
+  ]), h("p", { class: "quiet" }, "Figures of the broker, its clients, users and settings take DESCRIBE or DESCRIBE_CONFIGS on the cluster.")),
+  h("div", { class: "pair" }, largest(told), furthest(told)),
+];
 
 const sum = (numbers) => Object.values(numbers).reduce((total, each) => total + each, 0);
 

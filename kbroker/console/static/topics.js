@@ -7,7 +7,7 @@ import { h } from "./dom.js";
 import { bytes, count, plural, short, time } from "./format.js";
 import { stateTag } from "./groups.js";
 import { history } from "./history.js";
-import { actionButton, actions, changeButton, mayManage } from "./manage.js";
+import { actionButton, actions, changeButton, mayCreateTopics, mayManage, rightsTo } from "./manage.js";
 import { produce } from "./produce.js";
 import { facts, pagedTable, pager, table } from "./table.js";
 import { to } from "./place.js";
@@ -17,7 +17,7 @@ export const topics = {
   every: 5000,
   load: (fields, signal) => ask("topics", { q: fields.get("q"), sort: fields.get("sort"), start: fields.get("start") }, signal),
   draw: (page, fields) => [
-    h("div", { class: "head" }, h("h1", null, "Topics"), actions(actionButton("Create a topic", () => createTopic()))),
+    h("div", { class: "head" }, h("h1", null, "Topics"), actions(actionButton("Create a topic", () => createTopic(), "", mayCreateTopics()))),
     h("section", { class: "panel" }, pagedTable({
       page, label: "Topics", search: { value: fields.get("q"), label: "Search topics" }, empty: "There are no topics yet.", keyOf: (row) => row.topic, columns: [
         { key: "topic", label: "Topic", sorts: true, className: "name", cell: (row) => [h("a", { href: to("topic", { name: row.topic }) }, row.topic), " ", row.is_internal && h("span", { class: "tag" }, "internal")] },
@@ -62,20 +62,23 @@ export const topic = {
   title: (fields) => fields.get("name"),
   within: "topics",
   every: 5000,
-  load: (fields, signal) => ask("topic", { name: fields.get("name"), start: fields.get("start") }, signal),
+  load: async (fields, signal) => {
+    const [told, may] = await Promise.all([ask("topic", { name: fields.get("name"), start: fields.get("start") }, signal), rightsTo("TOPIC", fields.get("name"), signal)]);
+    return { ...told, may };
+  },
   draw: (told) => [
     h("div", { class: "head" }, crumbs(h("a", { href: to("topics") }, "Topics")), h("h1", null, told.topic),
       told.messages_are_shown && h("a", { class: "button", href: to("messages", { topic: told.topic }) }, "Messages"),
       actions(
-        actionButton("Produce", () => produce(told.topic)),
-        actionButton("Change a setting", () => configureTopic(told.topic, told.settings)),
-        actionButton("Add partitions", () => addPartitions(told.topic, told.partition_count)),
-        actionButton("Delete records", () => deleteRecords(told.topic)),
-        actionButton("Create one like it", () => createTopic(likeness(told))),
-        told.broker_count > 1 && actionButton("Move replicas", () => moveReplicas(told.topic, brokersOf(told))),
-        told.partitions.some((row) => row.is_moving) && actionButton("Call off the moves", () => callOffMoves(told.topic)),
-        told.partitions.some((row) => row.leader !== row.replicas[0]) && actionButton("Elect preferred leaders", () => electPreferred(told.topic)),
-        actionButton("Delete", () => deleteTopic(told.topic), "danger"))),
+        actionButton("Produce", () => produce(told.topic), "", told.may("WRITE")),
+        actionButton("Change a setting", () => configureTopic(told.topic, told.settings), "", told.may("ALTER_CONFIGS")),
+        actionButton("Add partitions", () => addPartitions(told.topic, told.partition_count), "", told.may("ALTER")),
+        actionButton("Delete records", () => deleteRecords(told.topic), "", told.may("DELETE")),
+        actionButton("Create one like it", () => createTopic(likeness(told)), "", mayCreateTopics()),
+        told.broker_count > 1 && mayManage("ALTER") && actionButton("Move replicas", () => moveReplicas(told.topic, brokersOf(told))),
+        told.partitions.some((row) => row.is_moving) && mayManage("ALTER") && actionButton("Call off the moves", () => callOffMoves(told.topic)),
+        told.partitions.some((row) => row.leader !== row.replicas[0]) && mayManage("ALTER") && actionButton("Elect preferred leaders", () => electPreferred(told.topic)),
+        actionButton("Delete", () => deleteTopic(told.topic), "danger", told.may("DELETE")))),
     h("section", { class: "panel" }, facts([
       ["Partitions", count(told.partition_count)],
       ["Replicas", count(told.replication_factor)],
@@ -110,16 +113,16 @@ const partitionColumns = (told) => [
 
 const state = (text) => h("span", { class: text === "ok" ? "good" : text.includes("not on") ? "quiet" : "warn" }, text);
 
-function settings({ topic: name, settings: rows }) {
+function settings({ topic: name, settings: rows, may }) {
   const own = rows.filter((row) => row.is_set);
   const columns = [
     { label: "Setting", className: "name", cell: (row) => h("code", null, row.name) },
     { label: "Value", className: "name", cell: (row) => h("code", null, row.value ?? "–") },
-    mayManage() && { label: "Change", cell: (row) => changeButton(row.name, () => configureTopic(name, rows, row.name)) },
+    may("ALTER_CONFIGS") && { label: "Change", cell: (row) => changeButton(row.name, () => configureTopic(name, rows, row.name)) },
     { label: "From", wide: true, cell: (row) => row.source },
     { label: "What it does", wide: true, className: "wide-text quiet", cell: (row) => row.documentation },
   ].filter(Boolean);
-  return h("section", { class: "panel" }, h("h2", null, "Settings"),
+  return h("section", { class: "panel", id: "settings-of-topic" }, h("h2", null, "Settings"),
     own.length ? table({ label: "Settings of the topic", rows: own, columns, keyOf: (row) => row.name }) : h("p", { class: "quiet" }, "Nothing is set on the topic itself; the broker's defaults hold."),
     h("details", null, h("summary", null, `All ${rows.length} settings`), table({ label: "All settings", rows, columns, keyOf: (row) => row.name })));
 }
@@ -128,13 +131,16 @@ export const partition = {
   title: (fields) => `${fields.get("name")} ${fields.get("partition") ?? 0}`,
   within: "topics",
   every: 5000,
-  load: (fields, signal) => ask("partition", { name: fields.get("name"), partition: fields.get("partition") }, signal),
+  load: async (fields, signal) => {
+    const [told, may] = await Promise.all([ask("partition", { name: fields.get("name"), partition: fields.get("partition") }, signal), rightsTo("TOPIC", fields.get("name"), signal)]);
+    return { ...told, may };
+  },
   draw: (told) => [
     h("div", { class: "head" },
       crumbs(h("a", { href: to("topics") }, "Topics"), h("a", { href: to("topic", { name: told.topic }) }, told.topic)),
       h("h1", null, `Partition ${told.partition}`),
       told.messages_are_shown && h("a", { class: "button", href: to("messages", { topic: told.topic, partition: told.partition }) }, "Messages"),
-      actions(actionButton("Produce", () => produce(told.topic, told.partition)), actionButton("Delete records", () => deleteRecords(told.topic, told.partition)))),
+      actions(actionButton("Produce", () => produce(told.topic, told.partition), "", told.may("WRITE")), actionButton("Delete records", () => deleteRecords(told.topic, told.partition), "", told.may("DELETE")))),
     told.log ? ofLog(told, told.log) : h("p", { class: "empty" }, `This broker has no replica of it; its leader is broker ${told.leader}.`),
   ],
 };

@@ -5,7 +5,7 @@ import { abortTransaction } from "./changes.js";
 import { h } from "./dom.js";
 import { count, seconds, time } from "./format.js";
 import { ranges } from "./groups.js";
-import { actionButton, mayManage } from "./manage.js";
+import { actionButton, mayManage, rightsTo } from "./manage.js";
 import { to } from "./place.js";
 import { facts, pagedTable, table } from "./table.js";
 
@@ -14,7 +14,12 @@ const OPEN = new Set(["Ongoing", "PrepareCommit", "PrepareAbort"]);
 export const transactions = {
   title: "Transactions",
   every: 5000,
-  load: (fields, signal) => ask("transactions", { q: fields.get("q"), sort: fields.get("sort"), start: fields.get("start") }, signal),
+  load: async (fields, signal) => {
+    const told = await ask("transactions", { q: fields.get("q"), sort: fields.get("sort"), start: fields.get("start") }, signal);
+    const ids = told.page.rows.filter((row) => row.state === "Ongoing").map((row) => row.transactional_id);
+    const rights = await Promise.all(ids.map((id) => rightsTo("TRANSACTIONAL_ID", id, signal)));
+    return { ...told, abortable: new Set(ids.filter((_, index) => rights[index]("WRITE"))) };
+  },
   draw: (told, fields) => [
     h("div", { class: "head" }, h("h1", null, "Transactions")),
     h("section", { class: "panel" }, facts([...Object.entries(told.states).map(([state, number]) => [state, count(number)]), ["Aborted for their time", count(told.timed_out)]])),
@@ -35,7 +40,7 @@ export const transactions = {
         { key: "started_ms", label: "Began", sorts: true, cell: (row) => (OPEN.has(row.state) ? `${seconds((told.now_ms - row.started_ms) / 1000)} ago` : time(row.started_ms)) },
         { key: "timeout_ms", label: "Time-out", num: true, wide: true, cell: (row) => seconds(row.timeout_ms / 1000) },
         { key: "partition_count", label: "Partitions", sorts: true, wide: true, className: "wide-text", cell: (row) => row.partitions.map((each) => h("div", null, `${each.topic}: ${ranges(each.partitions)}`)) },
-        ...(mayManage() ? [{ label: h("span", { class: "visually-hidden" }, "Changes"), cell: (row) => row.state === "Ongoing" && actionButton("Abort", () => abortTransaction(row.transactional_id), "danger") }] : []),
+        ...(mayManage() ? [{ label: h("span", { class: "visually-hidden" }, "Changes"), cell: (row) => told.abortable.has(row.transactional_id) && actionButton("Abort", () => abortTransaction(row.transactional_id), "danger") }] : []),
       ],
     })),
   ],
