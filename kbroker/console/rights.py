@@ -1,4 +1,4 @@
-"""What a viewer may do: which pages it is shown, and which buttons these have.  What is done asks for the right anew."""
+"""What a viewer may do: which pages it is shown, and which buttons these have.  Each change asks for the right anew."""
 
 from __future__ import annotations
 

@@ -76,8 +76,8 @@ OF_THE_DOOR = (ME, *CHANGES)
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """Who looks, at what, and whether they may change it: GET /console/api/me.  `rights`: what they may do to the cluster;
-    `hidden_pages`: what they would be refused; `may_create_topics`: some or all."""
+    """Who looks, at what, and whether they may change it: GET /console/api/me.  `rights`: what they may do to the
+    cluster; `hidden_pages`: what they would be refused; `may_create_topics`: some or all."""
 
     principal: str
     may_manage: bool

@@ -19,7 +19,7 @@ PRINCIPAL = {"principal": "User:bob"}
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Topics `app-orders`, `other`, each with a record and a group; bob may describe and write those that begin `app-`."""
+    """Topics `app-orders`, `other`, each with a record and a group; bob may write those that begin `app-`."""
     settings = {"kbroker.console.manage": "true", "kbroker.metrics.authentication": "basic"}
     security = Security("SASL_PLAINTEXT", users={"admin": PASSWORD, "bob": "builder"})
     with BrokerProcess(tmp_path_factory.mktemp("rights"), settings, security=security) as started:
