@@ -10,12 +10,16 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from kbroker.console.json_text import without_escapes
+
 if TYPE_CHECKING:
     from kbroker.records.batch import Record
     from kbroker.registry.display import Shown
 
 MOST_JSON_BYTES = 1 << 20
 """The largest key or value that is read as JSON: meanwhile the broker does nothing else."""
+
+_SIGNS = frozenset(' :,[]{}"')
 
 Decode = Callable[["Record", bool], "Shown | None"]
 """The key of a record (True) or its value (False) by its schema; None where there is none."""
@@ -66,15 +70,23 @@ class DecodedRecord:
         return None if data is None else data.decode("utf-8", "replace")
 
     def contains(self, needle: str) -> bool:
-        """Whether key, value, or name or value of a header has the text, which is in small letters."""
+        """Whether key, value, or name or value of a header has the text, which is in small letters: as it was written,
+        as its characters are shown, or, in JSON, as it stands in its lines."""
         for is_key in (True, False):
             shown = self.shown(is_key=is_key)
             if shown is not None and shown.is_decoded:
                 if needle in shown.text.lower():
                     return True
-            elif _has(self.bytes_of(is_key=is_key), needle):
+            elif _has(self.bytes_of(is_key=is_key), needle) or self._shows(needle, is_key=is_key):
                 return True
         return any(needle in name.lower() or _has(value, needle) for name, value in self.record.headers)
+
+    def _shows(self, needle: str, *, is_key: bool) -> bool:
+        """Whether the JSON has the text when it is set out in lines, which have blanks where it has none."""
+        if not _SIGNS.intersection(needle):
+            return False
+        value = self.json_of(is_key=is_key)
+        return isinstance(value, (dict, list)) and needle in json.dumps(value, ensure_ascii=False).lower()
 
     def has_key(self, text: str) -> bool:
         """Whether the whole key is this: its bytes, the text or number that it was decoded to, or its JSON."""
@@ -85,7 +97,15 @@ class DecodedRecord:
 
 
 def _has(data: bytes | None, needle: str) -> bool:
-    return bool(data) and data is not None and needle.encode() in data.lower()
+    if not data:
+        return False
+    if needle.isascii():
+        if needle.encode() in data.lower():
+            return True
+        if b"\\u" not in data and b"\\/" not in data:
+            return False
+    text = data.decode("utf-8", "replace")
+    return needle in text.lower() or needle in without_escapes(text).lower()
 
 
 def parts_of(record: Record) -> Iterator[bytes]:

@@ -112,6 +112,7 @@ async def messages(parts: ConsoleParts, parameters: Parameters) -> Value:
         () if is_committed else None,
         display=parts.display,
         partition=index,
+        is_readable=True,
     )
     with parts.reader.turn():
         found = await look_through(parts, source, wanted)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kbroker._fast.records.record_batch import BatchError
 from kbroker.console.decoded_record import Decode, DecodedRecord, parts_of
+from kbroker.console.json_text import without_escapes
 from kbroker.console.record_filter import RecordFilter
 from kbroker.errors import KafkaError
 from kbroker.records.compression import Codec, CompressionError
@@ -89,7 +90,8 @@ class Wanted:
     """Records with offsets from `start` up to but not including `stop` that `chosen` holds for: the first `count` of
     them, or the last `count` with `newest`, as far as they have `room` bytes.  `aborted`: producer ids and first
     offsets of transactions whose records are left out; None: all records are wanted, and control records too.
-    `display` decodes by schemas."""
+    `display` decodes by schemas.  `is_readable`: JSON is given with its characters in the place of their escapes, else
+    as it was written."""
 
     topic: str
     start: int
@@ -102,6 +104,7 @@ class Wanted:
     room: int = MOST_SHOWN_BYTES
     display: Display | None = None
     partition: int = 0
+    is_readable: bool = False
 
 
 @dataclass(slots=True)
@@ -196,7 +199,8 @@ def _decoder(info: BatchInfo, wanted: Wanted) -> Decode | None:
 
 
 def _row(looked: DecodedRecord, info: BatchInfo, wanted: Wanted) -> RecordRow:
-    record, most = looked.record, wanted.field_bytes
+    record = looked.record
+    most, is_readable = wanted.field_bytes, wanted.is_readable
     control = ""
     meaning = None
     if info.is_control:
@@ -209,9 +213,12 @@ def _row(looked: DecodedRecord, info: BatchInfo, wanted: Wanted) -> RecordRow:
     return RecordRow(
         record.offset,
         record.timestamp,
-        shown_field(looked, most, is_key=True),
-        shown_field(looked, most, is_key=False),
-        [Header(name[:most], field_of(value, most)) for name, value in record.headers[:MAX_HEADERS]],
+        shown_field(looked, most, is_key=True, is_readable=is_readable),
+        shown_field(looked, most, is_key=False, is_readable=is_readable),
+        [
+            Header(name[:most], field_of(value, most, is_readable=is_readable))
+            for name, value in record.headers[:MAX_HEADERS]
+        ],
         len(record.headers),
         sum(len(part) for part in parts_of(record)),
         control,
@@ -236,21 +243,21 @@ def _codec_name(number: int) -> str:
         return str(number)
 
 
-def shown_field(looked: DecodedRecord, most: int, *, is_key: bool) -> Field | None:
+def shown_field(looked: DecodedRecord, most: int, *, is_key: bool, is_readable: bool = False) -> Field | None:
     """The key or value of a record, decoded where a schema says how."""
     data = looked.bytes_of(is_key=is_key)
     shown = looked.shown(is_key=is_key)
     if data is None or shown is None:
-        return field_of(data, most)
+        return field_of(data, most, is_readable=is_readable)
     if not shown.is_decoded:
-        field = field_of(data, most)
+        field = field_of(data, most, is_readable=is_readable)
         return field and replace(field, schema=shown.schema, problem=shown.problem)
     text = shown.text
     return Field(text[:most], len(data), False, len(text) > most, shown.schema, shown.problem, is_decoded=True)
 
 
-def field_of(data: bytes | None, most: int) -> Field | None:
-    """Bytes as text, where they are text in UTF-8, else as base64."""
+def field_of(data: bytes | None, most: int, *, is_readable: bool = False) -> Field | None:
+    """Bytes as text, where they are text in UTF-8, else as base64.  `is_readable`: see `Wanted`."""
     if data is None:
         return None
     cut = data[:most]
@@ -262,6 +269,8 @@ def field_of(data: bytes | None, most: int) -> Field | None:
         is_binary = True
     if is_binary:
         text = base64.b64encode(cut).decode()
+    elif is_readable:
+        text = without_escapes(text)
     return Field(text, len(data), is_binary, len(cut) < len(data))
 
 

@@ -1,8 +1,12 @@
-"""Records as viewers see them, from bytes that producers chose."""
+"""Records as viewers see them, from bytes that producers chose.
+
+Also of `kbroker.console.json_text`.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbroker.console.json_text import without_escapes
 from kbroker.console.record_filter import RecordFilter
 from kbroker.console.record_rows import Found, Wanted, field_of, look
 from kbroker.records.batch import RecordBatchBuilder
@@ -45,6 +50,48 @@ def test_records_of_every_codec_are_shown(codec: Codec) -> None:
     assert (offsets(found), found.next_offset, found.looked_at, found.problem) == ([5, 6], 7, 2, "")
     (binary, absent) = found.rows[0].headers
     assert binary.value is not None and binary.value.is_binary and absent.value is None
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (r'{"name": "M\u00fcller \/ S\u00F6hne"}', '{"name": "Müller / Söhne"}'),
+        (r'"\ud83d\ude80 \u4e2d"', '"🚀 中"'),
+        (r'{"a": "\\u00fc", "b": "\"\n"}', r'{"a": "\\u00fc", "b": "\"\n"}'),
+        (r'{"a": "\u0022\u005c\u000a\u202e\ud83d"}', r'{"a": "\u0022\u005c\u000a\u202e\ud83d"}'),
+        (r"path\users", r"path\users"),
+        (r"C:\u00fc", r"C:\u00fc"),
+    ],
+)
+def test_escapes_of_json_are_shown_as_text(written: str, shown: str) -> None:
+    """A person could not read names that are not English, or took what is escaped twice for a letter."""
+    (row,) = look(batch(0, written.encode()), replace(EVERYTHING, is_readable=True)).rows
+    assert row.value is not None and row.value.text == shown
+    (kept,) = look(batch(0, written.encode()), EVERYTHING).rows
+    assert kept.value is not None and kept.value.text == written
+
+
+@given(
+    st.recursive(
+        st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    )
+)
+def test_what_is_shown_is_the_same_json(value: object) -> None:
+    """What a person copies from the page would be other JSON than was written."""
+    assert json.loads(without_escapes(json.dumps(value))) == value
+
+
+@pytest.mark.parametrize(
+    "needle",
+    ["Müller", "MÜLLER", r"M\u00fcller", "/x", r"\/x", '"id": 7', '"id":7', '"lines": [1, 2]', "kopf Ä"],
+)
+def test_a_search_finds_what_is_shown_and_what_was_written(needle: str) -> None:
+    """A person who copies a word from the page into the search would be said that it is not there."""
+    builder = RecordBatchBuilder(0, Codec.NONE, -1, 0, 0)
+    builder.append(b"key", rb'{"name":"M\u00fcller\/x","id":7,"lines":[1,2]}', 0, [("h", "Kopf ä".encode())])
+    builder.append(b"key", b'{"name":"Meier","id":8}', 0, [])
+    found = look(bytes(builder.build()), replace(EVERYTHING, chosen=RecordFilter(needle.lower())))
+    assert offsets(found) == [0]
 
 
 def test_only_the_range_that_is_asked_for_is_shown() -> None:
