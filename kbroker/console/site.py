@@ -19,6 +19,7 @@ from kbroker.console.clients import clients
 from kbroker.console.clusters import cluster, clusters
 from kbroker.console.download import Download, download
 from kbroker.console.groups import group, groups
+from kbroker.console.heads import heads
 from kbroker.console.links import Link, links_of
 from kbroker.console.manage.change_requests import LARGE, PERFORM, PLAN, ChangeRequests
 from kbroker.console.messages import ends, messages
@@ -52,6 +53,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "partition": partition,
     "messages": messages,
     "ends": ends,
+    "heads": heads,
     "download": download,
     "groups": groups,
     "group": group,

@@ -1,4 +1,7 @@
-"""Records over HTTP: ranges, time, text, committed ones, and what is refused."""
+"""Records over HTTP: ranges, time, text, committed ones, and what is refused.
+
+Also of `kbroker.console.heads`.
+"""
 
 from __future__ import annotations
 
@@ -76,6 +79,24 @@ def test_a_tail_learns_where_partitions_end(viewer: Viewer, topic: str) -> None:
     }
     assert len(viewer.ask("ends", topic="plain", committed="yes")["ends"]) == 12
     assert viewer.refused("ends", topic="none")[0] == 404
+
+
+def test_the_next_record_of_each_partition_has_a_time(viewer: Viewer, topic: str) -> None:
+    """Records of many partitions would not come in the order of their times."""
+
+    def at(places: str, **fields: object) -> list[tuple[int, int | None, bool]]:
+        told = viewer.ask("heads", topic=topic, at=places, **fields)
+        return [(row["offset"], row["timestamp"], row["is_end"]) for row in told]
+
+    assert at("0:300") == [(300, 1_000_299, False)] and at("0:0") == [(0, None, True)]
+    assert at("0:299", direction="forth") == [(299, 1_000_299, False)]
+    assert at("0:99999", direction="forth") == [(304, None, True)]
+    assert at("0:0", direction="forth", time=1_000_250) == [(250, 1_000_250, False)]
+    # Behind the end of a transaction there is a marker, which readers of committed records do not see.
+    assert at("0:304", committed="yes") == [(304, None, False)]
+    for bad in ("", "0", "0:x", "-1:0", ",".join(["0:1"] * 101)):
+        assert viewer.refused("heads", topic=topic, at=bad)[0] == 400
+    assert viewer.refused("heads", topic=topic, at="7:0")[0] == 404
 
 
 def test_long_values_are_cut_unless_they_are_asked_for(console_broker: BrokerProcess, viewer: Viewer) -> None:

@@ -4,12 +4,11 @@ import { ask, address } from "./api.js";
 import { draw, h } from "./dom.js";
 import { bytes, count, plural, time, zone } from "./format.js";
 import { actionButton, actions, rightsTo } from "./manage.js";
-import { GROUP, grouped, merge, newer, older, readCursor, writeCursor } from "./merging.js";
+import { candidates, COUNT, GROUP, inTurns, merge, newer, older, placesOf, readCursor, writeCursor } from "./merging.js";
 import { change, to } from "./place.js";
 import { produce } from "./produce.js";
 import { hexLines, prettyJson, prettyValue } from "./pretty.js";
 
-const COUNT = 50;
 const TAIL_COUNT = 200;
 const TAIL_EVERY = 1000;
 
@@ -45,7 +44,7 @@ function start(fields) {
   return { from, value: from === "time" ? Date.parse(fields.get("value") ?? "") || 0 : fields.get("value") };
 }
 
-// One partition, or all that have records, a group of them at a time, merged by time.
+// One partition, or all that have records, as one list by time.
 async function look(fields, signal) {
   const asked = { ...shared(fields), ...start(fields) };
   const chosen = fields.get("partition");
@@ -54,23 +53,27 @@ async function look(fields, signal) {
     return { answers: [answer], records: named(answer).reverse(), partitionCount: answer.partition_count };
   }
   const told = await ask("ends", { topic: asked.topic, committed: asked.committed }, signal);
-  const isElsewhere = told.ends.every((end) => end === null);
-  const first = Number(fields.get("group")) || 0;
-  // A filter that lets none of these through goes on with the next ones, unless the viewer chose them.
-  for (let at = first; ; at += 1) {
-    const { partitions, groups, group } = grouped(told, at);
-    const answers = await lookAt(partitions, asked, readCursor(fields.get("at")), signal);
-    const backward = asked.from === "newest" || asked.from === "before";
-    const found = { ...merge(answers, backward), answers, backward, groups, group, isElsewhere, partitionCount: told.partition_count };
-    if (found.records.length || !isFiltered(fields) || fields.has("group") || fields.has("at") || group + 1 >= groups) return found;
+  const cursor = readCursor(fields.get("at"));
+  const backward = asked.from === "newest" || asked.from === "before";
+  let places = placesOf(told, asked, cursor);
+  let looked = [...places.keys()];
+  const isByTime = asked.from === "time" && !cursor.size;
+  if (isByTime || !isFiltered(fields)) {
+    const heads = await headsOf(places, { topic: asked.topic, committed: asked.committed, direction: backward ? "back" : "forth", time: isByTime ? asked.value : null }, signal);
+    places = new Map(heads.map((head) => [head.partition, head.offset]));
+    if (!isFiltered(fields)) looked = candidates(heads, backward);
   }
+  const answers = await inTurns(looked, GROUP, (partition) => ask("messages", { ...asked, from: backward ? "before" : "offset", value: places.get(partition), partition }, signal));
+  return { ...merge(answers, backward, isFiltered(fields)), answers, backward, places, starts: told.starts, ends: told.ends, isOfAll: true, isElsewhere: told.ends.every((end) => end === null), partitionCount: told.partition_count };
 }
 
-const lookAt = (partitions, asked, cursor, signal) => Promise.all(partitions.map(async (partition) => {
-  const value = cursor.get(partition) ?? asked.value;
-  const answer = await ask("messages", { ...asked, partition, value }, signal);
-  return { ...answer, stop: asked.from === "before" ? Number(value) : answer.end_offset };
-}));
+const PLACES = 40;
+
+async function headsOf(places, asked, signal) {
+  const pairs = [...places];
+  const parts = Array.from({ length: Math.ceil(pairs.length / PLACES) }, (_, index) => pairs.slice(index * PLACES, (index + 1) * PLACES));
+  return (await inTurns(parts, 4, (part) => ask("heads", { ...asked, at: writeCursor(part) }, signal))).flat();
+}
 
 const named = (answer) => answer.records.map((record) => ({ ...record, partition: answer.partition }));
 
@@ -110,12 +113,12 @@ function page(told, fields, signal) {
 function form(told, fields) {
   const from = fields.get("from") ?? "newest";
   const partition = fields.get("partition") ?? "";
-  const set = (name) => (event) => change({ [name]: event.target.value || null, at: null, group: null }, true);
+  const set = (name) => (event) => change({ [name]: event.target.value || null, at: null }, true);
   const live = fields.has("tail");
   return [
     h("form", { class: "form", onsubmit: (event) => event.preventDefault() },
       h("label", null, "Partition", h("select", { value: partition, onchange: set("partition") }, h("option", { value: "" }, "all"), Array.from({ length: Math.min(told.partitionCount, 2000) }, (_, index) => h("option", { value: String(index) }, index)))),
-      !live && h("label", null, "From", h("select", { value: from === "before" ? "newest" : from, onchange: (event) => change({ from: event.target.value, at: null, group: null, value: event.target.value === "time" ? local(Date.now() - 3600_000) : event.target.value === "offset" ? "0" : null }, true) },
+      !live && h("label", null, "From", h("select", { value: from === "before" ? "newest" : from, onchange: (event) => change({ from: event.target.value, at: null, value: event.target.value === "time" ? local(Date.now() - 3600_000) : event.target.value === "offset" ? "0" : null }, true) },
         h("option", { value: "newest" }, "the newest"), h("option", { value: "oldest" }, "the oldest"), h("option", { value: "offset" }, "an offset"), h("option", { value: "time" }, "a time"))),
       !live && from === "offset" && h("label", null, "Offset", h("input", { type: "number", min: 0, max: Number.MAX_SAFE_INTEGER, value: fields.get("value") ?? "0", onchange: set("value") })),
       !live && from === "time" && h("label", null, `Time (${zone(new Date())})`, h("input", { type: "datetime-local", step: 1, value: fields.get("value") ?? "", onchange: set("value") })),
@@ -124,7 +127,7 @@ function form(told, fields) {
       h("label", { class: "long" }, "Filter", h("input", { type: "text", id: "filter", value: fields.get("filter") ?? "", maxlength: 900, autocomplete: "off", spellcheck: "false", placeholder: 'value.total > 100 and header.kind = "new"', onchange: set("filter") })),
       h("label", { class: "check" }, committedBox(fields), "committed only"),
       live && h("button", { class: "button", type: "button", id: "tail", "aria-pressed": String(tail?.paused ?? false), onclick: pause }, tail?.paused ? "Go on" : "Pause"),
-      h("button", { class: "button", type: "button", "aria-pressed": String(live), onclick: () => change({ tail: live ? null : "1", from: null, value: null, at: null, group: null }) }, "Live")),
+      h("button", { class: "button", type: "button", "aria-pressed": String(live), onclick: () => change({ tail: live ? null : "1", from: null, value: null, at: null }) }, "Live")),
     !live && h("details", null, h("summary", null, "Download, and how filters are written"),
       h("p", { class: "tools" }, [["jsonl", "JSON lines"], ["csv", "CSV"]].map(([format, label]) => h("a", { class: "button", download: true, href: address("download", { ...shared(fields), count: null, ...fileStart(fields), partition, format }) }, label)), h("span", { class: "quiet" }, "from where you look, up to 10,000 records")),
       h("p", { class: "quiet" }, "Fields: ", h("code", null, "key value header.NAME offset partition timestamp size"), ", with a path into JSON: ", h("code", null, "value.lines[0].sku"), ". Between them ", h("code", null, "= != < <= > >= contains starts ends matches"), ", then ", h("code", null, "and or not ( )"), ". ", h("code", null, "matches"), " takes a regular expression, ", h("code", null, "timestamp"), " a time: ", h("code", null, 'timestamp > "2026-11-26T10:00:00Z"'), ".")),
@@ -153,7 +156,7 @@ const local = (at) => new Date(at - new Date(at).getTimezoneOffset() * 60000).to
 function summary(told, fields) {
   if (told.live) return `${plural(told.seen, "record")} since you look${tail?.paused ? ", paused" : ""}${told.seen > told.records.length ? `; the newest ${told.records.length} are shown` : ""}`;
   const parts = [plural(told.records.length, "record")];
-  if (told.answers.length === 1) {
+  if (!told.isOfAll) {
     const [answer] = told.answers;
     parts.push(`offsets ${count(answer.log_start_offset)} to ${count(answer.end_offset)} are there`);
     if (isFiltered(fields)) parts.push(`${count(answer.looked_at)} looked at, from ${count(answer.first_offset)} to ${count(answer.next_offset)}`);
@@ -164,8 +167,8 @@ function summary(told, fields) {
 }
 
 function steps(told) {
-  if (told.live || !told.answers.length) return null;
-  if (told.groups) return stepsOfAll(told);
+  if (told.live) return null;
+  if (told.isOfAll) return stepsOfAll(told);
   const [answer] = told.answers;
   return pager(
     answer.first_offset > answer.log_start_offset && { from: "before", value: answer.first_offset, partition: answer.partition },
@@ -174,13 +177,7 @@ function steps(told) {
 
 function stepsOfAll(told) {
   const go = (cursors, from) => cursors && { from, value: null, at: writeCursor(cursors) };
-  return [
-    told.groups > 1 && h("div", { class: "pager" },
-      h("span", { class: "quiet" }, `partitions ${told.answers[0].partition}–${told.answers.at(-1).partition}, part ${told.group + 1} of ${told.groups}`),
-      h("button", { class: "button", type: "button", id: "previous-group", disabled: told.group === 0, onclick: () => change({ group: told.group - 1 || null, at: null, from: null, value: null }) }, "Previous partitions"),
-      h("button", { class: "button", type: "button", id: "next-group", disabled: told.group + 1 >= told.groups, onclick: () => change({ group: told.group + 1, at: null, from: null, value: null }) }, "Next partitions")),
-    pager(go(older(told), "before"), go(newer(told), "offset")),
-  ];
+  return pager(go(older(told), "before"), go(newer(told), "offset"));
 }
 
 const pager = (back, forth) => h("div", { class: "pager" },
