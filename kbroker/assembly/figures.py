@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,7 +11,7 @@ from kbroker.assembly.kafka_figures import counters, kafka_figures
 from kbroker.assembly.replication_figures import replica_figures
 from kbroker.cluster.partition_reader import ends_elsewhere
 from kbroker.coordinator.transactions.stable_offset import stable_offset_holders
-from kbroker.metrics.recent import Recent
+from kbroker.metrics.recent import Hour, Recent, Totals
 from kbroker.metrics.sources import SCHEMA_ANSWERS, SCHEMA_OUTCOMES, Sources, StableOffsetHolder
 from kbroker.protocol.api import ApiKey
 from kbroker.storage.reports.maintenance_figures import maintenance_figures, recovery_figures
@@ -60,12 +61,34 @@ class BrokerFigures:
         self._logs = logs
         self._listeners = listeners
 
-    def sample(self) -> None:
-        """For rates and percentiles of the last minutes; call it every `recent.SAMPLE_SECONDS`."""
+    async def sample(self) -> None:
+        """For rates and percentiles of the last minutes and the charts of the last hour; call it every
+        `recent.SAMPLE_SECONDS`."""
         self.recent.sample()
+        self._hour.add(await self._totals())
+
+    async def _totals(self) -> Totals:
+        pace = self._logs.slices.pace()
+        records = 0
+        for log in list(self._logs.logs.values()):
+            await pace
+            records += log.high_watermark
+        rows = self._requests.snapshot()
+        delay_ns, delays = self._loop_delay.histogram.snapshot()
+        return Totals(
+            time.time(),
+            records,
+            sum(row[3] for row in rows if row[0] == ApiKey.PRODUCE),
+            sum(row[4] for row in rows if row[0] == ApiKey.FETCH),
+            sum(row[1] for row in rows),
+            time.process_time(),
+            delay_ns / 1e9,
+            sum(delays),
+        )
 
     def sources(self, node_id: int, cluster_id: str, requests: RequestStats, loop_delay: LoopDelaySampler) -> Sources:
         """All that a scrape reads."""
+        self._hour, self._requests, self._loop_delay = Hour(), requests, loop_delay
         self.recent = Recent(
             lambda: counters(requests, self._listeners, self._membership, self._logs), self._clock.monotonic
         )
@@ -90,6 +113,7 @@ class BrokerFigures:
             gathered=self._gathered,
             kafka=self._kafka,
             recent=self.recent,
+            hour=self._hour,
             max_partitions=self._config.get("kbroker.metrics.max.partitions"),
             slices=self._logs.slices,
         )

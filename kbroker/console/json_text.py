@@ -12,7 +12,7 @@ def without_escapes(text: str) -> str:
     r"""A text that begins as JSON does, with letters and signs for what is escaped.
 
     What would end a string, break a line, or be seen as nothing stays escaped: `\"`, `\\`, `\n`, half a surrogate pair,
-    and whatever Unicode has no picture for, such as marks that turn the direction of writing.
+    and what Unicode has no picture for, such as marks that turn the direction of writing.
     """
     if ("\\u" not in text and "\\/" not in text) or not text.lstrip().startswith(_BEGINNINGS):
         return text

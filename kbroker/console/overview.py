@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbroker.metrics.families import by_label, number
+from kbroker.metrics.recent import Totals
 from kbroker.metrics.sources import STARTED_AT
 from kbroker.protocol.api import ApiKey
 from kbroker.security.authorizer import Operation
@@ -71,7 +72,7 @@ class GroupLag:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class GrandTotals:
     """Numbers that only grow; `records` are the high watermarks of all partitions, which falls with deleted topics."""
 
     requests: int
@@ -90,6 +91,14 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """What the charts show of the time before a viewer came; `at` in seconds since the epoch."""
+
+    names: Sequence[str]
+    rows: Sequence[Totals]
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """Times in milliseconds since the epoch."""
 
@@ -100,7 +109,7 @@ class Overview:
     uptime_seconds: float
     is_ready: bool
     health: Sequence[str]
-    totals: Totals
+    totals: GrandTotals
     loop_delay_max_seconds: float
     memory_bytes: int
     connections: Mapping[str, float]
@@ -125,6 +134,13 @@ async def overview(parts: ConsoleParts, _: Parameters) -> Value:
     logs = await parts.logs.get()
     groups = await parts.groups.get()
     return partial(_value, logs, groups, _moment(parts, logs))
+
+
+async def past(parts: ConsoleParts, _: Parameters) -> Value:
+    """GET /console/api/past: totals of the last hour, oldest first, as rows under their names."""
+    parts.require_cluster(Operation.DESCRIBE)
+    totals = parts.sources.hour.totals()
+    return lambda: Past(Totals._fields, totals)
 
 
 def _value(logs: LogRows, groups: GroupRows, moment: Overview) -> Overview:
@@ -155,7 +171,7 @@ def _moment(parts: ConsoleParts, logs: LogRows) -> Overview:
         uptime_seconds=time.time() - STARTED_AT,
         is_ready=is_ready,
         health=health.splitlines(),
-        totals=Totals(
+        totals=GrandTotals(
             requests=sum(row[1] for _, row in requests),
             errors=sum(row[2] for _, row in requests),
             bytes_in=sum(row[3] for _, row in requests),

@@ -23,7 +23,7 @@ from kbroker.console.heads import heads
 from kbroker.console.links import Link, links_of
 from kbroker.console.manage.change_requests import LARGE, PERFORM, PLAN, ChangeRequests
 from kbroker.console.messages import ends, messages
-from kbroker.console.overview import overview
+from kbroker.console.overview import overview, past
 from kbroker.console.own_overview import own_overview
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError, Parameters
 from kbroker.console.quorum import quorum
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 ENDPOINTS: Mapping[str, Endpoint] = {
     "overview": overview,
+    "past": past,
     "own": own_overview,
     "rights": rights,
     "topics": topics,

@@ -1,10 +1,13 @@
 """How counters have grown lately, for rates and percentiles of the last minutes, which Kafka's names stand for.
 
-Counters are read every SAMPLE_SECONDS and the last KEPT readings are kept.
+Counters are read every SAMPLE_SECONDS and the last KEPT readings are kept.  Of a few figures the last hour is kept as
+well (`Hour`), for who looks at the console for the first time: HOUR_KEPT samples of SAMPLE_BYTES, some 24 KB with what
+Python has around each.
 """
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -14,6 +17,9 @@ SAMPLE_SECONDS = 15
 KEPT = 20
 #: Over a shorter time a rate says little: the oldest reading that is compared with.
 LEAST_SECONDS = 5
+
+#: Of the last hour.
+HOUR_KEPT = 3600 // SAMPLE_SECONDS
 
 Counters = Mapping[tuple[str, ...], Sequence[float]]
 
@@ -75,3 +81,38 @@ def rate(key: tuple[str, ...], old: Reading, new: Reading) -> float:
     """Per second, of a counter of one number."""
     grown = growth(key, old, new)
     return grown[0] / max(new.at - old.at, 0.001) if grown else 0.0
+
+
+class Totals(NamedTuple):
+    """Figures of a broker at a time, in seconds since the epoch; all but `at` only grow while it runs.
+    `records`: the high watermarks of all partitions, which falls with deleted topics."""
+
+    at: float
+    records: float
+    produced_bytes: float
+    fetched_bytes: float
+    requests: float
+    cpu_seconds: float
+    loop_delay_seconds: float
+    loop_delay_count: float
+
+
+_PACKED = struct.Struct(f"<{len(Totals._fields)}d")
+SAMPLE_BYTES = _PACKED.size
+
+
+class Hour:
+    """The totals of the last hour, packed."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: deque[bytes] = deque(maxlen=HOUR_KEPT)
+
+    def add(self, totals: Totals) -> None:
+        """Keeps a sample; the oldest one gives way."""
+        self._kept.append(_PACKED.pack(*totals))
+
+    def totals(self) -> list[Totals]:
+        """Oldest first."""
+        return [Totals(*_PACKED.unpack(each)) for each in self._kept]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kbroker._fast.base.slices import Pace, Slices
 from kbroker.metrics.kafka_sources import KafkaFigures
 from kbroker.metrics.loop_delay import LoopDelaySampler
-from kbroker.metrics.recent import Recent
+from kbroker.metrics.recent import Hour, Recent
 from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -164,5 +164,6 @@ class Sources:
     gathered: Callable[[Pace], Awaitable[Values]] = _no_values
     kafka: Callable[[Pace], Awaitable[KafkaFigures]] = _no_kafka
     recent: Recent = field(default_factory=_no_recent)
+    hour: Hour = field(default_factory=Hour)
     max_partitions: int = 2_000
     slices: Slices = field(default_factory=Slices)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 import kbroker.console
 from kbroker.console.links import Link, links_of
 from kbroker.console.site import ENDPOINTS, to_json
+from tests.broker_process import BrokerProcess
 from tests.console.viewer import Viewer
 
 STATIC = Path(kbroker.console.__file__).parent / "static"
@@ -80,6 +82,19 @@ def test_unknown_endpoints_and_bad_parameters_are_told(viewer: Viewer) -> None:
     assert viewer.refused("topic", name="../../etc")[0] == 404
     assert viewer.refused("partition", name="plain", partition=12) == (404, "topic plain has no partition 12")
     assert viewer.refused("partition", name="plain", partition=1 << 70)[0] == 400
+
+
+def test_the_broker_knows_its_last_hour(console_broker: BrokerProcess, viewer: Viewer) -> None:
+    """Charts would be empty at the first look, and a person who comes after a fault would not see it."""
+    console_broker.create_topic("of-the-past", 1)
+    producer = Producer({"bootstrap.servers": console_broker.bootstrap})
+    producer.produce("of-the-past", b"x" * 1000)
+    assert producer.flush(30) == 0
+    told = viewer.wait("past", lambda value: value["rows"][-1][value["names"].index("produced_bytes")] > 1000)
+    assert set(told["names"]) - {"at"} <= set(viewer.ask("overview")["totals"])
+    assert len(told["rows"]) <= 240 and all(len(row) == len(told["names"]) for row in told["rows"])
+    times = [row[told["names"].index("at")] for row in told["rows"]]
+    assert times == sorted(times)
 
 
 def test_links_lead_to_the_consoles_of_other_clusters() -> None:

@@ -9,7 +9,18 @@ import pytest
 
 from kbroker._fast.base.counters import BUCKET_BOUNDS_NS
 from kbroker.metrics.percentiles import percentile
-from kbroker.metrics.recent import KEPT, SAMPLE_SECONDS, Counters, Recent, growth, rate
+from kbroker.metrics.recent import (
+    HOUR_KEPT,
+    KEPT,
+    SAMPLE_BYTES,
+    SAMPLE_SECONDS,
+    Counters,
+    Hour,
+    Recent,
+    Totals,
+    growth,
+    rate,
+)
 
 KEY = ("accepted", "PLAINTEXT")
 
@@ -83,6 +94,17 @@ def test_readings_do_not_pile_up() -> None:
         recent.sample()
     now = recent.now()
     assert now.at - recent.before(now, 1e9).at == (KEPT - 1) * SAMPLE_SECONDS
+
+
+def test_the_last_hour_is_kept_and_no_more() -> None:
+    """Charts would begin when a person comes, which is after the fault; or the broker would grow while it runs."""
+    hour = Hour()
+    assert hour.totals() == [] and 8 * len(Totals._fields) == SAMPLE_BYTES
+    for index in range(2 * HOUR_KEPT):
+        hour.add(Totals(float(index), *(index + each / 8 for each in range(len(Totals._fields) - 1))))
+    kept = hour.totals()
+    assert [each.at for each in kept] == [float(index) for index in range(HOUR_KEPT, 2 * HOUR_KEPT)]
+    assert kept[-1].loop_delay_count == 2 * HOUR_KEPT - 1 + 6 / 8 and HOUR_KEPT * SAMPLE_SECONDS == 3600
 
 
 def test_a_counter_that_begins_anew_has_grown_from_0() -> None:

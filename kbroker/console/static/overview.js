@@ -14,14 +14,19 @@ const kept = history("overview");
 export const overview = {
   title: "Overview",
   every: 3000,
-  load: (_, signal) => ask(seesCluster() ? "overview" : "own", {}, signal),
+  load: async (_, signal) => {
+    if (!seesCluster()) return ask("own", {}, signal);
+    // At the first look, and where this tab was hidden for long.
+    if (kept.isStale()) kept.seed(pastOf(await ask("past", {}, signal)));
+    return ask("overview", {}, signal);
+  },
   draw: (told) => {
     if (!("totals" in told)) return own(told);
-    kept.add(told.now_ms / 1000, { ...told.totals, lag: told.lag, memory: told.memory_bytes, uptime: told.uptime_seconds });
+    kept.add(told.now_ms / 1000, { ...told.totals, lag: told.lag, uptime: told.uptime_seconds });
     return [
       h("div", { class: "head" }, h("h1", null, "Overview"), h("span", { class: "quiet" }, `up ${seconds(told.uptime_seconds)}`)),
       health(told),
-      h("h2", { class: "visually-hidden" }, "Last minutes"),
+      h("h2", { class: "visually-hidden" }, "Last hour"),
       h("div", { class: "grid" }, charts(told)),
       h("section", { class: "panel" }, h("h2", null, "What there is"), facts([
         ["Topics", h("a", { href: to("topics") }, count(told.topic_count))],
@@ -39,6 +44,8 @@ export const overview = {
     ];
   },
 };
+
+const pastOf = ({ names, rows }) => rows.map((row) => Object.fromEntries(names.map((name, index) => [name, row[index]])));
 
 // Of a viewer who may not describe the cluster.
 const own = (told) => [
@@ -78,7 +85,7 @@ function charts(told) {
     panel("requests", "Requests", "per second", [["", "--series-1", kept.rate("requests")]], short),
     panel("delay", "Loop delay, mean", "", [["", "--series-1", kept.ratio("loop_delay_seconds", "loop_delay_count")]], seconds),
     panel("cpu", "Processor", "of one core", [["", "--series-1", kept.rate("cpu_seconds", 100)]], (value) => (value === null ? "–" : `${value < 10 ? value.toFixed(1) : Math.round(value)} %`)),
-    panel("lag", "Lag of all groups", "records", [["", "--series-1", (_, now) => now.lag]], short, [told.lag]),
+    panel("lag", "Lag of all groups", "records", [["", "--series-1", (_, now) => now.lag ?? null]], short, [told.lag]),
   ];
 }
 
