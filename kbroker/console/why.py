@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from kbroker.console.group_lines import standing_of
@@ -13,11 +14,13 @@ from kbroker.security.authorizer import Operation, ResourceKind
 from kbroker.storage.reports.log_description import dirt, explanation
 
 if TYPE_CHECKING:
+    from kbroker._fast.base.slices import Pace
     from kbroker.console.parameters import Parameters
     from kbroker.console.parts import ConsoleParts, Value
     from kbroker.storage.log.unified_log import UnifiedLog
 
 MOST = 25
+MOST_PARTITIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,17 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicReasons:
+    """A topic's logs here, the largest or dirtiest MOST_PARTITIONS first; `partition_count` and `size_bytes` are of all
+    of them."""
+
+    topic: str
+    partition_count: int
+    size_bytes: int
+    logs: Sequence[LogLine]
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceLine:
     """A group's last rebalance since the broker's start."""
 
@@ -43,12 +57,13 @@ class RebalanceLine:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The largest logs, the dirtiest ones of compacted topics, and the groups that rebalanced last."""
+    """The topics with the most bytes here, the compacted ones with the dirtiest logs, and the groups that rebalanced
+    last."""
 
     now_ms: int
-    kept: Sequence[LogLine]
+    kept: Sequence[TopicReasons]
     compacted_count: int
-    dirty: Sequence[LogLine]
+    dirty: Sequence[TopicReasons]
     rebalanced: Sequence[RebalanceLine]
 
 
@@ -57,26 +72,25 @@ async def why(parts: ConsoleParts, parameters: Parameters) -> Value:
     search = parameters.text("q", "").strip().lower()
     services = parts.services
     pace = parts.sources.slices.pace()
-    logs: list[UnifiedLog] = []
-    compacted: list[tuple[float, UnifiedLog]] = []
+    logs: dict[str, list[UnifiedLog]] = {}
+    compacted: dict[str, list[tuple[float, UnifiedLog]]] = {}
     for log in list(services.log_manager.logs.values()):
         await pace
         topic = log.topic_partition.topic
         if search not in topic.lower() or not parts.may(Operation.DESCRIBE, ResourceKind.TOPIC, topic):
             continue
-        logs.append(log)
+        logs.setdefault(topic, []).append(log)
         candidate = dirt(services.log_manager, log)
         if candidate is not None:
-            compacted.append((candidate.dirty_ratio, log))
-    logs.sort(key=lambda log: -log.size_bytes)
-    compacted.sort(key=lambda each: (-each[0], -each[1].size_bytes))
+            compacted.setdefault(topic, []).append((candidate.dirty_ratio, log))
     kept, dirty = [], []
-    for log in logs[:MOST]:
-        await pace
-        kept.append(_line(parts, log, None, "retention"))
-    for ratio, log in compacted[:MOST]:
-        await pace
-        dirty.append(_line(parts, log, ratio, "compaction"))
+    for of_topic in nlargest(MOST, logs.values(), key=_size_of):
+        largest = nlargest(MOST_PARTITIONS, of_topic, key=lambda log: log.size_bytes)
+        kept.append(await _reasons(parts, of_topic, [(None, log) for log in largest], "retention", pace))
+    for rated in nlargest(MOST, compacted.values(), key=lambda each: max(map(_dirt, each))):
+        of_topic = [log for _, log in rated]
+        dirtiest = nlargest(MOST_PARTITIONS, rated, key=_dirt)
+        dirty.append(await _reasons(parts, of_topic, [*dirtiest], "compaction", pace))
     rebalanced = []
     for group in list(services.group_coordinator.registry.groups.values()):
         await pace
@@ -86,7 +100,30 @@ async def why(parts: ConsoleParts, parameters: Parameters) -> Value:
         if parts.may(Operation.DESCRIBE, ResourceKind.GROUP, group.group_id):
             rebalanced.append(RebalanceLine(group.group_id, standing_of(group).state, last.at_ms, last.reason))
     rebalanced.sort(key=lambda line: -line.at_ms)
-    return partial(Why, services.clock.now_ms(), kept, len(compacted), dirty, rebalanced[:MOST])
+    return partial(Why, services.clock.now_ms(), kept, sum(map(len, compacted.values())), dirty, rebalanced[:MOST])
+
+
+def _size_of(logs: Sequence[UnifiedLog]) -> int:
+    return sum(log.size_bytes for log in logs)
+
+
+def _dirt(rated: tuple[float, UnifiedLog]) -> tuple[float, int]:
+    ratio, log = rated
+    return ratio, log.size_bytes
+
+
+async def _reasons(
+    parts: ConsoleParts,
+    logs: Sequence[UnifiedLog],
+    shown: Sequence[tuple[float | None, UnifiedLog]],
+    what: str,
+    pace: Pace,
+) -> TopicReasons:
+    lines = []
+    for ratio, log in shown:
+        await pace
+        lines.append(_line(parts, log, ratio, what))
+    return TopicReasons(logs[0].topic_partition.topic, len(logs), _size_of(logs), lines)
 
 
 def _line(parts: ConsoleParts, log: UnifiedLog, dirty_ratio: float | None, what: str) -> LogLine:

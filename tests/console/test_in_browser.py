@@ -155,6 +155,33 @@ def test_the_keyboard_is_enough(window: Window) -> None:
     window.wait(lambda: window.run("return document.activeElement.id") == "main")
 
 
+def test_light_and_dark_are_chosen(window: Window) -> None:
+    """A person whose system is dark could not read the console in the sun."""
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    window.scheme("dark")
+    window.go("#/")
+    dark = window.run(ground)
+    window.get("#theme option[value=light]").click()
+    light = window.run(ground)
+    assert light != dark and window.violations() == []
+    window.go("#/topics")
+    assert window.run(ground) == light and window.get("#theme").get_property("value") == "light"
+    window.scheme("light")
+    window.get("#theme option[value=dark]").click()
+    assert window.run(ground) == dark and window.violations() == []
+    window.get("#theme option[value=system]").click()
+    assert window.run(ground) == light
+
+
+def test_the_charts_begin_before_the_look(window: Window) -> None:
+    """Charts would be empty for a person who comes after a fault."""
+    window.run("sessionStorage.clear()")
+    window.go("#/")
+    told = window.run("return fetch('api/past').then((answer) => answer.json())")
+    assert told["rows"] and told["rows"][0][0] > 0
+    window.wait(lambda: window.find(".chart canvas"))
+
+
 def test_a_broker_that_goes_away_is_told_and_its_return_seen(window: Window, console_broker: BrokerProcess) -> None:
     """A person would take old figures for those of now, or have to load the page anew."""
     window.go("#/topics")

@@ -224,6 +224,23 @@ def test_the_menu_is_whole_on_a_phone(phone: Window) -> None:
     assert phone.get("nav.links a", "Berlin").get_attribute("href") == "https://berlin.example/console/"
 
 
+def test_the_first_record_is_on_the_first_screen_of_a_phone(phone: Window, console_broker: BrokerProcess) -> None:
+    """A person would scroll past forms to see what a producer wrote, and not see when, and in which partition."""
+    console_broker.create_topic("pocket", 2)
+    producer = Producer({"bootstrap.servers": console_broker.bootstrap})
+    producer.produce("pocket", b"first", partition=1, timestamp=1_000_000)
+    assert producer.flush(30) == 0
+    phone.go("#/messages?topic=pocket")
+    row = phone.get("tr.record", "first")
+    assert row.rect["y"] + row.rect["height"] <= PHONE[1]
+    assert "partition 1" in row.text and "01-01 00:16:40" in row.text
+    assert not phone.get("#search").is_displayed()
+    phone.click("button[aria-expanded=false]", "Search")
+    phone.get("#search").send_keys("nothing" + ENTER)
+    phone.get("#page .empty", "No record")
+    assert phone.get("button", "Search (in use)")
+
+
 def test_a_group_is_reset_on_a_phone(phone: Window, console_broker: BrokerProcess, viewer: Viewer) -> None:
     """Who is called at night, with a phone at hand, could not help."""
     name = console_broker.create_topic("night", 1)

@@ -13,6 +13,7 @@ import { overview } from "./overview.js";
 import { place, to } from "./place.js";
 import { acls, quotas, users } from "./security.js";
 import { settings } from "./settings.js";
+import { themeSwitch } from "./theme.js";
 import { partition, topic, topics } from "./topics.js";
 import { transactions } from "./transactions.js";
 import { why } from "./why.js";
@@ -34,7 +35,7 @@ async function about() {
     draw(byId("about"), h("span", null, `broker ${me.node_id}`), h("span", { class: "extra" }, `kbroker ${me.version}`), h("span", { class: "extra mono" }, me.cluster_id),
       me.principal !== "User:ANONYMOUS" && h("span", null, me.principal),
       me.links.length > 0 && h("nav", { class: "links", "aria-label": "Other clusters" }, me.links.map((link) => h("a", { href: link.address }, link.name))),
-      h("span", { class: "extra" }, h("kbd", null, "?"), " keys"));
+      h("span", { class: "extra" }, h("kbd", null, "?"), " keys"), themeSwitch());
   } catch {
     // The page says it.
   }

@@ -2,13 +2,13 @@
 
 import { h } from "./dom.js";
 import { zone } from "./format.js";
+import { whenColoursChange } from "./theme.js";
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const dark = matchMedia("(prefers-color-scheme: dark)");
 const narrow = matchMedia("(max-width: 760px)");
 const drawn = new Map();
 
-dark.addEventListener("change", () => {
+whenColoursChange(() => {
   for (const chart of drawn.values()) chart.make();
 });
 

@@ -50,6 +50,14 @@ export function time(milliseconds, withDate = true) {
   return `${date} ${clock}.${String(at.getMilliseconds()).padStart(3, "0")} ${zone(at)}`;
 }
 
+// For a phone: the time alone for one of today, else the date as well.
+export function shortTime(milliseconds) {
+  if (milliseconds === null || milliseconds < 0) return "–";
+  const at = new Date(milliseconds);
+  const clock = time(milliseconds, false);
+  return at.toDateString() === new Date().toDateString() ? clock : `${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock}`;
+}
+
 // The browser's zone at that time: UTC, or how far it is from it.
 export function zone(at) {
   const minutes = -at.getTimezoneOffset();

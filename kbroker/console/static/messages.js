@@ -2,7 +2,7 @@
 
 import { ask, address } from "./api.js";
 import { draw, h } from "./dom.js";
-import { bytes, count, plural, time, zone } from "./format.js";
+import { bytes, count, plural, shortTime, time, zone } from "./format.js";
 import { actionButton, actions, rightsTo } from "./manage.js";
 import { candidates, COUNT, GROUP, inTurns, merge, newer, older, placesOf, readCursor, writeCursor } from "./merging.js";
 import { change, to } from "./place.js";
@@ -16,6 +16,8 @@ const TAIL_EVERY = 1000;
 let tail = null;
 let opened = new Map();
 let identity = "";
+// On a phone the fields of a search stand behind a button, so that records come first.
+let searching = false;
 
 export const messages = {
   title: (fields) => `Messages of ${fields.get("topic")}`,
@@ -116,16 +118,17 @@ function form(told, fields) {
   const set = (name) => (event) => change({ [name]: event.target.value || null, at: null }, true);
   const live = fields.has("tail");
   return [
-    h("form", { class: "form", onsubmit: (event) => event.preventDefault() },
+    h("form", { class: `form ${searching ? "is-open" : ""}`, onsubmit: (event) => event.preventDefault() },
       h("label", null, "Partition", h("select", { value: partition, onchange: set("partition") }, h("option", { value: "" }, "all"), Array.from({ length: Math.min(told.partitionCount, 2000) }, (_, index) => h("option", { value: String(index) }, index)))),
       !live && h("label", null, "From", h("select", { value: from === "before" ? "newest" : from, onchange: (event) => change({ from: event.target.value, at: null, value: event.target.value === "time" ? local(Date.now() - 3600_000) : event.target.value === "offset" ? "0" : null }, true) },
         h("option", { value: "newest" }, "the newest"), h("option", { value: "oldest" }, "the oldest"), h("option", { value: "offset" }, "an offset"), h("option", { value: "time" }, "a time"))),
       !live && from === "offset" && h("label", null, "Offset", h("input", { type: "number", min: 0, max: Number.MAX_SAFE_INTEGER, value: fields.get("value") ?? "0", onchange: set("value") })),
       !live && from === "time" && h("label", null, `Time (${zone(new Date())})`, h("input", { type: "datetime-local", step: 1, value: fields.get("value") ?? "", onchange: set("value") })),
-      h("label", null, "Holding the text", h("input", { type: "search", id: "search", value: fields.get("q") ?? "", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: "in keys, values, headers", onchange: set("q") })),
-      h("label", null, "Key", h("input", { type: "text", id: "key", value: fields.get("key") ?? "", maxlength: 900, autocomplete: "off", spellcheck: "false", placeholder: "the whole key", onchange: set("key") })),
-      h("label", { class: "long" }, "Filter", h("input", { type: "text", id: "filter", value: fields.get("filter") ?? "", maxlength: 900, autocomplete: "off", spellcheck: "false", placeholder: 'value.total > 100 and header.kind = "new"', onchange: set("filter") })),
-      h("label", { class: "check" }, committedBox(fields), "committed only"),
+      h("button", { class: "button narrow", type: "button", "aria-expanded": String(searching), onclick: (event) => ((searching = !searching), event.target.setAttribute("aria-expanded", String(searching)), event.target.closest("form").classList.toggle("is-open", searching)) }, isFiltered(fields) ? "Search (in use)" : "Search"),
+      h("label", { class: "search" }, "Holding the text", h("input", { type: "search", id: "search", value: fields.get("q") ?? "", maxlength: 200, autocomplete: "off", spellcheck: "false", placeholder: "in keys, values, headers", onchange: set("q") })),
+      h("label", { class: "search" }, "Key", h("input", { type: "text", id: "key", value: fields.get("key") ?? "", maxlength: 900, autocomplete: "off", spellcheck: "false", placeholder: "the whole key", onchange: set("key") })),
+      h("label", { class: "long search" }, "Filter", h("input", { type: "text", id: "filter", value: fields.get("filter") ?? "", maxlength: 900, autocomplete: "off", spellcheck: "false", placeholder: 'value.total > 100 and header.kind = "new"', onchange: set("filter") })),
+      h("label", { class: "check search" }, committedBox(fields), "committed only"),
       live && h("button", { class: "button", type: "button", id: "tail", "aria-pressed": String(tail?.paused ?? false), onclick: pause }, tail?.paused ? "Go on" : "Pause"),
       h("button", { class: "button", type: "button", "aria-pressed": String(live), onclick: () => change({ tail: live ? null : "1", from: null, value: null, at: null }) }, "Live")),
     !live && h("details", null, h("summary", null, "Download, and how filters are written"),
@@ -210,7 +213,7 @@ function rows(record, topic, again) {
   return [
     h("tr", { class: "record", "data-key": key, onclick: (event) => event.target.closest("button, a") || getSelection().toString() || toggle() },
       h("td", null, h("button", { type: "button", class: "open-row", "aria-expanded": String(Boolean(open)), "aria-label": `Offset ${record.offset} of partition ${record.partition}`, onclick: toggle }, open ? "▾" : "▸")),
-      h("td", { class: "num wide" }, record.partition), h("td", { class: "num" }, count(record.offset)), h("td", { class: "wide nowrap" }, time(record.timestamp)),
+      h("td", { class: "num wide" }, record.partition), h("td", { class: "num" }, count(record.offset), h("div", { class: "quiet narrow" }, `partition ${record.partition}`), h("div", { class: "quiet narrow" }, shortTime(record.timestamp))), h("td", { class: "wide nowrap" }, time(record.timestamp)),
       h("td", { class: "name" }, preview(record.key)), h("td", { class: "wide-text" }, record.control ? h("span", { class: "tag" }, `${record.control} marker`) : preview(record.value))),
     open && h("tr", { class: "more", "data-key": `${key} more` }, h("td", { colspan: 6 }, details(open))),
   ];
