@@ -77,6 +77,7 @@ class Console:
     def _make(self) -> ConsoleSite:
         from kbroker.console import guard
         from kbroker.console.manage.change_requests import ChangeRequests
+        from kbroker.console.masking import Masks
         from kbroker.console.parts import ConsoleParts
         from kbroker.console.site import ConsoleSite
         from kbroker.console.viewer_client import Inside
@@ -94,6 +95,7 @@ class Console:
         inside = Inside(self._inside, inter_broker_listener(config))
         parts = ConsoleParts(self._sources, self._readiness, self._services, self._listeners, why_no_messages, inside)
         parts.display = display_of(config)
+        parts.masks = Masks(config.get("kbroker.console.masks"))
         why_closed = guard.why_no_changes(
             address[0], has_authorizer=self._authorizer is not None, knows_viewers=self._knows_viewers
         )

@@ -12,6 +12,7 @@
     authorizer class   a known one, or none   known class   one of kbroker.config.classes
     principals    principalType:principalName between semicolons
     urls               a list of http:// or https:// URLs without user and password
+    masks              a list of topic:value.field, topic:key or topic:header.name
     schema files       a list of topic/key=file or topic/value=file
     message format     a Kafka release: 0.9.0, 0.10.2-IV0, 2.8.1, 3.0-IV1
 
@@ -37,6 +38,7 @@ _MESSAGE_FORMAT = (
 _WORKERS = r"auto|[1-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-6]"
 _URL = r"https?://(\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]?#]+)(:[0-9]{1,5})?(/[^\s?#]*)?"
 _SCHEMA_FILE = r"[^\s/=]+/(key|value)=.*[^/]\.(avsc|proto|json)"
+_MASK = r"(\*|[^\s:*]+\*?):(key|value|header)(\.[^.\s]+)*"
 _METRICS_LISTENER = r"none|https?://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]*):[0-9]{1,5}/?"
 _WHOLE: Mapping[str, tuple[str, str]] = {
     "metrics listener": (_METRICS_LISTENER, "Value must be none, http://host:port or https://host:port"),
@@ -127,6 +129,10 @@ def _check_class(key: str, check: str, value: str) -> None:
 _ITEMS: Mapping[str, tuple[str, str]] = {
     "urls": (_URL, "Value must be http:// or https:// URLs without user and password"),
     "schema files": (_SCHEMA_FILE, "Value must be topic/key=file or topic/value=file, of .avsc, .proto or .json files"),
+    "masks": (
+        _MASK,
+        "Value must be topic:key, topic:value or topic:header, each with a path, as orders:value.card.number",
+    ),
 }
 
 
@@ -172,6 +178,7 @@ def describe_check(check: str) -> str:
         "workers": "auto, 1 to 256",
         "urls": "http:// or https:// URLs",
         "schema files": "topic/key=file or topic/value=file",
+        "masks": "topic:value.field, topic:key or topic:header.name",
         "authorizer class": f"nothing, {', '.join(known_names('authorizer.class.name'))}",
         "known class": "a class that docs/security.md has",
         "principals": "principalType:principalName;…",

@@ -36,6 +36,9 @@ kbroker.console.links|LIST|||distinct|+|
 kbroker.console.hosts|LIST|||distinct|+|
     names under which /metrics, /logs and the console are asked for, besides addresses, localhost, names without a dot
     and the hosts of listeners; others are refused
+kbroker.console.masks|LIST|||masks|+|
+    fields of records that the console hides from viewers who may not ALTER the topic, and from those who prove nothing:
+    topic:value.path.to.field, topic:key or topic:header.name; a topic that ends in * is the beginning of names
 kbroker.schema.registry.url|LIST|||urls|+|
     the schema registry by which the console decodes records: its http:// or https:// URL, or several of the same one;
     unset: confluent.schema.registry.url

@@ -300,6 +300,7 @@ ListSetting = Literal[
     "kbroker.api.versions",
     "kbroker.console.hosts",
     "kbroker.console.links",
+    "kbroker.console.masks",
     "kbroker.metrics.authentication",
     "kbroker.schema.files",
     "kbroker.schema.registry.url",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kbroker.console.json_text import without_escapes
 
 if TYPE_CHECKING:
+    from kbroker.console.masking import Mask
     from kbroker.records.batch import Record
     from kbroker.registry.display import Shown
 
@@ -26,12 +27,12 @@ Decode = Callable[["Record", bool], "Shown | None"]
 
 
 class DecodedRecord:
-    """`partition`: the record's; `decode`: None where nothing is decoded."""
+    """`partition`: the record's; `decode`: None where nothing is decoded; `mask`: what of it the viewer may not see."""
 
-    def __init__(self, record: Record, partition: int, decode: Decode | None = None) -> None:
-        self.record = record
+    def __init__(self, record: Record, partition: int, decode: Decode | None = None, mask: Mask | None = None) -> None:
+        self.record = record if mask is None else mask.record(record)
         self.partition = partition
-        self._decode = decode
+        self._decode = decode if mask is None else mask.decode(decode, record)
         self._shown: dict[bool, Shown | None] = {}
         self._json: dict[bool, object] = {}
 

@@ -94,6 +94,7 @@ async def _download(parts: ConsoleParts, parameters: Parameters) -> Download:
             left_bytes,
             parts.display,
             index,
+            mask=parts.mask_of(image.name),
         )
         with parts.reader.turn():
             looked = await look_through(parts, source, wanted, MOST_BYTES)

@@ -113,6 +113,7 @@ async def messages(parts: ConsoleParts, parameters: Parameters) -> Value:
         display=parts.display,
         partition=index,
         is_readable=True,
+        mask=parts.mask_of(topic),
     )
     with parts.reader.turn():
         found = await look_through(parts, source, wanted)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kbroker.console.connection_lines import ConnectionLine, connection_lines
 from kbroker.console.group_lag import Bounds, lag_of_uncommitted
 from kbroker.console.group_lines import GroupLine, group_lines
+from kbroker.console.masking import Mask, Masks
 from kbroker.console.other_consoles import OtherConsoles
 from kbroker.console.parameters import NotShownError, Parameters
 from kbroker.console.reader import Reader
@@ -43,7 +44,7 @@ class GroupRows:
 
 class ConsoleParts:
     """`services` gives those of a broker that is ready; `why_no_messages` is empty where viewers may read records;
-    `display`, set before the first viewer comes, decodes these."""
+    `display` and `masks`, set before the first viewer comes, decode these and hide parts of them."""
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class ConsoleParts:
         self.listeners = listeners
         self.why_no_messages = why_no_messages
         self.display: Display | None = None
+        self.masks = Masks(())
         self._viewer: Viewer | None = None
         self._services = services
         self.reader = Reader()
@@ -105,6 +107,13 @@ class ConsoleParts:
     def shows_messages_of(self, topic: str) -> bool:
         """Whether the viewer may read a topic's records here."""
         return not self.why_no_messages and self.may(Operation.READ, ResourceKind.TOPIC, topic)
+
+    def mask_of(self, topic: str) -> Mask | None:
+        """What of a topic's records is hidden from the viewer."""
+        mask = self.masks.of(topic)
+        if mask is None or self._viewer is None:
+            return mask
+        return None if self._viewer.may(Operation.ALTER, ResourceKind.TOPIC, topic) else mask
 
     def may(self, operation: Operation, kind: ResourceKind, name: str) -> bool:
         """Whether the viewer may do that to a resource."""

@@ -24,6 +24,7 @@ from kbroker.schemas import internal_records
 
 if TYPE_CHECKING:
     from kbroker._fast.records.batch_info import BatchInfo
+    from kbroker.console.masking import Mask
     from kbroker.records.batch import Record
     from kbroker.registry.display import Display
 
@@ -91,7 +92,7 @@ class Wanted:
     them, or the last `count` with `newest`, as far as they have `room` bytes.  `aborted`: producer ids and first
     offsets of transactions whose records are left out; None: all records are wanted, and control records too.
     `display` decodes by schemas.  `is_readable`: JSON is given with its characters in the place of their escapes, else
-    as it was written."""
+    as it was written.  `mask`: what the viewer may not see."""
 
     topic: str
     start: int
@@ -105,6 +106,7 @@ class Wanted:
     display: Display | None = None
     partition: int = 0
     is_readable: bool = False
+    mask: Mask | None = None
 
 
 @dataclass(slots=True)
@@ -166,7 +168,7 @@ def _look_at(data: bytes, info: BatchInfo, wanted: Wanted, found: Found) -> bool
             if not wanted.start <= record.offset < wanted.stop:
                 continue
             found.looked_at += 1
-            looked = DecodedRecord(record, wanted.partition, decode)
+            looked = DecodedRecord(record, wanted.partition, decode, wanted.mask)
             if not wanted.chosen.is_open and not wanted.chosen.holds(looked):
                 continue
             if not wanted.newest:

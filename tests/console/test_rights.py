@@ -20,7 +20,11 @@ PRINCIPAL = {"principal": "User:bob"}
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """Topics `app-orders`, `other`, each with a record and a group; bob may write those that begin `app-`."""
-    settings = {"kbroker.console.manage": "true", "kbroker.metrics.authentication": "basic"}
+    settings = {
+        "kbroker.console.manage": "true",
+        "kbroker.metrics.authentication": "basic",
+        "kbroker.console.masks": "cards:value.number",
+    }
     security = Security("SASL_PLAINTEXT", users={"admin": PASSWORD, "bob": "builder"})
     with BrokerProcess(tmp_path_factory.mktemp("rights"), settings, security=security) as started:
         admin = Viewer(started.metrics_port, f"admin:{PASSWORD}")
@@ -66,3 +70,20 @@ def test_menu_and_buttons_go_by_rights(broker: BrokerProcess) -> None:
     assert admin.ask("me")["hidden_pages"] == [] and "DELETE" in admin.ask("rights", kind="TOPIC", name="other")
     admin.do("acl.add", kind="TOPIC", name="app-", pattern="PREFIXED", operation="CREATE", **PRINCIPAL)
     assert bob.ask("me")["may_create_topics"]
+
+
+def test_fields_are_hidden_from_those_who_may_not_alter_the_topic(broker: BrokerProcess) -> None:
+    """Everybody who may read a topic for a look would read what only its owners may."""
+    bob, admin = Viewer(broker.metrics_port, "bob:builder"), Viewer(broker.metrics_port, f"admin:{PASSWORD}")
+    broker.create_topic("cards", 1)
+    admin.do("acl.add", kind="TOPIC", name="cards", operation="READ", **PRINCIPAL)
+    producer = Producer(broker.client_settings())
+    producer.produce("cards", b'{"number": "4111", "name": "Ada"}')
+    assert producer.flush(30) == 0
+
+    def seen(viewer: Viewer, **fields: object) -> list[str]:
+        return [row["value"]["text"] for row in viewer.ask("messages", topic="cards", **fields)["records"]]
+
+    assert seen(bob) == ['{"number": "***", "name": "Ada"}'] and seen(bob, q="4111") == []
+    assert b"4111" not in bob.get("/console/api/download?topic=cards&from=oldest").body
+    assert seen(admin) == ['{"number": "4111", "name": "Ada"}'] and len(seen(admin, q="4111")) == 1
