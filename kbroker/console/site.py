@@ -31,6 +31,7 @@ from kbroker.console.rights import allowed, hidden_pages, rights
 from kbroker.console.security import acls, quotas, users
 from kbroker.console.settings import settings
 from kbroker.console.static_files import START, StaticFile, read_static_files
+from kbroker.console.statistics import statistics
 from kbroker.console.topics import partition, topic, topics
 from kbroker.console.transactions import transactions
 from kbroker.console.why import why
@@ -56,6 +57,7 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "ends": ends,
     "heads": heads,
     "download": download,
+    "statistics": statistics,
     "groups": groups,
     "group": group,
     "clients": clients,

@@ -26,6 +26,7 @@ PAGES = (
     "#/topic?name=shop",
     "#/partition?name=shop&partition=0",
     "#/messages?topic=shop&partition=0",
+    "#/statistics?topic=shop",
     "#/groups",
     "#/group?id=browsed",
     "#/clients",

@@ -13,12 +13,13 @@ import { overview } from "./overview.js";
 import { place, to } from "./place.js";
 import { acls, quotas, users } from "./security.js";
 import { settings } from "./settings.js";
+import { statistics } from "./statistics.js";
 import { themeSwitch } from "./theme.js";
 import { partition, topic, topics } from "./topics.js";
 import { transactions } from "./transactions.js";
 import { why } from "./why.js";
 
-const PAGES = { overview, topics, topic, partition, messages, groups, group, clients, transactions, settings, why, brokers, clusters, users, acls, quotas };
+const PAGES = { overview, topics, topic, partition, messages, statistics, groups, group, clients, transactions, settings, why, brokers, clusters, users, acls, quotas };
 const MENU = [["overview", "o"], ["topics", "t"], ["groups", "g"], ["why", "w"], ["brokers", "b"], ["clusters", "k"], ["clients", "c"], ["transactions", "x"], ["settings", "s"], ["users", "u"], ["acls", "a"], ["quotas", "q"]];
 
 const byId = (id) => document.getElementById(id);

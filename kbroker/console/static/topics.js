@@ -69,6 +69,7 @@ export const topic = {
   draw: (told) => [
     h("div", { class: "head" }, crumbs(h("a", { href: to("topics") }, "Topics")), h("h1", null, told.topic),
       told.messages_are_shown && h("a", { class: "button", href: to("messages", { topic: told.topic }) }, "Messages"),
+      told.messages_are_shown && h("a", { class: "button", href: to("statistics", { topic: told.topic }) }, "Statistics"),
       actions(
         actionButton("Produce", () => produce(told.topic), "", told.may("WRITE")),
         actionButton("Change a setting", () => configureTopic(told.topic, told.settings), "", told.may("ALTER_CONFIGS")),
