@@ -16,7 +16,8 @@ from kbroker.cluster.raft.messages import MalformedRequestError, VoterRequest, r
 from kbroker.cluster.raft.voter_changes import VoterChanges
 from kbroker.error_codes import ErrorCode
 from kbroker.metadata.image import Endpoint
-from kbroker.schemas import schema, wire
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import response_schema, schema, wire
 from kbroker.types import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -38,6 +39,18 @@ _FIRST_WITH_HIGH_WATERMARK = schema("FetchRequest").first_version("topics.partit
 _FIRST_WITH_DIRECTORIES = schema("DescribeQuorumResponse").first_version(
     "topics.partitions.current_voters.replica_directory_id"
 )
+_FIRST_WITH_NODES = schema("DescribeQuorumResponse").first_version("nodes")
+_FIRST_WITH_ENDPOINTS = {
+    api_key: response_schema(api_key).first_version("node_endpoints")
+    for api_key in (
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
+    )
+}
+_FIRST_WITH_LEADER = schema("FetchResponse").first_version("responses.partitions.current_leader")
 _LAST_BY_REPLICA_ID = schema("FetchRequest").last_version("replica_id")
 
 
@@ -70,25 +83,25 @@ class RaftAnswers:
 
     async def vote(self, request: wire.VoteRequest, version: int) -> wire.VoteResponse:
         """See `RaftService`."""
-        response = await self._voter_asks(request)
+        response = await self._voter_asks(request, version)
         assert isinstance(response, wire.VoteResponse)
         return response
 
     async def begin_epoch(self, request: wire.BeginQuorumEpochRequest, version: int) -> wire.BeginQuorumEpochResponse:
         """See `RaftService`."""
         self._learn(request)
-        response = await self._voter_asks(request)
+        response = await self._voter_asks(request, version)
         assert isinstance(response, wire.BeginQuorumEpochResponse)
         return response
 
     async def end_epoch(self, request: wire.EndQuorumEpochRequest, version: int) -> wire.EndQuorumEpochResponse:
         """See `RaftService`."""
         self._learn(request)
-        response = await self._voter_asks(request)
+        response = await self._voter_asks(request, version)
         assert isinstance(response, wire.EndQuorumEpochResponse)
         return response
 
-    async def _voter_asks(self, request: VoterRequest) -> Message:
+    async def _voter_asks(self, request: VoterRequest, version: int) -> Message:
         replica = self._replica
         try:
             asked = request_of(request, replica.cluster_id, replica.me)
@@ -98,7 +111,7 @@ class RaftAnswers:
         answer, steps = replica.machine.asked(asked, replica.parts.loop.time())
         replica.take(steps)
         await replica.persisted()
-        return response_of(request, answer, self._endpoints(answer.leader_id))
+        return response_of(request, answer, self._endpoints(request, version, answer.leader_id))
 
     def _learn(self, request: wire.BeginQuorumEpochRequest | wire.EndQuorumEpochRequest) -> None:
         """Where the leader says that it listens."""
@@ -112,8 +125,11 @@ class RaftAnswers:
             if each.name.upper() == listener:
                 self._replica.learnt({leader_id: Endpoint(each.host, each.port)})
 
-    def _endpoints(self, leader_id: int) -> Mapping[int, Endpoint]:
-        """The leader's address, where it is known."""
+    def _endpoints(self, request: Message, version: int, leader_id: int) -> Mapping[int, Endpoint]:
+        """The leader's address, where it is known and answers of the version have room for it."""
+        assert request.api_key is not None
+        if version < _FIRST_WITH_ENDPOINTS[ApiKey(request.api_key)]:
+            return {}
         at = self._replica.endpoint_of(leader_id)
         return {} if at is None else {leader_id: at}
 
@@ -142,7 +158,7 @@ class RaftAnswers:
             replica.take(steps)
             await self._serve(row, found, key, place, request, version)
         await replica.persisted()
-        return self._fetch_response(row, version)
+        return self._fetch_response(request, row, version)
 
     async def _serve(
         self,
@@ -199,16 +215,19 @@ class RaftAnswers:
             found = await replica.log.on_disk(replica.parts.directory.read, offset, max_bytes)
         return found
 
-    def _fetch_response(self, row: wire.FetchResponse.PartitionData, version: int) -> wire.FetchResponse:
+    def _fetch_response(
+        self, request: wire.FetchRequest, row: wire.FetchResponse.PartitionData, version: int
+    ) -> wire.FetchResponse:
         replica, made = self._replica, wire.FetchResponse
-        row.current_leader.leader_id, row.current_leader.leader_epoch = replica.leader_id, replica.machine.epoch
+        if version >= _FIRST_WITH_LEADER:
+            row.current_leader.leader_id, row.current_leader.leader_epoch = replica.leader_id, replica.machine.epoch
         topic = made.FetchableTopicResponse(partitions=[row])
         if version >= _FIRST_WITH_TOPIC_ID:
             topic.topic_id = METADATA_TOPIC_ID
         else:
             topic.topic = CLUSTER_METADATA_TOPIC
         response = made(responses=[topic])
-        for node_id, at in self._endpoints(replica.leader_id).items():
+        for node_id, at in self._endpoints(request, version, replica.leader_id).items():
             response.node_endpoints = [made.NodeEndpoint(node_id=node_id, host=at.host, port=at.port, rack=None)]
         return response
 
@@ -223,7 +242,7 @@ class RaftAnswers:
         if not is_ours:
             return made(error_code=int(ErrorCode.INVALID_REQUEST))
         asked = rows[0]
-        row = made.PartitionSnapshot(index=0)
+        row = made.PartitionSnapshot(index=0, unaligned_records=b"")
         snapshot = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
         row.snapshot_id.end_offset, row.snapshot_id.epoch = snapshot
         row.position = asked.position
@@ -236,7 +255,7 @@ class RaftAnswers:
         row.current_leader.leader_id, row.current_leader.leader_epoch = replica.leader_id, replica.machine.epoch
         nodes = [
             made.NodeEndpoint(node_id=node_id, host=at.host, port=at.port)
-            for node_id, at in self._endpoints(replica.leader_id).items()
+            for node_id, at in self._endpoints(request, version, replica.leader_id).items()
         ]
         topic = made.TopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=[row])
         return made(topics=[topic], node_endpoints=nodes)
@@ -339,6 +358,8 @@ class RaftAnswers:
         voters = replica.history.last.by_id
         row.current_voters = [self._state(each.key, version) for each in voters.values()]
         row.observers = [self._state(key, version) for key in self._observers()]
+        if version < _FIRST_WITH_NODES:
+            return response
         response.nodes = [
             made.Node(
                 node_id=node_id,

@@ -19,7 +19,11 @@ from typing import NamedTuple
 
 from kbroker.backoff import ExponentialBackoff
 from kbroker.cluster.kraft.quorum_steps import NO_LEADER
+from kbroker.protocol.schema import INT32_MAX
 from kbroker.types import ZERO_UUID
+
+LAST_EPOCH = INT32_MAX
+"""The largest that a request can name.  No node makes another believe in it: none could follow."""
 
 
 class RaftState(Enum):
@@ -89,6 +93,13 @@ class Vote(NamedTuple):
     end_offset: int
     is_pre_vote: bool
 
+    @property
+    def is_bad(self) -> bool:
+        """Whether no voter asks so."""
+        is_ahead = self.last_epoch > self.epoch or (self.last_epoch == self.epoch and not self.is_pre_vote)
+        least = min(self.epoch, self.last_epoch, self.end_offset, self.candidate.node_id)
+        return is_ahead or least < 0 or self.epoch >= LAST_EPOCH
+
 
 class VoteAnswer(NamedTuple):
     """`error`: Kafka's code of the partition; epoch and leader are those of the one who answers."""
@@ -106,6 +117,11 @@ class BeginEpoch(NamedTuple):
     epoch: int
     leader: ReplicaKey
 
+    @property
+    def is_bad(self) -> bool:
+        """Whether no voter says so."""
+        return self.leader.node_id < 0 or self.epoch >= LAST_EPOCH
+
 
 class EndEpoch(NamedTuple):
     """A leader has resigned; those that should stand for election, the best first."""
@@ -114,6 +130,11 @@ class EndEpoch(NamedTuple):
     epoch: int
     leader_id: int
     preferred: tuple[ReplicaKey, ...]
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether no voter says so."""
+        return self.leader_id < 0 or self.epoch >= LAST_EPOCH
 
 
 class EpochAnswer(NamedTuple):

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.cluster.kraft.quorum_steps import NO_LEADER, Committed, Elected
 from kbroker.cluster.raft.election import (
+    LAST_EPOCH,
     Answer,
     BeginEpoch,
     Election,
@@ -219,7 +220,7 @@ class RaftMachine:
                 return self._prospective(now) if self._may_stand else []
             case RaftState.PROSPECTIVE:
                 return self._step_back(now)
-            case RaftState.RESIGNED:
+            case RaftState.RESIGNED if self.epoch < LAST_EPOCH:
                 self._timer = now
                 return self._enter(self.epoch + 1, now)
             case _:
@@ -300,8 +301,8 @@ class RaftMachine:
         return [node_id for node_id, key in self.voters.keys.items() if not key.matches(self.me)]
 
     def _won(self, now: float) -> list[RaftStep]:
-        if not self._may_stand:
-            return self._step_back(now)  # The voters are others by now.
+        if not self._may_stand or self.epoch == LAST_EPOCH:
+            return self._step_back(now)  # The voters are others by now, or no epoch is left.
         if self.state is RaftState.PROSPECTIVE:
             self._log.enter(self.epoch + 1, NO_LEADER)
             self._voted = self.me
@@ -388,8 +389,7 @@ class RaftMachine:
         return self._epoch_told(request, now)
 
     def _voted_on(self, vote: Vote, now: float) -> tuple[VoteAnswer, list[RaftStep]]:
-        is_bad = vote.last_epoch > vote.epoch or (vote.last_epoch == vote.epoch and not vote.is_pre_vote)
-        if is_bad or min(vote.epoch, vote.last_epoch, vote.end_offset, vote.candidate.node_id) < 0:
+        if vote.is_bad:
             return self._vote_answer(ErrorCode.INVALID_REQUEST), []
         if vote.epoch < self.epoch:
             return self._vote_answer(ErrorCode.FENCED_LEADER_EPOCH), []
@@ -425,6 +425,8 @@ class RaftMachine:
         leader_id = request.leader.node_id if isinstance(request, BeginEpoch) else request.leader_id
         if request.epoch < self.epoch:
             return self._epoch_answer(ErrorCode.FENCED_LEADER_EPOCH), []
+        if request.is_bad:
+            return self._epoch_answer(ErrorCode.INVALID_REQUEST), []
         if request.epoch > self.epoch:
             steps = self._take_epoch(request.epoch, leader_id, now)
         else:

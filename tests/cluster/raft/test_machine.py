@@ -16,6 +16,7 @@ import pytest
 from kbroker.cluster.kraft.quorum import Quorum
 from kbroker.cluster.kraft.quorum_steps import NO_LEADER, Committed, EpochStart, Identity, KeptLog, LogPlace
 from kbroker.cluster.raft.election import (
+    LAST_EPOCH,
     BeginEpoch,
     Election,
     EndEpoch,
@@ -349,3 +350,28 @@ def test_a_node_that_is_named_leader_of_an_unknown_epoch_gives_no_vote_there() -
     steps = made.answered(request, VoteAnswer(0, 4, US.node_id, False), 0.1)
     assert steps[-1] == Persist(Election(4, NO_LEADER, US))
     assert made.asked(vote(4), 0.2)[0] == VoteAnswer(0, 4, NO_LEADER, False)
+
+
+@pytest.mark.parametrize("epoch", [5, LAST_EPOCH])
+def test_what_no_voter_says_changes_nothing(epoch: int) -> None:
+    """A node would believe in a leader with an id that none has, or in an epoch after which there is none."""
+    made = machine()
+    nobody = ReplicaKey(-1 if epoch == 5 else 2)
+    before = made.epoch, made.leader_id, made.state
+    asked: list[Any] = [
+        vote(epoch, candidate=nobody),
+        vote(epoch, candidate=nobody, pre=True),
+        BeginEpoch(US, epoch, nobody),
+        EndEpoch(US, epoch, nobody.node_id, ()),
+    ]
+    for each in asked:
+        answer, steps = made.asked(each, 0.0)
+        assert answer.error == ErrorCode.INVALID_REQUEST and not steps, each
+    assert (made.epoch, made.leader_id, made.state) == before
+
+
+def test_behind_the_last_epoch_no_leader_is_elected() -> None:
+    """A node would ask for votes in an epoch that no request can name."""
+    made = machine(Election(LAST_EPOCH, NO_LEADER), (US,))
+    assert not made.tick(made.deadline())
+    assert made.epoch == LAST_EPOCH and made.state is not RaftState.LEADER

@@ -17,13 +17,17 @@ from typing import Any
 import pytest
 
 from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
+from kbroker.cluster.kraft.quorum_requests import METADATA_TOPIC_ID
 from kbroker.cluster.raft.leading import Leading
 from kbroker.cluster.raft.machine import RaftMachine
 from kbroker.cluster.raft.replica import RaftReplica
+from kbroker.cluster.raft.service import SERVED
 from kbroker.errors import InvalidUpdateVersionError, NotControllerError
-from kbroker.schemas import wire
+from kbroker.protocol.api import ApiKey
+from kbroker.schemas import request_message, response_message, wire
 from kbroker.types import CLUSTER_METADATA_TOPIC
 from tests.cluster.kraft.controllers import endpoint_of
+from tests.cluster.raft.links import NAMES
 from tests.cluster.raft.replicas import LISTENER, World, play
 from tests.replication.simulation.virtual_loop import run_virtually
 
@@ -466,3 +470,44 @@ def test_a_leader_goes_on_when_a_second_voter_comes(tmp_path: Path) -> None:
 
     world = World(1, 2, tmp_path, voters=1)
     run_virtually(asyncio.wait_for(run(), 60), world.loop)
+
+
+def test_answers_of_every_version_can_be_sent(tmp_path: Path) -> None:
+    """Brokers and tools of older releases would be hung up on as soon as there is a leader."""
+
+    async def run(world: World) -> None:
+        for each in world.nodes.values():
+            await each.start()
+        while not world.leaders():
+            await asyncio.sleep(0.1)
+        (leader,) = world.leaders()
+        assert leader.answers is not None
+        for api_key, (low, high) in SERVED.items():
+            serve = getattr(leader.answers, NAMES[api_key])
+            for version in range(low, high + 1):
+                request = request_message(api_key).program(version).decode(sound(api_key, version))
+                answer = await serve(request, version)
+                assert response_message(api_key).program(version).encode(answer)
+
+    alone(tmp_path, run)
+
+
+def sound(api_key: ApiKey, version: int) -> bytes:
+    """The body of a request of the quorum's one partition, in its first epochs."""
+    made = request_message(api_key)
+    values: dict[str, Any] = {}
+    if api_key is ApiKey.FETCH:
+        row = made.FetchPartition(partition=0, current_leader_epoch=1, last_fetched_epoch=0 if version >= 12 else -1)
+        topic = made.FetchTopic(partitions=[row])
+        if version >= 13:
+            topic.topic_id = METADATA_TOPIC_ID
+        else:
+            topic.topic = CLUSTER_METADATA_TOPIC
+        values = {"topics": [topic]}
+    elif api_key is ApiKey.FETCH_SNAPSHOT:
+        part = made.PartitionSnapshot(partition=0, current_leader_epoch=1)
+        values = {"topics": [made.TopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=[part])]}
+    elif api_key in (ApiKey.VOTE, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH, ApiKey.DESCRIBE_QUORUM):
+        part = made.PartitionData(partition_index=0)
+        values = {"topics": [made.TopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[part])]}
+    return bytes(made.program(version).encode(made(**values)))
