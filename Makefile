@@ -15,6 +15,7 @@
 #   make simulate   whole brokers on virtual time, every answer judged; SIMULATIONS=100000 SEED=1 KIND=quorum   make mutations  what it finds
 #   make simulate-debug     the same on the debug build, with invariants asserted
 #   make simulate-coverage  how much of the code such histories reach, a table of each file; SIMULATIONS=300
+#   make strangers  mutated frames at a controller's listener; COUNT=1000000 SEED=1   make strangers-debug  on the debug build
 #   make histories  replication under faults on virtual time; HISTORIES=100000 SEED=1
 #   make bench      each compiled module and storage operation, compared with the last commit
 #   make bench-kafka  beside Apache Kafka (Java, Maven); BENCH="--cells 'one-*' --rounds 2"    make profile CELL=one-50
@@ -57,7 +58,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test wheels fresh-machine fresh-machine-today spark test test-quick test-slow test-kafka test-integrations test-integrations-today test-spark test-image test-tools soak faults frozen check-answers check-rights histories simulate simulate-coverage simulate-debug mutations lint bench bench-kafka counts profile debug debug-build coverage-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test wheels fresh-machine fresh-machine-today spark test test-quick test-slow test-kafka test-integrations test-integrations-today test-spark test-image test-tools soak faults frozen check-answers check-rights histories simulate simulate-coverage simulate-debug strangers strangers-debug mutations lint bench bench-kafka counts profile debug debug-build coverage-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -261,6 +262,16 @@ simulate: install $(MADE)/test
 simulate-debug: debug-build
 	cd build/debug && PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m tests.simulation \
 	  --simulations $(SIMULATIONS) --seed $(or $(SEED),1)
+
+# Mutated frames at a controller's listener, in one process with it: make strangers COUNT=1000000 SEED=1; the same where
+# classes that hold state assert their invariants with each change: make strangers-debug
+COUNT ?= 100000
+STRANGERS = tests.fuzz.strangers --count $(COUNT) --seed $(or $(SEED),1)
+strangers: install $(MADE)/test
+	$(BIN)/python -m $(STRANGERS)
+
+strangers-debug: debug-build
+	cd build/debug && PYTHONPATH="$(CURDIR)/build/debug" ../../$(BIN)/python -m $(STRANGERS)
 
 # How much of connections, requests, the log and replication histories reach: a table of each file; FILES=fast_append lists
 # what is not reached there

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 FORGET_SECONDS = 300.0
 """An observer that has not fetched for so long is not described any more."""
+MOST_SEEN = 10_000
+"""Of so many replicas is it known how far they are; those that have not fetched for the longest time are forgotten."""
 NOT_LEADER = (
     "For requests intended only for the leader, this error indicates that the broker is not the current leader. "
     "For requests intended for any replica, this error indicates that the broker is not a replica of the topic "
@@ -316,7 +318,10 @@ class RaftAnswers:
             caught_up_ms = now_ms
         elif before is not None and end_offset >= before.log_end:
             caught_up_ms = before.at_ms
+        self._seen.pop(key, None)
         self._seen[key] = _Seen(end_offset, now, now_ms, caught_up_ms, log_end)
+        if len(self._seen) > MOST_SEEN:
+            del self._seen[next(iter(self._seen))]
 
     def has_caught_up(self, key: ReplicaKey, within: float) -> bool:
         """Whether a replica has had all once in this epoch, and fetched of late."""
