@@ -545,8 +545,7 @@ class RaftMachine:
         if self._progress is None:
             return Fetched(int(ErrorCode.NOT_LEADER_OR_FOLLOWER)), []
         begin, snapshot = self._begins()
-        is_before = place.end_offset < begin or (snapshot is not None and place.last_epoch < snapshot.epoch)
-        if is_before:
+        if place.end_offset < begin or (snapshot is not None and place.last_epoch < snapshot.epoch):
             self._progress.heard(self.voters, key, now)
             return Fetched(needs_snapshot=True), []
         end = self._log.end_of_epoch(place.last_epoch)

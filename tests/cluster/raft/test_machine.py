@@ -375,3 +375,29 @@ def test_behind_the_last_epoch_no_leader_is_elected() -> None:
     made = machine(Election(LAST_EPOCH, NO_LEADER), (US,))
     assert not made.tick(made.deadline())
     assert made.epoch == LAST_EPOCH and made.state is not RaftState.LEADER
+
+
+def test_records_of_older_epochs_are_not_committed_by_count() -> None:
+    """Another leader could still take them back, though a majority has them."""
+    voters = Voters({each.node_id: each for each in (US, OTHER, THIRD)})
+    progress = LeaderProgress(US, 7, 2, 0.0)
+    assert not progress.synced(voters, 7) and not progress.fetched(voters, OTHER, 7, 0.0)
+    assert progress.high_watermark == 2
+    assert not progress.synced(voters, 8) and progress.fetched(voters, OTHER, 8, 0.0)
+    assert progress.high_watermark == 8
+
+
+def test_another_directory_of_a_voter_acknowledges_nothing() -> None:
+    """What a node has in an empty directory that it fills anew would count beside what it had before."""
+    voters = Voters({each.node_id: each for each in (US, OTHER, THIRD)})
+    progress = LeaderProgress(US, 0, -1, 0.0)
+    progress.synced(voters, 9)
+    new = ReplicaKey(OTHER.node_id, bytes([9]) * 16)
+    assert not progress.fetched(voters, new, 9, 0.0) and progress.high_watermark == -1
+    assert progress.fetched(voters, OTHER, 8, 0.0) and progress.high_watermark == 8
+    # The new directory votes in the place of the old one: what that had acknowledged counts no more.
+    changed = Voters({**voters.keys, OTHER.node_id: new})
+    progress.begin(changed, new, 1.0)
+    progress.synced(changed, 12)
+    assert progress.fetched(changed, THIRD, 7, 1.0) is False and progress.high_watermark == 8
+    assert changed.majority == 2 and progress.by_progress(changed)[0] == THIRD
