@@ -401,3 +401,22 @@ def test_another_directory_of_a_voter_acknowledges_nothing() -> None:
     progress.synced(changed, 12)
     assert progress.fetched(changed, THIRD, 7, 1.0) is False and progress.high_watermark == 8
     assert changed.majority == 2 and progress.by_progress(changed)[0] == THIRD
+
+
+def test_what_is_of_an_older_epoch_is_fenced() -> None:
+    """A leader that was deposed would be followed, or would give its records to those that have not heard."""
+    made, now = leading()
+    made.appended(1, 5)
+    old = LogPlace(0, 0, 0, -1)
+    assert made.fetched(OTHER, old, now)[0].error == ErrorCode.FENCED_LEADER_EPOCH
+    answer, steps = made.asked(BeginEpoch(US, 0, OTHER), now)
+    assert answer.error == ErrorCode.FENCED_LEADER_EPOCH and not steps
+    assert made.state is RaftState.LEADER and made.leader_id == US.node_id
+
+
+def test_an_epoch_is_durable_before_it_is_believed() -> None:
+    """Behind a loss of power the voter would vote again in an epoch that it has answered in."""
+    made = machine()
+    answer, steps = made.asked(vote(7, last=1)._replace(to=OTHER), 0.0)
+    assert answer.error == ErrorCode.INVALID_VOTER_KEY and answer.epoch == 7
+    assert steps == [Persist(Election(7, NO_LEADER, None))]
