@@ -17,16 +17,12 @@ import pytest
 from kbroker.schemas import wire
 from tests.broker_process import answers_api_versions
 from tests.cluster.kraft.administrative_steps import (
-    GROUP,
-    METRICS,
-    OF_BROKER,
-    TOPIC,
     TOPICS,
     Steps,
     creation,
-    described,
 )
-from tests.cluster.kraft.asking import ask, shown
+from tests.cluster.kraft.asking import ask
+from tests.cluster.kraft.descriptions import image
 from tests.cluster.kraft.processes import Cluster, Kafka, Kbroker, running
 from tests.compat.waiting import Waited, wait_for
 
@@ -35,71 +31,12 @@ SEED = int(os.environ.get("KBROKER_WALK_SEED", "20261"))
 pytestmark = [pytest.mark.compat, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300 + 15 * STEPS)]
 
 OURS, THEIRS, COMES_AND_GOES = 1, 2, 3
-OF_DEFAULT = 3
-OF_ALL = {1, OF_DEFAULT, 7, 8}
-"""Sources of settings: a topic, all brokers, client metrics, a group.  A broker's own (2) are its own affair."""
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "auto.create.topics.enable": "false",
 }
 QUORUM = wire.DescribeQuorumRequest
-ACLS = wire.DescribeAclsRequest(
-    resource_type_filter=1,
-    pattern_type_filter=1,
-    operation=1,
-    permission_type=1,
-    resource_name_filter=None,
-    principal_filter=None,
-    host_filter=None,
-)
-ASKED: dict[str, tuple[Any, int]] = {
-    "metadata": (wire.MetadataRequest(topics=None), 13),
-    "cluster": (wire.DescribeClusterRequest(include_fenced_brokers=True), 2),
-    "partitions": (
-        wire.DescribeTopicPartitionsRequest(
-            topics=[wire.DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in TOPICS]
-        ),
-        0,
-    ),
-    "resources": (wire.ListConfigResourcesRequest(resource_types=[TOPIC, METRICS, GROUP]), 1),
-    "quotas": (wire.DescribeClientQuotasRequest(components=[], strict=False), 1),
-    "users": (wire.DescribeUserScramCredentialsRequest(users=None), 0),
-    "acls": (ACLS, 3),
-    "moves": (wire.ListPartitionReassignmentsRequest(topics=None), 0),
-}
-RESOURCES = [
-    *((TOPIC, name) for name in TOPICS),
-    (OF_BROKER, ""),
-    *((METRICS, name) for name in ("m1", "m2")),
-    *((GROUP, name) for name in ("g1", "g2")),
-]
-
-
-def settings_of(answer: Any) -> list[tuple[Any, ...]]:
-    """What the log says of all brokers, not what one has by itself."""
-    found = []
-    for row in answer.results:
-        for each in row.configs:
-            said = [(other.name, other.value, other.source) for other in each.synonyms if other.source in OF_ALL]
-            if each.config_source in OF_ALL - {OF_DEFAULT}:
-                said.insert(0, (each.name, each.value, each.config_source))
-            if said:
-                found.append(
-                    (row.resource_type, row.resource_name, row.error_code, each.name, list(dict.fromkeys(said)))
-                )
-    return sorted(found)
-
-
-def image(cluster: Cluster, number: int) -> dict[str, Any]:
-    """What a broker says of the cluster."""
-    found: dict[str, Any] = {
-        what: shown(ask(cluster, number, request, version)) for what, (request, version) in ASKED.items()
-    }
-    found["settings"] = settings_of(ask(cluster, number, described(RESOURCES), 4))
-    features = ask(cluster, number, wire.ApiVersionsRequest(client_software_name="a", client_software_version="b"), 4)
-    found["features"] = sorted(map(repr, features.finalized_features))
-    return found
 
 
 def differences(cluster: Cluster, numbers: tuple[int, ...]) -> dict[str, dict[int, Any]]:
