@@ -68,7 +68,7 @@ def answered(answer: Any, *, orders_members: bool) -> Any:
 
 
 def image(cluster: Cluster, number: int, *, orders_members: bool = True) -> dict[str, Any]:
-    """What a broker says of the cluster.  `orders_members`: whether the order of ISRs, in which members came, counts."""
+    """What a broker says of the cluster.  `orders_members`: whether the order in which members of ISRs came counts."""
     found: dict[str, Any] = {
         what: shown(answered(ask(cluster, number, request, version), orders_members=orders_members))
         for what, (request, version) in ASKED.items()

@@ -105,18 +105,12 @@ class Twins:
 
         def are_equal() -> bool:
             nonlocal last
-            ours, theirs = (
-                {
-                    what: [compared(repr(row)) for row in rows]
-                    for what, rows in image(each, 1, orders_members=False).items()
-                }
-                for each in self._clusters
-            )
-            last = {
-                what: (sorted(set(ours[what]) - set(theirs[what])), sorted(set(theirs[what]) - set(ours[what])))
-                for what in ours
-                if sorted(ours[what]) != sorted(theirs[what])
-            }
+            ours, theirs = (image(each, 1, orders_members=False) for each in self._clusters)
+            last = {}
+            for what, rows in ours.items():
+                one, other = (Counter(compared(repr(row)) for row in each) for each in (rows, theirs[what]))
+                if one != other:
+                    last[what] = [*(one - other).elements()], [*(other - one).elements()]
             return not last
 
         try:
