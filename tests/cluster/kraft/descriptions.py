@@ -60,10 +60,16 @@ def settings_of(answer: Any) -> list[tuple[Any, ...]]:
 
 
 def answered(answer: Any, *, orders_members: bool) -> Any:
-    """The answer; without the order of ISRs where that does not count."""
+    """The answer; without the order of ISRs where that does not count, and then without the members of ELRs that are no
+    replicas any more: Kafka's controllers keep those, and never elect them."""
     if not orders_members and isinstance(answer, wire.MetadataResponse | wire.DescribeTopicPartitionsResponse):
         for each in (row for topic in answer.topics for row in topic.partitions):
             each.isr_nodes = sorted(each.isr_nodes)
+            if isinstance(each, wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition):
+                replicas = each.replica_nodes
+                each.eligible_leader_replicas = [
+                    member for member in each.eligible_leader_replicas or () if member in replicas
+                ]
     return answer
 
 

@@ -36,8 +36,9 @@ OF_A_CLUSTER = re.compile(rf"\b(topic_id|cluster_id|port|throttle_time_ms)=(?:{T
 """What is each cluster's own: ids, addresses, times."""
 
 
-def compared(text: str) -> str:
+def compared(row: Any) -> str:
     """Without what is each cluster's own."""
+    text = row if isinstance(row, str) else repr(row)
     return OF_A_CLUSTER.sub(r"\1=*", text)
 
 
@@ -108,7 +109,7 @@ class Twins:
             ours, theirs = (image(each, 1, orders_members=False) for each in self._clusters)
             last = {}
             for what, rows in ours.items():
-                one, other = (Counter(compared(repr(row)) for row in each) for each in (rows, theirs[what]))
+                one, other = (Counter(map(compared, each)) for each in (rows, theirs[what]))
                 if one != other:
                     last[what] = [*(one - other).elements()], [*(other - one).elements()]
             return not last
