@@ -29,7 +29,8 @@ from kbroker.config.listener import (
     parse_protocol_map,
 )
 from kbroker.config.place_in_cluster import (
-    names_other_voters,
+    names_a_quorum,
+    names_another_voter,
     origins_of_surprise,
     wrong_controller_listeners,
     wrong_place,
@@ -96,6 +97,7 @@ class BrokerConfig:
         "_settings",
         "_static",
         "_values",
+        "advertised_controllers",
         "advertised_listeners",
         "controller_listener",
         "controller_listeners",
@@ -126,6 +128,8 @@ class BrokerConfig:
         """Name and security protocol of the listener by which a KRaft cluster's controllers are reached."""
         self.controller_listeners: list[Listener] = []
         """Those of a voter for other voters and brokers; of a node that is no broker, all of `listeners`."""
+        self.advertised_controllers: list[Listener] = []
+        """Where others reach those of a voter that is a broker as well, as far as `advertised.listeners` says."""
         self.listeners, self.advertised_listeners = self._read_listeners()
         self.log_dirs: list[str] = self._read_log_dirs(environ)
         self._check_together()
@@ -241,10 +245,18 @@ class BrokerConfig:
 
     @property
     def is_voter(self) -> bool:
-        """Whether the node has the controller role in a quorum that is not its own process alone."""
+        """Whether the node has the controller role, and settings name its quorum."""
         if "process.roles" not in self._static or "controller" not in self.get("process.roles"):
             return False
-        return self.is_controller_alone or names_other_voters(self.value_of, self.node_id)
+        return self.is_controller_alone or names_a_quorum(self.value_of)
+
+    @property
+    def is_quorum_of_one(self) -> bool:
+        """Whether the node is a broker and the one controller that settings name."""
+        if not self.is_voter or self.is_controller_alone:
+            return False
+        own = [*self.controller_listeners, *self.advertised_controllers]
+        return not names_another_voter(self.value_of, self.node_id, own)
 
     @property
     def node_id(self) -> int:
@@ -295,12 +307,15 @@ class BrokerConfig:
             check_ports([*listeners, *(each for each in self.controller_listeners if each not in listeners)])
             key = "advertised.listeners"
             names = {each.name for each in listeners}
+            shown = parse_listeners(self.value_of(key) or [], protocols)
             advertised = [
                 each
-                for each in parse_listeners(self.value_of(key) or [], protocols)
+                for each in shown
                 if each.name in names or (each.name not in controllers and not self.is_controller_alone)
             ]
             self._check_advertised(advertised, names)
+            if self.is_voter:
+                self.advertised_controllers = [each for each in shown if each.name in controllers]
         except ListenerError as error:
             raise self._fail(key, str(error)) from None
         if controllers and not self.is_kraft_broker and not self.is_voter:

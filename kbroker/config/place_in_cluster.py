@@ -5,6 +5,7 @@ The reasons are Kafka's words where Kafka refuses (`KafkaConfig`, seen with 4.3.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -81,9 +82,25 @@ def voter_ids(get: Get) -> frozenset[str]:
     return frozenset(each.partition("@")[0].strip() for each in get("controller.quorum.voters") if "@" in each)
 
 
-def names_other_voters(get: Get, node_id: int) -> bool:
-    """Whether the settings name controllers besides this node."""
-    return bool(voter_ids(get) - {str(node_id)}) or len(get("controller.quorum.bootstrap.servers")) > 1
+def names_a_quorum(get: Get) -> bool:
+    """Whether the settings name controllers, this node or others."""
+    return bool(get("controller.quorum.voters") or get("controller.quorum.bootstrap.servers"))
+
+
+def names_another_voter(get: Get, node_id: int, own: Sequence[Listener]) -> bool:
+    """Whether the settings name a controller besides this node, or one that may be another.
+
+    `own`: the listeners of this node for controllers, as it has them and as it advertises them."""
+    return bool(voter_ids(get) - {str(node_id)}) or not all(
+        _is_own(each, own) for each in get("controller.quorum.bootstrap.servers")
+    )
+
+
+def _is_own(address: str, own: Sequence[Listener]) -> bool:
+    host, _, port = address.strip().rpartition(":")
+    host = host.strip("[]").lower()
+    at = [each.host.strip("[]").lower() for each in own if str(each.port) == port]
+    return bool(at) and (host in LOOPBACK or host in at or host == socket.gethostname().lower())
 
 
 def wrong_controller_listeners(
@@ -118,7 +135,7 @@ def _wrong_quorum(get: Get, node_id: int, roles: Sequence[str]) -> tuple[str, st
     a voter among others; or as a broker of a KRaft quorum that it cannot find."""
     voters, bootstrap = get("controller.quorum.voters"), get("controller.quorum.bootstrap.servers")
     ids = voter_ids(get)
-    is_voter = roles == ["controller"] or ("controller" in roles and names_other_voters(get, node_id))
+    is_voter = roles == ["controller"] or ("controller" in roles and bool(voters or bootstrap))
     zookeeper = (get("zookeeper.connect") or "").strip()
     if zookeeper and roles:
         return "zookeeper.connect", (

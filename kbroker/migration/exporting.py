@@ -10,32 +10,36 @@ In place, the steps are these, each whole or absent after a crash, and kbroker s
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.kraft.new_log import begin_log
 from kbroker.cluster.kraft.quorum_steps import SnapshotId
-from kbroker.cluster.kraft.snapshots import encoded_snapshot, snapshot_name, snapshots_in
-from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.metadata.kept_damage import describe
-from kbroker.metadata.local_store import FILE_NAME, LocalStore
-from kbroker.metadata.security_image import SecurityImage
+from kbroker.metadata.local_store import FILE_NAME
 from kbroker.metadata.wal import ignored_end
 from kbroker.migration.copying import Copied, Copy, apart
 from kbroker.migration.export_plan import ExportPlan, Node, Stored, levels_of, plan_export
 from kbroker.migration.kafka_directories import locked
-from kbroker.migration.metadata_log import MetadataLog
 from kbroker.migration.state_topics import StateNames, read_state_names
+from kbroker.migration.stored_metadata import (
+    EPOCHS_APART,
+    ExportRefusedError,
+    check_all_here,
+    contents,
+    copied_store,
+    earlier_log,
+    partitions_of_topics,
+)
 from kbroker.startup.metadata_at_start import has_content
 from kbroker.startup.metadata_rebuild import FoundPartition, survey
 from kbroker.startup.new_store import EXPORTED_SUFFIX
 from kbroker.storage.directories.log_dirs import (
     CLEAN_SHUTDOWN_FILE,
-    CLUSTER_METADATA_DIRECTORY,
     META_PROPERTIES,
     LogDirError,
     MetaProperties,
@@ -48,14 +52,6 @@ from kbroker.types import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.storage.files.filesystem import FileSystem
-
-BOOTSTRAP = "bootstrap.checkpoint"
-EPOCHS_APART = 1000
-"""How far the first offset of the new log is above the broker's epoch: Kafka's epochs are offsets, and only grow."""
-
-
-class ExportRefusedError(Exception):
-    """The export cannot be done; the text says what is to be done first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +79,6 @@ class ExportReport:
     copied: Copied | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Earlier:
-    """What a metadata log from a time with Kafka leaves: where it is, where it ends, and its ACLs and users."""
-
-    directory: str
-    end_offset: int
-    epoch: int
-    security: SecurityImage
-
-
 def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
     """Does what `options` say.  ExportRefusedError, UnknownReleaseError, LogDirError, MetadataLogError, KafkaError or
     OSError."""
@@ -105,13 +91,14 @@ def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
                 stack.callback(directory.release)
         _check_stopped(files, options.paths)
         metas = [_meta(files, path) for path in options.paths]
-        earlier = _earlier(files, options.paths)
-        stored = _stored(files, options.paths[0], earlier.security)
+        earlier = earlier_log(files, options.paths)
+        with copied_store(files, options.paths[0]) as store:
+            stored = contents(store, earlier.security)
         found = survey(files, options.paths)
         names = read_state_names(files, found.partitions)
         epoch = max(read_broker_epoch(files, f"{options.paths[0]}/{CLEAN_SHUTDOWN_FILE}"), 0)
-        partitions = _of_topics(stored, found.partitions)
-        _check_all_here(stored, metas[0].node_id, found.partitions, partitions)
+        partitions = partitions_of_topics(stored, found.partitions)
+        check_all_here(stored, metas[0].node_id, found.partitions, partitions)
         node = Node(metas[0].node_id, epoch, _ids(options, metas), _places(options, metas, partitions))
         plan = plan_export(stored, node, options.release, names.groups)
         taken = {each.path for each in partitions}
@@ -120,16 +107,14 @@ def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
         if options.dry_run:
             return report
         end_offset = max(earlier.end_offset, epoch) + EPOCHS_APART
-        name = snapshot_name(SnapshotId(end_offset, earlier.epoch + 1))
+        snapshot = SnapshotId(end_offset, earlier.epoch + 1)
         if options.targets:
-            return _copy(
-                files, report, options, metas, partitions, snapshot_name(SnapshotId(end_offset, earlier.epoch + 1))
-            )
-        path = _write_metadata(files, earlier.directory, name, plan)
+            return _copy(files, report, options, metas, partitions, snapshot)
+        path = begin_log(files, earlier.directory, snapshot, plan.records, SYSTEM_CLOCK.now_ms(), node.node_id)
         for log_dir, meta in zip(options.paths, metas, strict=True):
             files.write_atomic(f"{log_dir}/{META_PROPERTIES}", encode_meta_properties(meta))
-        store = f"{options.paths[0]}/{FILE_NAME}"
-        files.rename(store, store + EXPORTED_SUFFIX)
+        store_path = f"{options.paths[0]}/{FILE_NAME}"
+        files.rename(store_path, store_path + EXPORTED_SUFFIX)
         files.fsync_directory(options.paths[0])
         return replace(report, snapshot=path, log_dirs=options.paths)
 
@@ -146,81 +131,11 @@ def _check_stopped(files: FileSystem, paths: Sequence[str]) -> None:
             raise ExportRefusedError(f"kbroker was not stopped in order on {path}: start and stop it once more")
 
 
-def _check_all_here(
-    stored: Stored, node_id: int, found: Sequence[FoundPartition], partitions: Sequence[FoundPartition]
-) -> None:
-    """Refuses an export where Kafka would create partitions, empty, that only the metadata has, or set aside partitions
-    that only the directories have."""
-    if found and not partitions:
-        raise ExportRefusedError(
-            "the metadata store knows none of the partitions in these directories: they are of a member of a cluster, "
-            "or of a worker other than the first"
-        )
-    elsewhere = [
-        f"{topic.name}-{each.partition}"
-        for topic in stored.topics
-        for each in topic.partitions
-        if node_id not in each.isr and set(each.replicas) != {node_id}
-    ]
-    if elsewhere:
-        raise ExportRefusedError(
-            f"{len(elsewhere)} partitions, {elsewhere[0]} among them, are with other workers: move them to the first "
-            "one (kbroker cluster drain, docs/workers.md), and stop"
-        )
-
-
 def _meta(files: FileSystem, path: str) -> MetaProperties:
     try:
         return decode_meta_properties(files.read_file(f"{path}/{META_PROPERTIES}"), f"{path}/{META_PROPERTIES}")
     except FileNotFoundError:
         raise LogDirError(f"{path} is no log directory: it has no {META_PROPERTIES}") from None
-
-
-def _stored(files: FileSystem, directory: str, earlier: SecurityImage) -> Stored:
-    """What the store holds, read from a copy: opening it would change it.
-
-    `earlier`: the ACLs and users of the Kafka before, for a store that was imported without them."""
-    with tempfile.TemporaryDirectory(prefix="kbroker-export-") as scratch:
-        for suffix in ("", "-wal"):
-            if has_content(files, f"{directory}/{FILE_NAME}{suffix}"):
-                files.copy_file(f"{directory}/{FILE_NAME}{suffix}", f"{scratch}/{FILE_NAME}{suffix}")
-        store = LocalStore.open(f"{scratch}/{FILE_NAME}")
-        try:
-            security = store.security()
-            return Stored(
-                store.cluster_id,
-                store.topics(),
-                store.configs(),
-                store.client_quotas(),
-                store.features(),
-                store.allocate_producer_id_block().first_id,
-                security if store.keeps_security else earlier.apply(SecurityImage().difference(security)),
-            )
-        finally:
-            store.close()
-
-
-def _earlier(files: FileSystem, paths: Sequence[str]) -> _Earlier:
-    for path in paths:
-        directory = f"{path}/{CLUSTER_METADATA_DIRECTORY}"
-        if files.exists(directory):
-            log = MetadataLog(files, path, was_closed=False)
-            metadata = KafkaMetadata()
-            metadata.replay(log.records())
-            newest = max((each.end_offset for each in snapshots_in(files, directory)), default=0)
-            return _Earlier(path, max(log.end_offset, newest), log.epoch, metadata.security)
-    return _Earlier(paths[0], 0, 0, SecurityImage())
-
-
-def _of_topics(stored: Stored, found: Sequence[FoundPartition]) -> list[FoundPartition]:
-    topics = {topic.name: topic for topic in stored.topics}
-    return [
-        each
-        for each in found
-        if (topic := topics.get(each.topic_partition.topic)) is not None
-        and each.topic_id == topic.topic_id
-        and each.topic_partition.partition < len(topic.partitions)
-    ]
 
 
 def _ids(options: ExportOptions, metas: Sequence[MetaProperties]) -> list[bytes]:
@@ -237,33 +152,19 @@ def _places(
     return {each.topic_partition: by_path[each.path.rpartition("/")[0]] for each in partitions}
 
 
-def _write_metadata(files: FileSystem, log_dir: str, name: str, plan: ExportPlan) -> str:
-    directory = f"{log_dir}/{CLUSTER_METADATA_DIRECTORY}"
-    now_ms = int(time.time() * 1000)
-    epoch = int(name.partition(".")[0].rpartition("-")[2])
-    if not files.exists(directory):
-        files.mkdir(directory)
-        files.fsync_directory(log_dir)
-    path = f"{directory}/{name}"
-    files.write_atomic(path, b"".join(encoded_snapshot(plan.records, epoch, now_ms)))
-    if not files.exists(f"{log_dir}/{BOOTSTRAP}"):
-        levels = [each for each in plan.records if each.name == "FeatureLevelRecord"]
-        files.write_atomic(f"{log_dir}/{BOOTSTRAP}", b"".join(encoded_snapshot(levels, 0, now_ms)))
-    return path
-
-
 def _copy(
     files: FileSystem,
     report: ExportReport,
     options: ExportOptions,
     metas: Sequence[MetaProperties],
     partitions: Sequence[FoundPartition],
-    name: str,
+    snapshot: SnapshotId,
 ) -> ExportReport:
     targets = apart(options.targets, options.paths, "--in-place makes it Kafka's where it is")
     content = {path: encode_meta_properties(meta) for path, meta in zip(options.paths, metas, strict=True)}
     with Copy(files, options.paths, targets, link=options.link) as copy:
         copied = copy.run({each.path: each.topic_partition for each in partitions}, content.__getitem__)
-        path = _write_metadata(files, targets[0], name, report.plan)
+        now_ms = SYSTEM_CLOCK.now_ms()
+        path = begin_log(files, targets[0], snapshot, report.plan.records, now_ms, report.node_id)
         copy.complete(files.read_file(f"{options.paths[0]}/{CLEAN_SHUTDOWN_FILE}"))
     return replace(report, snapshot=path, log_dirs=targets, copied=copied)

@@ -30,6 +30,10 @@ IMPORTED = "kbroker-imported"
 """Where the metadata log of a Kafka ended when its directories were taken over (`end_of_metadata_log`)."""
 SUFFIX_OF_07 = ".kafka"
 """Of the segments of Kafka 0.7."""
+_STARTS_AS_IT_IS = (
+    ". A broker that is its own controller starts on them as they are: with process.roles=broker,controller and the "
+    "controller.quorum settings that they were made with (docs/cluster.md)"
+)
 UNDER_WAY = "kbroker-copy-under-way"
 """In a directory that `kbroker import` or `kbroker export` has not filled yet."""
 
@@ -64,7 +68,7 @@ def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> st
     first = directories[0].path
     path = f"{first}/{FILE_NAME}"
     if has_content(files, path):
-        return _reason_of_kafka_since(files, directories)
+        return reason_of_kafka_since(files, directories)
     for directory in directories[1:]:
         if has_content(files, f"{directory.path}/{FILE_NAME}"):
             return (
@@ -81,6 +85,7 @@ def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> st
                 f"log directory {directory.path} was written by {written_by} and has no metadata store of kbroker's. "
                 f"`kbroker import {paths} --dry-run` shows what can come along, `kbroker import {paths}` takes the "
                 "directories over where they are, and with `--to NEW_DIRECTORY` makes a copy (docs/migration.md)"
+                f"{_STARTS_AS_IT_IS if files.exists(f'{directory.path}/{CLUSTER_METADATA_DIRECTORY}') else ''}"
             )
     for directory in directories:
         segment = _segment_of_07(files, directory)
@@ -90,7 +95,7 @@ def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> st
                 "reads. Have a broker of 0.7 serve it and copy its topics with the migration tool of Kafka 0.8, and "
                 "give this broker another log.dirs"
             )
-    if any(_holds_partitions(files, directory) for directory in directories):
+    if any(holds_partitions(files, directory) for directory in directories):
         return (
             f"the metadata store {path} is missing or empty, but there are partitions in the log directories, which "
             "are untouched. Is the right disk mounted, and the right directory first in log.dirs? Restore the file "
@@ -115,7 +120,7 @@ def end_of_metadata_log(files: FileSystem, path: str) -> bytes:
     return b"" if newest is None else f"{newest.name} {newest.size}\n".encode()
 
 
-def _reason_of_kafka_since(files: FileSystem, directories: Sequence[LogDir]) -> str | None:
+def reason_of_kafka_since(files: FileSystem, directories: Sequence[LogDir]) -> str | None:
     """The reason to refuse a store if Kafka has run on its directories since: topics made then would be set aside."""
     for directory in directories:
         imported = f"{directory.path}/{IMPORTED}"
@@ -141,7 +146,8 @@ def kafka_that_wrote(files: FileSystem, directory: LogDir) -> str | None:
     return f"Apache Kafka ({kind}{whose})"
 
 
-def _holds_partitions(files: FileSystem, directory: LogDir) -> bool:
+def holds_partitions(files: FileSystem, directory: LogDir) -> bool:
+    """Whether there are directories of partitions in a log directory."""
     entries = files.list_directory(directory.path)
     return any(entry.is_directory and parse_partition_directory(entry.name) is not None for entry in entries)
 

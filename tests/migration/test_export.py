@@ -21,8 +21,9 @@ from kbroker.metadata.image import ConfigResource, MetadataDelta, PartitionImage
 from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.migration.export_plan import RELEASES, Node, Stored, UnknownReleaseError, plan_export
-from kbroker.migration.exporting import ExportOptions, ExportRefusedError, run_export
+from kbroker.migration.exporting import ExportOptions, run_export
 from kbroker.migration.importing import run_import
+from kbroker.migration.stored_metadata import ExportRefusedError
 from kbroker.storage.directories.log_dirs import META_PROPERTIES, decode_meta_properties
 from kbroker.types import TopicPartition
 from tests.migration.imported import Crash, CrashingFiles, options

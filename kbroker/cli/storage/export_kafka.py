@@ -52,7 +52,8 @@ def command(
     from kbroker.metadata.metadata_record import MetadataLogError
     from kbroker.migration.copying import absolute
     from kbroker.migration.export_plan import UnknownReleaseError
-    from kbroker.migration.exporting import ExportOptions, ExportRefusedError, run_export
+    from kbroker.migration.exporting import ExportOptions, run_export
+    from kbroker.migration.stored_metadata import ExportRefusedError
     from kbroker.storage.directories.log_dirs import LogDirError
     from kbroker.storage.files.filesystem import SYSTEM_FILES
 

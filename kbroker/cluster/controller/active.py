@@ -110,7 +110,7 @@ class ActiveController(DecidingController):
         self._upgrade_quorum = upgrade_quorum or _no_upgrade
         self._metadata = LogWriter(slices, self._collisions)
         self._sessions = Sessions(now, settings.config.get("broker.session.timeout.ms") / 1000)
-        self._brokers = Brokers(self._metadata, self._sessions, self._config, slices, reserved)
+        self._brokers = Brokers(self._metadata, self._sessions, self._config, slices, node_id, reserved)
 
     # What is shown of it
 

@@ -48,8 +48,8 @@ class Beat(NamedTuple):
 
 
 class Brokers:
-    """`config()`: the settings that decisions go by.  `reserved()`: ids that no broker may have, since controllers of
-    other processes do."""
+    """`config()`: the settings that decisions go by.  `own_id`: of this controller.  `reserved()`: ids that no broker
+    may have, since controllers of other processes do."""
 
     def __init__(
         self,
@@ -57,8 +57,10 @@ class Brokers:
         sessions: Sessions,
         config: Callable[[], BrokerConfig],
         slices: Slices,
+        own_id: int,
         reserved: Callable[[], Collection[int]] = tuple,
     ) -> None:
+        self._own_id = own_id
         self._writer = writer
         self._sessions = sessions
         self._config = config
@@ -79,7 +81,9 @@ class Brokers:
         batch, node_id = self._writer.batch(), request.broker_id
         known = batch.image.brokers.get(node_id)
         is_new_life = known is None or known.incarnation_id != request.incarnation_id
-        has_session = known is not None and self._sessions.has(node_id, known.epoch)
+        # A broker of the controller's id is in the controller's process: the process of its life before is gone.
+        may_live = known is not None and node_id != self._own_id
+        has_session = known is not None and may_live and self._sessions.has(node_id, known.epoch)
         check_registration(batch.image, request, is_duplicate=is_new_life and has_session, reserved=self._reserved())
         if is_new_life:
             is_clean = known is not None and request.previous_broker_epoch == known.epoch

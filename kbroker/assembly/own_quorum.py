@@ -1,0 +1,104 @@
+"""What a broker that is its quorum's one controller finds in its log directories, before it takes part in the quorum.
+
+a metadata log               it goes on with it, its own or that of an Apache Kafka
+a metadata store             that of an earlier kbroker becomes the log (`migration.takeover`)
+nothing                      it formats the directories as a new cluster's
+partitions and none of them  refused
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbroker.assembly.membership.settings import metadata_directory
+from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.kraft.bootstrap import default_bootstrap_records
+from kbroker.cluster.kraft.formatting import FormatError, NewNode, format_directories, only_voter
+from kbroker.cluster.kraft.segments import SEGMENT
+from kbroker.cluster.kraft.snapshots import SNAPSHOT
+from kbroker.metadata.image import Endpoint
+from kbroker.metadata.local_store import FILE_NAME
+from kbroker.startup.metadata_at_start import (
+    check_metadata_is_there,
+    has_content,
+    holds_partitions,
+    reason_of_kafka_since,
+)
+from kbroker.startup.strays_at_start import SETTING
+from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY, LogDirError
+from kbroker.types import random_uuid, uuid_to_text
+
+if TYPE_CHECKING:
+    from kbroker.cluster.raft.voter_set import VoterSet
+    from kbroker.config import BrokerConfig
+    from kbroker.storage.directories.log_dirs import LogDir
+    from kbroker.storage.files.filesystem import FileSystem
+    from kbroker.storage.manager.log_manager import LogManager
+
+ANY_HOST = "localhost"
+"""What a listener on every interface is called, as Kafka's tools call it."""
+
+
+def make_ready(config: BrokerConfig, manager: LogManager) -> str:
+    """Make the opened directories those of a node with a metadata log; the cluster's id.  LogDirError, OSError."""
+    files, directories = manager.environment.files, manager.online_directories()
+    keeper = metadata_directory(config, manager)
+    if has_content(files, f"{directories[0].path}/{FILE_NAME}"):
+        _take_over(config, files, directories, keeper)
+    elif not _holds_log(files, keeper):
+        _begin(config, files, directories, keeper)
+    found = {each.meta.cluster_id for each in directories if each.meta is not None and each.meta.cluster_id}
+    if len(found) != 1:
+        raise LogDirError(
+            f"there is a metadata log in {keeper.path}, and no meta.properties says whose: restore that file, or move "
+            "the log out of the directory first"
+        )
+    return found.pop()
+
+
+def _holds_log(files: FileSystem, keeper: LogDir) -> bool:
+    folder = f"{keeper.path}/{CLUSTER_METADATA_DIRECTORY}"
+    if not files.exists(folder):
+        return False
+    return any(SEGMENT.match(each.name) or SNAPSHOT.match(each.name) for each in files.list_directory(folder))
+
+
+def _take_over(config: BrokerConfig, files: FileSystem, directories: list[LogDir], keeper: LogDir) -> None:
+    from kbroker.migration.takeover import take_over
+
+    if (reason := reason_of_kafka_since(files, directories)) is not None:
+        raise LogDirError(reason)
+    if keeper.meta is None:
+        raise LogDirError(f"{keeper.path} is new, and is to have the metadata log: start once without it in log.dirs")
+    voters = config.node_id if config.get("controller.quorum.voters") else _only_voter(config, keeper.meta.directory_id)
+    take_over(files, directories, keeper, config.node_id, voters, accepts_strays=config.get(SETTING))
+
+
+def _begin(config: BrokerConfig, files: FileSystem, directories: list[LogDir], keeper: LogDir) -> None:
+    """Begin a cluster, where that loses none.  LogDirError."""
+    folder = f"{keeper.path}/{CLUSTER_METADATA_DIRECTORY}"
+    if any(each.meta is not None for each in directories):
+        is_dynamic = not config.get("controller.quorum.voters")
+        if any(holds_partitions(files, each) for each in directories) or is_dynamic or keeper.meta is None:
+            raise LogDirError(
+                f"the log directories are in use, and there is no metadata log in {folder}, by which this node is its "
+                "cluster's controller. Is the right disk mounted, and the right directory metadata.log.dir, or first "
+                "in log.dirs? Restore it from a backup, or make a store from the partitions, without settings, which "
+                "the next start takes over: `kbroker metadata rebuild` (docs/operations.md)"
+            )
+        return
+    check_metadata_is_there(files, directories)
+    voters = None if config.get("controller.quorum.voters") else _only_voter(config, random_uuid())
+    records = tuple(default_bootstrap_records())
+    new = NewNode(uuid_to_text(random_uuid()), config.node_id, keeper.path, records, voters)
+    try:
+        format_directories(files, new, directories, SYSTEM_CLOCK.now_ms())
+    except FormatError as error:
+        raise LogDirError(str(error)) from error
+
+
+def _only_voter(config: BrokerConfig, directory_id: bytes) -> VoterSet:
+    name = config.get("controller.listener.names")[0].upper()
+    at = next(each for each in (*config.advertised_controllers, *config.controller_listeners) if each.name == name)
+    host = at.host if at.host not in ("", "0.0.0.0") else ANY_HOST
+    return only_voter(config.node_id, directory_id, Endpoint(host, at.port), at.name)
