@@ -20,6 +20,15 @@ def open_names() -> list[str]:
     return found
 
 
+def close_below(folder: Path) -> None:
+    """Close the files below a folder that this process has open, as the end of the process would."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):
+            is_file = stat.S_ISREG(os.fstat(number).st_mode)
+            if is_file and os.readlink(f"/proc/self/fd/{number}").startswith(f"{folder}/"):
+                os.close(number)
+
+
 @pytest.fixture
 def files_left_by_crashes(tmp_path: Path) -> Iterator[None]:
     """Close what a test has left open below its directory: a part that crashes closes nothing.
@@ -27,8 +36,4 @@ def files_left_by_crashes(tmp_path: Path) -> Iterator[None]:
     For parts that keep descriptors as numbers, and give none back when they are collected.
     """
     yield
-    for number in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError):
-            is_file = stat.S_ISREG(os.fstat(number).st_mode)
-            if is_file and os.readlink(f"/proc/self/fd/{number}").startswith(f"{tmp_path}/"):
-                os.close(number)
+    close_below(tmp_path)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbroker.cluster.kraft.snapshots import snapshots_in
+from kbroker.cluster.kraft.segments import SEGMENT
+from kbroker.cluster.kraft.snapshots import SNAPSHOT, snapshots_in
 from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.security_image import SecurityImage
@@ -76,13 +77,19 @@ def earlier_log(files: FileSystem, paths: Sequence[str]) -> Earlier:
     """The metadata log that is in one of the log directories.  MetadataLogError, OSError."""
     for path in paths:
         directory = f"{path}/{CLUSTER_METADATA_DIRECTORY}"
-        if files.exists(directory):
+        if files.exists(directory) and _has_records(files, directory):
             log = MetadataLog(files, path, was_closed=False)
             metadata = KafkaMetadata()
             metadata.replay(log.records())
             newest = max((each.end_offset for each in snapshots_in(files, directory)), default=0)
             return Earlier(path, max(log.end_offset, newest), log.epoch, metadata.security)
     return Earlier(paths[0], 0, 0, SecurityImage())
+
+
+def _has_records(files: FileSystem, directory: str) -> bool:
+    """Not so where a log was about to begin."""
+    found = files.list_directory(directory)
+    return any(SNAPSHOT.match(each.name) or (SEGMENT.match(each.name) and each.size) for each in found)
 
 
 def partitions_of_topics(stored: Stored, found: Sequence[FoundPartition]) -> list[FoundPartition]:

@@ -257,3 +257,82 @@ def test_a_running_kafka_is_refused(tmp_path: Path) -> None:
         wait_for(lambda: kafka.alive, "Kafka to go on")
     finally:
         kafka.stop()
+
+
+def of_own_quorum(folder: Path, kafka: KafkaProcess) -> KbrokerProcess:
+    """A kbroker that is broker and controller, with the directories and the quorum of a Kafka that is stopped."""
+    names = ("process.roles", "controller.quorum.voters", "controller.listener.names")
+    kafka.command()
+    written = dict(each.split("=", 1) for each in (kafka.folder / "server.properties").read_text().splitlines())
+    broker = KbrokerProcess(folder, {**SETTINGS, **{name: written[name] for name in names}})
+    broker.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{broker.port},CONTROLLER://127.0.0.1:{kafka.controller_port}"
+    adopt(broker, kafka.data)
+    return broker
+
+
+def quorum_status(broker: BrokerProcess) -> list[str]:
+    """The leader and the voters that Kafka's tool shows."""
+    text = tool(broker, "org.apache.kafka.tools.MetadataQuorumCommand", "describe", "--status")
+    return re.findall(r"^(LeaderId: +\d+|CurrentVoters: .*)$", text, re.MULTILINE)
+
+
+def test_a_node_of_its_own_quorum_and_kafka_take_turns_on_the_same_directories(tmp_path: Path) -> None:
+    """Who has broker and controller in one process could not change to kbroker without an import, or back without an
+    export."""
+    kafka = KafkaProcess(tmp_path / "kafka", SETTINGS)
+    kafka.start(180)
+    try:
+        fill(kafka)
+        expected, quorum = shown(kafka), quorum_status(kafka)
+    finally:
+        kafka.stop()
+    broker = of_own_quorum(tmp_path / "kbroker", kafka)
+    broker.start(60)
+    try:
+        assert shown(broker) == expected and quorum_status(broker) == quorum
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("orders", b"written by kbroker", partition=0)
+        assert producer.flush(30) == 0
+        AdminClient({"bootstrap.servers": broker.bootstrap}).create_topics([NewTopic("new", 2, 1)])["new"].result(30)
+        expected = shown(broker)
+        broker.kill()
+        broker.start(60)
+        assert shown(broker) == expected
+    finally:
+        broker.stop()
+    kafka.start(180)
+    try:
+        assert shown(kafka) == expected and quorum_status(kafka) == quorum
+        users = tool(kafka, CONFIGS, "--describe", "--entity-type", "users", "--entity-name", "alice")
+        assert "SCRAM-SHA-256=iterations=4096" in users
+    finally:
+        kafka.kill()
+    broker.start(60)
+    try:
+        assert shown(broker) == expected
+    finally:
+        broker.stop()
+
+
+def test_an_earlier_kbroker_is_kafkas_once_it_was_its_own_controller(tmp_path: Path) -> None:
+    """Kafka would refuse, or misread, the log that an earlier store has become."""
+    broker = KbrokerProcess(tmp_path / "kbroker", SETTINGS)
+    broker.start(60)
+    try:
+        fill(broker)
+        expected = shown(broker)
+    finally:
+        broker.kill()
+    kafka = KafkaProcess(tmp_path / "kafka", SETTINGS)
+    kafka.data.symlink_to(broker.data)
+    controller = of_own_quorum(tmp_path / "controller", kafka)
+    controller.start(60)
+    try:
+        assert shown(controller) == expected
+    finally:
+        controller.stop()
+    kafka.start(180)
+    try:
+        assert shown(kafka) == expected
+    finally:
+        kafka.stop()

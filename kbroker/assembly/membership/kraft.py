@@ -96,7 +96,12 @@ class KRaftMembership(ReplicatedMembership):
             parts, inter_broker_listener(broker.config), QuorumReach(self._transport, member.place)
         )
         self.controller = KRaftController(
-            replication.channel, member.metadata, parts.cache, parts.settings, member.disks_failed
+            replication.channel,
+            member.metadata,
+            parts.cache,
+            parts.settings,
+            member.disks_failed,
+            self._most_replicas,
         )
         settings = ClientSettings(str(broker.config.node_id), negotiates=True)
         self._forwarding = ControllerClient(broker.loop, self._transport, member.place, settings)
@@ -111,6 +116,11 @@ class KRaftMembership(ReplicatedMembership):
             self._awaits_log,
         )
         member.metadata.attach(parts.cache)
+
+    def _most_replicas(self) -> int | None:
+        """One where this node is the whole cluster, as settings and the log say."""
+        config, brokers = self._broker.config, self._parts.cache.image.brokers
+        return 1 if config.is_quorum_of_one and not brokers.keys() - {config.node_id} else None
 
     async def catch_up(self) -> ClusterImage:
         return self._parts.cache.image

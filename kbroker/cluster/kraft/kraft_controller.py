@@ -54,7 +54,7 @@ CREATION_TIMEOUT_MS = 30_000
 
 
 class KRaftController(BrokerRequests):
-    """See the module.  `disks_failed()`: log directories have failed, which the next heartbeat is to say."""
+    """See the module."""
 
     def __init__(
         self,
@@ -63,7 +63,11 @@ class KRaftController(BrokerRequests):
         cache: MetadataCache,
         settings: BrokerSettings,
         disks_failed: Callable[[], None],
+        most_replicas: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """`disks_failed()`: log directories have failed, which the next heartbeat is to say.  `most_replicas()`: no topic
+        that this broker makes has more, whatever its settings say; None: as they say."""
+        self._most_replicas = most_replicas
         self._channel = channel
         self._metadata = metadata
         self._cache = cache
@@ -131,14 +135,15 @@ class KRaftController(BrokerRequests):
     def _new_topic(self, name: str) -> wire.CreateTopicsRequest.CreatableTopic:
         """What Kafka's brokers ask for: the partitions and the factor of their own settings."""
         request = wire.CreateTopicsRequest
-        config = self._settings.config
+        config, most = self._settings.config, self._most_replicas()
         if not is_internal(name):
+            factor = config.get("default.replication.factor")
             return request.CreatableTopic(
                 name=name,
                 num_partitions=config.get("num.partitions"),
-                replication_factor=config.get("default.replication.factor"),
+                replication_factor=factor if most is None else min(factor, most),
             )
-        spec = internal_topic(name, config, None)
+        spec = internal_topic(name, config, most)
         return request.CreatableTopic(
             name=name,
             num_partitions=spec.num_partitions,
