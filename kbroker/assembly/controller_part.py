@@ -21,7 +21,7 @@ from kbroker.cluster.controller_client import ControllerClient
 from kbroker.cluster.kraft.cluster_metadata import ClusterMetadata
 from kbroker.cluster.kraft.settings import QuorumSettings
 from kbroker.cluster.member import unless_stopping
-from kbroker.cluster.named_host import named_endpoints
+from kbroker.cluster.named_host import named_endpoints, near_host
 from kbroker.cluster.outbound import Outbound
 from kbroker.config import EVERY_HOST
 from kbroker.gate.controller_gate import ControllerGatekeeper
@@ -133,6 +133,7 @@ class ControllerPart:
             node.tasks.add(task.name, task.interval_ms, task.run, task.initial_delay_ms)
         node.tasks.add("forget idle quota meters of controllers", EXPIRE_INTERVAL_MS, self.quotas.expire)
         ports = {each.name: each.port for each in listeners}
+        self._near = self._near_endpoint(ports)
         endpoints = await self._endpoints(ports)
         await replica.start(endpoints)
         self.has_begun = True
@@ -178,6 +179,15 @@ class ControllerPart:
             on_metadata,
         )
 
+    def _near_endpoint(self, ports: Mapping[str, int]) -> Endpoint | None:
+        """Where the node's own broker reaches its controller, whose advertised name this machine may not know;
+        None where the certificate is that of the name."""
+        assert self.config.controller_listener is not None
+        name, protocol = self.config.controller_listener
+        own = next(each for each in self.config.controller_listeners if each.name == name)
+        is_encrypted = protocol in ("SSL", "SASL_SSL")
+        return None if is_encrypted else Endpoint(near_host(own.host), own.port or ports[own.name])
+
     async def _endpoints(self, ports: Mapping[str, int]) -> Mapping[str, Endpoint]:
         """Where others reach this node, by the names of its listeners."""
         config = self.config
@@ -215,7 +225,7 @@ class ControllerPart:
 
     def followed_log(self, _cluster_id: str) -> tuple[ClusterMetadata, FollowedLog]:
         """The image, and the log as a broker in the same process follows it."""
-        return self.metadata, self.replica.own_log()
+        return self.metadata, self.replica.own_log(self._near)
 
     # What a scrape shows
 

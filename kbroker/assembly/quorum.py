@@ -75,8 +75,9 @@ class Replica(RaftService, Protocol):
     async def close(self) -> None:
         """End, behind the last request."""
 
-    def own_log(self) -> FollowedLog:
-        """The log as a broker in the same process follows it."""
+    def own_log(self, near: Endpoint | None) -> FollowedLog:
+        """The log as a broker in the same process follows it.  `near`: where it reaches this node's controller; None:
+        where others do."""
 
     def problems(self) -> Iterable[Problem]:
         """What is wrong by now, for `/readyz`."""

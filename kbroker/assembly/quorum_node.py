@@ -111,9 +111,9 @@ class NodeReplica(RaftAnswers):
         await self._own_voter.close()
         await self.replica.close()
 
-    def own_log(self) -> OwnLog:
+    def own_log(self, near: Endpoint | None) -> OwnLog:
         """The log as a broker in the same process follows it."""
-        return OwnLog(self.replica)
+        return OwnLog(self.replica, near)
 
     def problems(self) -> Iterable[Problem]:
         """What is wrong by now."""

@@ -8,6 +8,7 @@ import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kbroker.config import EVERY_HOST
 from kbroker.metadata.image import Endpoint
 
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from kbroker.metadata.image import BrokerImage
 
 logger = logging.getLogger("kbroker.cluster")
+
+
+def near_host(host: str) -> str:
+    """Where a process of this machine reaches a listener that is bound to `host`."""
+    return "127.0.0.1" if host in EVERY_HOST else host
 
 
 async def with_host(broker: BrokerImage) -> BrokerImage:

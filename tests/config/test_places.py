@@ -68,6 +68,8 @@ PAIRS: dict[tuple[str, str], str | Refused] = {
     ("broker", "more bootstraps"): KRAFT,
     ("broker", "workers"): TWO_CLUSTERS,
     ("broker", "auto"): TWO_CLUSTERS,
+    ("combined", "own voter"): NO_LISTENER,
+    ("combined", "one bootstrap"): NO_LISTENER,
     ("combined", "other voter"): NO_LISTENER,
     ("combined", "more bootstraps"): NO_LISTENER,
     ("own voter", "other broker.id"): (VOTERS, NO_VOTER),

@@ -114,15 +114,40 @@ def test_settings_of_voters_that_kafka_refuses_are_refused(settings: dict[str, s
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"process.roles": "broker,controller"}, {**BOTH, **OWN_VOTER}, {**BOTH, **FOUND}]
-)
-def test_a_node_that_names_no_other_controller_is_no_voter_among_others(settings: dict[str, str]) -> None:
+@pytest.mark.parametrize("settings", [{}, {"process.roles": "broker,controller"}])
+def test_a_node_that_names_no_controller_is_no_voter(settings: dict[str, str]) -> None:
     """A single node would wait for others, or open a port for them."""
     config = BrokerConfig.from_mapping(settings)
-    assert not config.is_voter
+    assert not config.is_voter and not config.is_quorum_of_one
     assert [each.name for each in config.listeners] == ["PLAINTEXT"]
     assert config.controller_listeners == []
+
+
+OWN_ADDRESS = {"controller.quorum.bootstrap.servers": "localhost:9093"}
+EVERYWHERE = {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"}
+SHOWN = {**EVERYWHERE, "advertised.listeners": "PLAINTEXT://h:9092,CONTROLLER://h:9093"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_alone"),
+    [
+        ({**BOTH, **OWN_VOTER}, True),
+        ({**BOTH, **OWN_ADDRESS}, True),
+        ({**BOTH, **OWN_ADDRESS, **EVERYWHERE}, True),
+        ({**BOTH, **FOUND, **SHOWN}, True),
+        ({**BOTH, **FOUND}, False),
+        ({**BOTH, **FOUND, **EVERYWHERE}, False),
+        ({**BOTH, "controller.quorum.bootstrap.servers": "localhost:9094"}, False),
+        ({**BOTH, "controller.quorum.bootstrap.servers": "localhost:9093,localhost:9094"}, False),
+        ({**BOTH, **TWO_VOTERS}, False),
+        ({**ALONE, **OWN_VOTER}, False),
+    ],
+)
+def test_a_node_that_names_itself_alone_is_a_quorum_of_one(settings: dict[str, str], is_alone: bool) -> None:
+    """A node would wait for others that there are not, or begin a cluster beside the one that it is to join."""
+    config = BrokerConfig.from_mapping(settings)
+    assert config.is_voter and config.is_quorum_of_one == is_alone
+    assert [each.name for each in config.controller_listeners] == ["CONTROLLER"]
 
 
 def test_a_voters_times_are_those_of_the_settings() -> None:

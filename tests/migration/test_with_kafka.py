@@ -293,7 +293,8 @@ def test_a_node_of_its_own_quorum_and_kafka_take_turns_on_the_same_directories(t
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce("orders", b"written by kbroker", partition=0)
         assert producer.flush(30) == 0
-        AdminClient({"bootstrap.servers": broker.bootstrap}).create_topics([NewTopic("new", 2, 1)])["new"].result(30)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("new", 2, 1)])["new"].result(30)
         expected = shown(broker)
         broker.kill()
         broker.start(60)

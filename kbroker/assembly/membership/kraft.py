@@ -130,7 +130,10 @@ class KRaftMembership(ReplicatedMembership):
 
     def view(self) -> ClusterView:
         assert self.forwarding is not None, "before `connect`"
-        return ForwardingView(self.forwarding)
+        config = self._broker.config
+        # Other machines may not know this one's name, under which it is registered where settings say no other.
+        dialled = config.is_quorum_of_one and not config.advertised_listeners
+        return ForwardingView(self.forwarding, shows_dialled=dialled)
 
     async def report_logs(self) -> None:
         """Nothing is reported before the broker is registered (`prepare`)."""

@@ -63,17 +63,13 @@ def command(
         if asked.has_any and not node.roles:
             raise ConfigError("process.roles is not set, and a node without it is its whole cluster by itself")
         is_of_quorum = node.is_controller or asked.has_any
-        # A node that is its whole quorum has its users in a store of its own.
-        is_alone = not is_of_quorum or (node.roles > {"controller"} and set(node.voters) == {node.node_id})
-        config = BrokerConfig.load(properties, overrides) if is_alone and not asked.has_any else None
+        config = None if is_of_quorum else BrokerConfig.load(properties, overrides)
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
     if is_of_quorum:
         from kbroker.cli.storage.format_node import format_node, print_formatted
 
         done = format_node(node, asked, cluster_id, credentials, ignore_formatted=ignore_formatted)
-        if config is not None and credentials:
-            _store(config, done["cluster_id"], credentials)
         return print_json(done) if as_json else print_formatted(done)
     assert config is not None
     chosen, directories = format_directories(config, cluster_id, credentials, ignore_formatted=ignore_formatted)

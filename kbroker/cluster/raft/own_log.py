@@ -15,20 +15,24 @@ if TYPE_CHECKING:
 
     from kbroker.cluster.client import NodeClient
     from kbroker.cluster.raft.replica import RaftReplica
+    from kbroker.metadata.image import Endpoint
 
 
 class OwnLog:
     """See the module, and `kraft.member.FollowedLog`."""
 
-    def __init__(self, replica: RaftReplica) -> None:
+    def __init__(self, replica: RaftReplica, near: Endpoint | None = None) -> None:
+        """`near`: where this process reaches its own controller; None: where others do."""
         self._replica = replica
+        self._near = near
 
     @property
     def leader(self) -> Leader | None:
         """The node that leads, with where it listens; this one as well."""
         replica = self._replica
         node_id = replica.leader_id
-        at = replica.endpoint_of(node_id)
+        is_near = self._near is not None and node_id == replica.me.node_id
+        at = self._near if is_near else replica.endpoint_of(node_id)
         return None if at is None or node_id < 0 else Leader(node_id, replica.machine.epoch, at)
 
     @property

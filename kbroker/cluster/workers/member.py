@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.cluster.controller_stats import ControllerStats
 from kbroker.cluster.member import StartInterruptedError, unless_stopping
+from kbroker.cluster.named_host import near_host
 from kbroker.cluster.placement import to_balance
 from kbroker.cluster.replica_reports import unserved_delta
 from kbroker.cluster.requests import NO_BROKER_EPOCH, ElectionType, ReplicaReport
@@ -20,7 +21,6 @@ from kbroker.cluster.workers.controller_link import ControllerLink, Held, LinkSt
 from kbroker.cluster.workers.controller_server import ControllerServer
 from kbroker.cluster.workers.host_controller import HostController
 from kbroker.cluster.workers.remote_controller import RemoteController
-from kbroker.config import EVERY_HOST
 from kbroker.errors import KafkaError
 from kbroker.metadata.image import BrokerImage, ClusterImage, Endpoint
 from kbroker.metrics.readiness import Problem
@@ -47,8 +47,7 @@ WORKERS_LISTENER = "kbroker.workers"
 
 def with_near_endpoint(broker: BrokerImage, port: int, host: str) -> BrokerImage:
     """A broker with the endpoint for other workers, bound to `host`."""
-    near = "127.0.0.1" if host in EVERY_HOST else host
-    return replace(broker, endpoints={**broker.endpoints, WORKERS_LISTENER: Endpoint(near, port)})
+    return replace(broker, endpoints={**broker.endpoints, WORKERS_LISTENER: Endpoint(near_host(host), port)})
 
 
 class Worker(ABC):

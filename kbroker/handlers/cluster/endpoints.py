@@ -36,7 +36,8 @@ def endpoint_for(ctx: RequestContext, broker: BrokerImage) -> Endpoint | None:
     """Where the client of `ctx` reaches `broker`; None when it has no endpoint on the client's listener."""
     connection = ctx.connection
     endpoint = broker.endpoints.get(connection.listener_name)
-    if broker.node_id == ctx.services.node_id and (endpoint is None or not broker.advertised):
+    is_own = broker.node_id == ctx.services.node_id
+    if is_own and (endpoint is None or not broker.advertised or ctx.services.view.shows_dialled):
         return _dialled(connection)
     if endpoint is not None and not broker.advertised:
         # A worker of this host: a client that has reached one worker's address reaches all workers by it.

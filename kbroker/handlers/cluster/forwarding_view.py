@@ -21,8 +21,9 @@ class ForwardingView(ClusterView):
 
     has_fixed_versions = False  # The next controller may have others.
 
-    def __init__(self, forwarding: Forwarding) -> None:
+    def __init__(self, forwarding: Forwarding, *, shows_dialled: bool = False) -> None:
         self._forwarding = forwarding
+        self.shows_dialled = shows_dialled
 
     def advertised(self, ranges: tuple[ApiRange, ...]) -> tuple[ApiRange, ...]:
         return both_serve(ranges, self._forwarding.versions)

@@ -225,7 +225,8 @@ def test_users_of_a_node_that_is_its_whole_quorum_are_there_at_its_start(node: F
         "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
     }
     assert node("-S", USERS[0], **settings) == 0
-    assert (tmp_path / "a" / FILE_NAME).exists()
+    assert "UserScramCredentialRecord" in [each.name for each in first_records(SYSTEM_FILES, str(tmp_path / "a"))]
+    assert not (tmp_path / "a" / FILE_NAME).exists()
 
 
 def test_formatted_directories_stay_as_they_are(
