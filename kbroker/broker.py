@@ -119,7 +119,7 @@ class Broker:
                 node.stopping,
                 node.halt,
                 self.log_manager,
-                Outbound(loop, partial(_between_brokers, config)),
+                Outbound(loop, partial(_between_brokers, config), expected=not config.is_quorum_of_one),
                 self.quorum,
             )
         )
@@ -186,7 +186,7 @@ class Broker:
             logger.info("%s", each)
         if (text := warning_of_nobody(self.config, self.cache.image.security.acls.values())) is not None:
             logger.warning("%s", text)
-        if self.authorizer is None or not self.membership.has_other_brokers:
+        if self.authorizer is None or not self.membership.has_other_brokers or self.config.is_quorum_of_one:
             return
         listener = inter_broker_listener(self.config)
         principal = broker_principal(_between_brokers(self.config))

@@ -8,6 +8,8 @@ partitions and none of them  refused
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from kbroker.assembly.membership.settings import metadata_directory
@@ -18,8 +20,13 @@ from kbroker.cluster.kraft.segments import SEGMENT
 from kbroker.cluster.kraft.snapshots import SNAPSHOT
 from kbroker.metadata.image import Endpoint
 from kbroker.metadata.local_store import FILE_NAME
+from kbroker.metadata.metadata_record import metadata_record
+from kbroker.metadata.security_image import SecurityDelta
+from kbroker.metadata.security_records import records_of_changes
 from kbroker.startup.metadata_at_start import (
+    IMPORTED,
     check_metadata_is_there,
+    end_of_metadata_log,
     has_content,
     holds_partitions,
     reason_of_kafka_since,
@@ -31,10 +38,12 @@ from kbroker.types import random_uuid, uuid_to_text
 if TYPE_CHECKING:
     from kbroker.cluster.raft.voter_set import VoterSet
     from kbroker.config import BrokerConfig
+    from kbroker.metadata.security_image import ScramCredential, ScramKey
     from kbroker.storage.directories.log_dirs import LogDir
     from kbroker.storage.files.filesystem import FileSystem
     from kbroker.storage.manager.log_manager import LogManager
 
+_NO_USERS: Mapping[ScramKey, ScramCredential] = MappingProxyType({})
 ANY_HOST = "localhost"
 """What a listener on every interface is called, as Kafka's tools call it."""
 
@@ -66,8 +75,15 @@ def _holds_log(files: FileSystem, keeper: LogDir) -> bool:
 def _take_over(config: BrokerConfig, files: FileSystem, directories: list[LogDir], keeper: LogDir) -> None:
     from kbroker.migration.takeover import take_over
 
-    if (reason := reason_of_kafka_since(files, directories)) is not None:
-        raise LogDirError(reason)
+    end = end_of_metadata_log(files, keeper.path)
+    if end and not end.endswith(b" 0\n"):  # An empty segment: a takeover was cut off.
+        if (reason := reason_of_kafka_since(files, directories)) is not None:
+            raise LogDirError(reason)
+        if not files.exists(f"{keeper.path}/{IMPORTED}"):
+            raise LogDirError(
+                f"there are a metadata log in {keeper.path} and a metadata store, {directories[0].path}/{FILE_NAME}, "
+                "and each says something else: move the one that is not to count out of the directories"
+            )
     if keeper.meta is None:
         raise LogDirError(f"{keeper.path} is new, and is to have the metadata log: start once without it in log.dirs")
     voters = config.node_id if config.get("controller.quorum.voters") else _only_voter(config, keeper.meta.directory_id)
@@ -88,9 +104,25 @@ def _begin(config: BrokerConfig, files: FileSystem, directories: list[LogDir], k
             )
         return
     check_metadata_is_there(files, directories)
+    format_alone(config, files, directories, keeper)
+
+
+def format_alone(
+    config: BrokerConfig,
+    files: FileSystem,
+    directories: Sequence[LogDir],
+    keeper: LogDir,
+    cluster_id: str | None = None,
+    users: Mapping[ScramKey, ScramCredential] = _NO_USERS,
+) -> None:
+    """Make new, opened directories those of a cluster's one node.  `keeper`: which of them is to have the metadata log.
+
+    `cluster_id`: a random one without it.  `users`: those of SCRAM that the cluster begins with.  LogDirError, OSError.
+    """
     voters = None if config.get("controller.quorum.voters") else _only_voter(config, random_uuid())
-    records = tuple(default_bootstrap_records())
-    new = NewNode(uuid_to_text(random_uuid()), config.node_id, keeper.path, records, voters)
+    first_users = map(metadata_record, records_of_changes(SecurityDelta(scram=users)))
+    records = (*default_bootstrap_records(), *first_users)
+    new = NewNode(cluster_id or uuid_to_text(random_uuid()), config.node_id, keeper.path, records, voters)
     try:
         format_directories(files, new, directories, SYSTEM_CLOCK.now_ms())
     except FormatError as error:

@@ -112,7 +112,33 @@ def _bind(config: BrokerConfig, cluster: str, environ: Mapping[str, str]) -> Non
     credentials: Mapping[ScramKey, ScramCredential] = {}
     if users and not _has_store(config.log_dirs[0]):
         credentials = _credentials(users)
-    format_directories(config, known or cluster or None, credentials, ignore_formatted=True)
+    if config.is_quorum_of_one:
+        _format_alone(config, cluster, credentials)
+    else:
+        format_directories(config, known or cluster or None, credentials, ignore_formatted=True)
+
+
+def _format_alone(config: BrokerConfig, cluster: str, credentials: Mapping[ScramKey, ScramCredential]) -> None:
+    """The same for a broker that is its cluster's one controller, which keeps users in the metadata log."""
+    from kbroker.assembly.own_quorum import format_alone
+    from kbroker.storage.directories.log_dirs import LogDirError, open_directories
+    from kbroker.storage.files.filesystem import FileSystem
+
+    files = FileSystem()
+    try:
+        directories = open_directories(files, config.log_dirs)
+    except LogDirError as error:
+        raise click.ClickException(str(error)) from None
+    try:
+        if all(each.meta is None for each in directories):
+            place = config.get("metadata.log.dir")
+            keeper = next((each for each in directories if each.path == place), directories[0])
+            format_alone(config, files, directories, keeper, cluster or None, credentials)
+    except LogDirError as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        for each in directories:
+            each.release()
 
 
 def _credentials(users: Sequence[tuple[str, User]]) -> Mapping[ScramKey, ScramCredential]:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from kbroker.assembly.own_quorum import make_ready
+from kbroker.assembly.own_quorum import format_alone, make_ready
 from kbroker.clock import SYSTEM_CLOCK
+from kbroker.cluster.kraft.bootstrap import first_records
 from kbroker.cluster.kraft.metadata_directory import MetadataDirectory
 from kbroker.cluster.kraft.settings import MetadataLogSettings
 from kbroker.config import BrokerConfig
@@ -226,3 +227,29 @@ def test_a_log_in_another_directory_is_named(tmp_path: Path) -> None:
     moved = settings(data, VOTERS, **{"log.dirs": f"{data},{other}", "metadata.log.dir": str(other)})
     with pytest.raises(LogDirError, match=r"set metadata\.log\.dir="):
         ready(moved)
+
+
+def test_a_store_beside_a_log_that_has_gone_on_is_refused(tmp_path: Path) -> None:
+    """An old store would take the place of what was decided since."""
+    data = tmp_path / "data"
+    stored(data)
+    config = settings(data, VOTERS)
+    ready(config)
+    segment = max((data / CLUSTER_METADATA_DIRECTORY).glob("*.log"))
+    segment.write_bytes(b"records")
+    (data / f"{FILE_NAME}.exported").rename(data / FILE_NAME)
+    with pytest.raises(LogDirError, match="each says something else"):
+        ready(config)
+    assert segment.read_bytes() == b"records"
+
+
+@EACH_QUORUM
+def test_the_first_users_of_new_directories_are_in_the_log(tmp_path: Path, quorum: dict[str, str]) -> None:
+    """A container's users could not log in at its first start."""
+    config = settings(tmp_path / "data", quorum)
+    users = {ScramKey("alice", 1): ScramCredential(b"salt", b"s" * 32, b"k" * 32)}
+    with opened(config) as manager:
+        format_alone(config, UNSYNCED_FILES, manager.directories, manager.directories[0], CLUSTER, users)
+    assert ready(config) == CLUSTER
+    found = [each.name for each in first_records(UNSYNCED_FILES, str(tmp_path / "data"))]
+    assert found.count("UserScramCredentialRecord") == 1
