@@ -81,7 +81,7 @@ class Console:
         from kbroker.console.parts import ConsoleParts
         from kbroker.console.site import ConsoleSite
         from kbroker.console.viewer_client import Inside
-        from kbroker.registry.configured import display_of
+        from kbroker.registry.configured import display_of, registry_of
 
         config = self._config
         address = parse_listener(config.get("metrics.listener"))
@@ -94,7 +94,7 @@ class Console:
         )
         inside = Inside(self._inside, inter_broker_listener(config))
         parts = ConsoleParts(self._sources, self._readiness, self._services, self._listeners, why_no_messages, inside)
-        parts.display = display_of(config)
+        parts.display, parts.registry = display_of(config), registry_of(config)
         parts.masks = Masks(config.get("kbroker.console.masks"))
         why_closed = guard.why_no_changes(
             address[0], has_authorizer=self._authorizer is not None, knows_viewers=self._knows_viewers

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kbroker.metrics.readiness import Readiness
     from kbroker.metrics.sources import Sources
     from kbroker.network.listener import Listener
+    from kbroker.registry.client import Registry
     from kbroker.registry.display import Display
 
 
@@ -44,7 +45,7 @@ class GroupRows:
 
 class ConsoleParts:
     """`services` gives those of a broker that is ready; `why_no_messages` is empty where viewers may read records;
-    `display` and `masks`, set before the first viewer comes, decode these and hide parts of them."""
+    `display` and `masks`, set before the first viewer comes, decode these and hide parts of them, as is `registry`."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class ConsoleParts:
         self.why_no_messages = why_no_messages
         self.display: Display | None = None
         self.masks = Masks(())
+        self.registry: Registry | None = None
         self._viewer: Viewer | None = None
         self._services = services
         self.reader = Reader()

@@ -54,8 +54,9 @@ def allowed(parts: ConsoleParts, kind: ResourceKind, name: str) -> list[str]:
 
 
 def hidden_pages(parts: ConsoleParts) -> list[str]:
-    """The pages that the viewer would be refused."""
-    return [page for page, each in _PAGES.items() if not parts.may(each, ResourceKind.CLUSTER, CLUSTER_NAME)]
+    """The pages that the viewer would be refused, and that of schemas without a registry."""
+    refused = [page for page, each in _PAGES.items() if not parts.may(each, ResourceKind.CLUSTER, CLUSTER_NAME)]
+    return refused if parts.registry is not None else [*refused, "schemas"]
 
 
 async def rights(parts: ConsoleParts, parameters: Parameters) -> Value:

@@ -28,6 +28,7 @@ from kbroker.console.own_overview import own_overview
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError, Parameters
 from kbroker.console.quorum import quorum
 from kbroker.console.rights import allowed, hidden_pages, rights
+from kbroker.console.schemas.subjects import schema, subjects
 from kbroker.console.security import acls, quotas, users
 from kbroker.console.settings import settings
 from kbroker.console.static_files import START, StaticFile, read_static_files
@@ -68,6 +69,8 @@ ENDPOINTS: Mapping[str, Endpoint] = {
     "cluster": cluster,
     "clusters": clusters,
     "why": why,
+    "schemas": subjects,
+    "schema": schema,
     "users": users,
     "acls": acls,
     "quotas": quotas,

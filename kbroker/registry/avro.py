@@ -6,16 +6,17 @@ and one that refers to itself is read in Python, which ends deep nesting with an
 
 from __future__ import annotations
 
+import base64
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import fastavro
-from fastavro import _read_py
+from fastavro import _read_py, _write_py
 
 from kbroker.registry.decoded import Decoded
-from kbroker.registry.errors import SchemaError, UndecodableError
+from kbroker.registry.errors import SchemaError, UndecodableError, UnencodableError
 from kbroker.registry.plain import plain
 
 if TYPE_CHECKING:
@@ -29,8 +30,52 @@ EMPTY_TYPES = frozenset({"null"})
 NAMED_TYPES = ("record", "error", "enum", "fixed")
 
 
+def avro_encoder(schema: Schema) -> Callable[[object], bytes]:
+    """What writes values as `plain` gives them.  SchemaError; UnencodableError of what it gives."""
+    parsed, shape = _prepared(schema)
+    write = _write_py.schemaless_writer if shape.recursive else fastavro.schemaless_writer
+
+    def encode(value: object) -> bytes:
+        out = io.BytesIO()
+        try:
+            write(out, parsed, _with_bytes(value), strict_allow_default=True)
+        except Exception as error:  # The library raises all kinds for values that are not of a schema.
+            raise UnencodableError(f"not of this Avro schema: {type(error).__name__}: {error}") from None
+        return out.getvalue()
+
+    return encode
+
+
+def _with_bytes(value: object) -> object:
+    """With bytes in the place of `{"base64": …}`.  ValueError."""
+    if isinstance(value, list):
+        return [_with_bytes(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"base64"} and isinstance(value["base64"], str):
+        return base64.b64decode(value["base64"], validate=True)
+    return {name: _with_bytes(each) for name, each in value.items()}
+
+
 def avro_decoder(schema: Schema) -> Decoder:
     """See `decoded.Decoder`.  SchemaError."""
+    parsed, shape = _prepared(schema)
+    read = _read_py.schemaless_reader if shape.recursive else fastavro.schemaless_reader
+
+    def decode(payload: bytes, _path: bytes | None) -> Decoded:
+        source = io.BytesIO(payload)
+        try:
+            value = plain(read(source, parsed, None))
+        except Exception as error:  # The library raises all kinds for bytes that are not Avro.
+            raise UndecodableError(f"not Avro of this schema: {type(error).__name__}: {error}") from None
+        if left := len(payload) - source.tell():
+            raise UndecodableError(f"not Avro of this schema: {left} bytes are left over")
+        return Decoded(value)
+
+    return decode
+
+
+def _prepared(schema: Schema) -> tuple[Parsed, _Shape]:
     named: Named = {}
     try:
         for _, text in schema.references:
@@ -46,19 +91,7 @@ def avro_decoder(schema: Schema) -> Decoder:
         raise SchemaError(f"the Avro schema cannot be used: {type(error).__name__}: {error}") from None
     if shape.unbounded:
         raise SchemaError("the Avro schema has an array of items that take no bytes, which nothing bounds")
-    read = _read_py.schemaless_reader if shape.recursive else fastavro.schemaless_reader
-
-    def decode(payload: bytes, _path: bytes | None) -> Decoded:
-        source = io.BytesIO(payload)
-        try:
-            value = plain(read(source, parsed, None))
-        except Exception as error:  # The library raises all kinds for bytes that are not Avro.
-            raise UndecodableError(f"not Avro of this schema: {type(error).__name__}: {error}") from None
-        if left := len(payload) - source.tell():
-            raise UndecodableError(f"not Avro of this schema: {left} bytes are left over")
-        return Decoded(value)
-
-    return decode
+    return parsed, shape
 
 
 def _parse(schema: object, named: Named) -> Parsed:

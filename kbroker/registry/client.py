@@ -37,6 +37,27 @@ class Schema:
 
 
 @dataclass(frozen=True, slots=True)
+class SubjectReference:
+    """What a schema takes from another subject, by the name that it uses."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectVersion:
+    """A schema as a version of a subject."""
+
+    subject: str
+    version: int
+    schema_id: int
+    kind: str
+    text: str
+    references: Sequence[SubjectReference]
+
+
+@dataclass(frozen=True, slots=True)
 class RegistryPlace:
     """Where a registry is: URLs of the same registry, of which the first that answers counts.
 
@@ -71,31 +92,58 @@ class Registry:
             return False
         return True
 
+    def subjects(self) -> list[str]:
+        """All subjects, in order.  RegistryAwayError."""
+        return sorted(str(each) for each in self._list("/subjects", "list of subjects"))
+
+    def versions(self, subject: str) -> list[int]:
+        """The versions of a subject, in order.  UnknownSchemaError, RegistryAwayError."""
+        said = self._list(f"/subjects/{_quoted(subject)}/versions", f"subject {subject}")
+        return sorted(each for each in said if isinstance(each, int))
+
+    def version(self, subject: str, version: int | None = None) -> SubjectVersion:
+        """A version of a subject, the latest without a number.  SchemaError."""
+        wanted = "latest" if version is None else version
+        said = self._get(f"/subjects/{_quoted(subject)}/versions/{wanted}", f"{subject} {wanted}")
+        number, schema_id = said.get("version"), said.get("id")
+        if not isinstance(number, int) or not isinstance(schema_id, int):
+            raise SchemaError("the registry's answer has no version and id")
+        references = [SubjectReference(*each) for each in _references(said)]
+        return SubjectVersion(subject, number, schema_id, _kind(said), _text(said), references)
+
     def _gather(self, references: Sequence[tuple[str, str, int]], texts: dict[str, str]) -> None:
         """The texts of references, those that they need before them."""
-        from urllib.parse import quote
-
         for name, subject, version in references:
             if name in texts:
                 continue
             if len(texts) >= MOST_REFERENCES:
                 raise SchemaError(f"a schema with more than {MOST_REFERENCES} references")
-            said = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}", f"{subject} {version}")
+            said = self._get(f"/subjects/{_quoted(subject)}/versions/{version}", f"{subject} {version}")
             texts[name] = ""  # A circle ends here.
             self._gather(_references(said), texts)
             del texts[name]
             texts[name] = _text(said)
 
     def _get(self, path: str, what: str) -> Mapping[str, object]:
+        said = self._ask(path, what, dict)
+        assert isinstance(said, dict)
+        return said
+
+    def _list(self, path: str, what: str) -> Sequence[object]:
+        said = self._ask(path, what, list)
+        assert isinstance(said, list)
+        return said
+
+    def _ask(self, path: str, what: str, shape: type) -> object:
         reasons = []
         for url in self._place.urls:
             try:
-                return self._get_from(url, path, what)
+                return self._ask_at(url, path, what, shape)
             except RegistryAwayError as error:
                 reasons.append(str(error))
         raise RegistryAwayError("; ".join(reasons) or "no registry is set")
 
-    def _get_from(self, url: str, path: str, what: str) -> Mapping[str, object]:
+    def _ask_at(self, url: str, path: str, what: str, shape: type) -> object:
         # A broker that asks no registry does without these modules.
         import http.client
         import urllib.error
@@ -118,7 +166,7 @@ class Registry:
             said = json.loads(body)
         except (ValueError, RecursionError):
             said = None
-        if not isinstance(said, dict):
+        if not isinstance(said, shape):
             raise RegistryAwayError(f"what answers at {url} is no schema registry")
         return said
 
@@ -141,6 +189,12 @@ def _is_registry_error(error: urllib.error.HTTPError) -> bool:
         return isinstance(said, dict) and "error_code" in said and said["error_code"] != NOT_FOUND
     except (OSError, ValueError, RecursionError):
         return False
+
+
+def _quoted(subject: str) -> str:
+    from urllib.parse import quote
+
+    return quote(subject, safe="")
 
 
 def _kind(said: Mapping[str, object]) -> str:

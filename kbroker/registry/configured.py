@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from kbroker.clock import Clock
     from kbroker.config import BrokerConfig
-    from kbroker.registry.client import RegistryPlace
+    from kbroker.registry.client import Registry, RegistryPlace
     from kbroker.registry.display import Display
     from kbroker.registry.known_ids import KnownIds
 
@@ -26,6 +26,16 @@ def schema_ids_of(config: BrokerConfig, clock: Clock) -> KnownIds | None:
     from kbroker.registry.known_ids import KnownIds
 
     return KnownIds(Registry(place).has, clock)
+
+
+def registry_of(config: BrokerConfig) -> Registry | None:
+    """The registry whose schemas are shown, and records are produced by; None where the settings name none."""
+    place = _place(config, config.get("kbroker.schema.registry.url")) or _validating(config)
+    if place is None:
+        return None
+    from kbroker.registry.client import Registry
+
+    return Registry(place)
 
 
 def display_of(config: BrokerConfig) -> Display | None:

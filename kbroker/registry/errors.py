@@ -24,3 +24,7 @@ class MissingLibraryError(SchemaError):
 
 class UndecodableError(Exception):
     """Bytes that are not what their schema says."""
+
+
+class UnencodableError(ValueError):
+    """A value that its schema does not allow; the text is for a person."""

@@ -17,10 +17,12 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 
 from kbroker.own_python import module_command
 from kbroker.registry.decoded import Decoded
-from kbroker.registry.errors import SchemaError, UndecodableError
+from kbroker.registry.errors import SchemaError, UndecodableError, UnencodableError
 from kbroker.registry.wire_format import message_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from google.protobuf.descriptor import Descriptor, FileDescriptor
 
     from kbroker.registry.client import Schema
@@ -54,6 +56,21 @@ def protobuf_decoder(schema: Schema, folder: Path | None) -> Decoder:
         return Decoded(value)
 
     return decode
+
+
+def protobuf_encoder(schema: Schema) -> Callable[[object], bytes]:
+    """What writes the first message of a file.  SchemaError, ImportError; UnencodableError of what it gives."""
+    main, pool = _load(_assembled(schema) or _compile(schema, None))
+
+    def encode(value: object) -> bytes:
+        try:
+            made = message_factory.GetMessageClass(_find(main, (0,)))()
+            json_format.ParseDict(value, made, descriptor_pool=pool)
+            return bytes(made.SerializeToString(deterministic=True))
+        except Exception as error:  # The library raises all kinds for values that are not of a message.
+            raise UnencodableError(f"not of this Protobuf schema: {error}") from None
+
+    return encode
 
 
 def _find(file: FileDescriptor, indexes: tuple[int, ...]) -> Descriptor:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -16,10 +18,12 @@ from tests.broker_process import BrokerProcess
 from tests.console.browser import DESKTOP, PHONE, Window, opened_window
 from tests.console.group_pages import joined
 from tests.console.viewer import STRANGE
+from tests.registry.stand_in import stand_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ORDER = {"id": 7, "big": 12345678901234567890, "lines": [{"sku": "A-1", "paid": True}, {}], "note": None}
+ORDER_SCHEMA: dict[str, Any] = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 PAGES = (
     "#/",
     "#/topics",
@@ -192,4 +196,41 @@ def test_a_broker_that_goes_away_is_told_and_its_return_seen(window: Window, con
     assert window.find("#page.stale") and window.find("tbody tr", "shop")
     console_broker.start()
     window.wait(lambda: not window.find("#notice .is-bad") and not window.find("#page.stale"))
+    window.faults()
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_schemas_are_seen_compared_and_used(window: Window, tmp_path: Path, size: tuple[int, int]) -> None:
+    """A person could not see by which schema a producer writes, or send a record of it for a trial."""
+    pytest.importorskip("fastavro")
+    with stand_in() as registry:
+        later = {
+            **ORDER_SCHEMA,
+            "fields": [*ORDER_SCHEMA["fields"], {"name": "paid", "type": "boolean", "default": False}],
+        }
+        registry.add("orders-value", json.dumps(ORDER_SCHEMA))
+        registry.add("orders-value", json.dumps(later))
+        settings = {"kbroker.schema.registry.url": registry.url, "kbroker.console.manage": "true"}
+        with BrokerProcess(tmp_path, settings) as broker:
+            broker.create_topic("orders", 1)
+            own = Window(window.driver, broker.metrics_url)
+            own.size(*size)
+            own.go("#/schemas")
+            assert own.violations() == []
+            own.click("td a", "orders-value")
+            assert '"paid"' in own.get("pre .added", "paid").text
+            assert own.violations() == [] and own.run("return document.scrollingElement.scrollWidth <= innerWidth")
+            own.get("#version option[value='1']").click()
+            own.wait(lambda: not own.find("pre .added"))
+            own.go("#/messages?topic=orders")
+            own.click("button", "Produce")
+            own.get("#field-format option[value=schema]").click()
+            own.get("#field-value").send_keys('{"id": 7}')
+            own.click("#action button[type=submit]", "Show what happens")
+            own.get("#action li", "Each value is written by schema 2.")
+            own.click("#perform")
+            own.get("#action .good", "1 record is written.")
+            own.click("#close")
+            assert own.get("tr.record", '"id": 7')
+            own.size(*DESKTOP)
     window.faults()

@@ -116,7 +116,7 @@ def test_a_viewer_is_told_what_it_may(viewer: Viewer) -> None:
     told = viewer.ask("me")
     assert (told["principal"], told["may_manage"], told["why_not"]) == ("User:ANONYMOUS", True, "")
     assert told["rights"] == ["DESCRIBE", "DESCRIBE_CONFIGS", "ALTER", "ALTER_CONFIGS", "CREATE"]
-    assert told["hidden_pages"] == [] and told["may_create_topics"]
+    assert told["hidden_pages"] == ["schemas"] and told["may_create_topics"]
     assert told["links"] == [{"name": "Berlin", "address": "https://berlin.example/console/"}]
 
 

@@ -60,14 +60,25 @@ def test_menu_and_buttons_go_by_rights(broker: BrokerProcess) -> None:
     bob, admin = Viewer(broker.metrics_port, "bob:builder"), Viewer(broker.metrics_port, f"admin:{PASSWORD}")
     me = bob.ask("me")
     assert me["rights"] == [] and me["may_manage"] and not me["may_create_topics"]
-    assert set(me["hidden_pages"]) == {"brokers", "clusters", "clients", "users", "acls", "settings", "quotas"}
+    assert set(me["hidden_pages"]) == {
+        "brokers",
+        "clusters",
+        "clients",
+        "users",
+        "acls",
+        "settings",
+        "quotas",
+        "schemas",
+    }
     for page in set(me["hidden_pages"]) - {"clusters"}:
         assert bob.refused(page)[0] == 403
     assert bob.ask("rights", kind="TOPIC", name="app-orders") == ["WRITE", "ALTER_CONFIGS"]
     assert bob.ask("rights", kind="TOPIC", name="other") == []
     assert bob.ask("rights", kind="GROUP", name="app-orders-group") == ["READ"]
     assert bob.refused("rights", kind="TOPIC")[0] == 400 and bob.refused("rights", kind="USER", name="x")[0] == 400
-    assert admin.ask("me")["hidden_pages"] == [] and "DELETE" in admin.ask("rights", kind="TOPIC", name="other")
+    assert admin.ask("me")["hidden_pages"] == ["schemas"] and "DELETE" in admin.ask(
+        "rights", kind="TOPIC", name="other"
+    )
     admin.do("acl.add", kind="TOPIC", name="app-", pattern="PREFIXED", operation="CREATE", **PRINCIPAL)
     assert bob.ask("me")["may_create_topics"]
 

@@ -55,6 +55,10 @@ class StandIn:
             case ["schemas", "guids", guid]:
                 found = [index for index in range(1, len(self.schemas) + 1) if self.guid(index) == guid]
                 return (200, self.shown(found[0])) if found else (404, {"error_code": UNKNOWN_SCHEMA})
+            case ["subjects"]:
+                return 200, list(self.subjects)
+            case ["subjects", subject, "versions"] if body is None and subject in self.subjects:
+                return 200, list(range(1, len(self.subjects[subject]) + 1))
             case ["subjects", subject, "versions"] if body is not None:
                 made = self.add(subject, body["schema"], body.get("schemaType", "AVRO"), body.get("references") or ())
                 return 200, {"id": made, "guid": self.guid(made)}

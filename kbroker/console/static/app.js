@@ -11,6 +11,7 @@ import { isHidden, whoAmI } from "./manage.js";
 import { messages } from "./messages.js";
 import { overview } from "./overview.js";
 import { place, to } from "./place.js";
+import { schema, schemas } from "./schemas.js";
 import { acls, quotas, users } from "./security.js";
 import { settings } from "./settings.js";
 import { statistics } from "./statistics.js";
@@ -19,8 +20,8 @@ import { partition, topic, topics } from "./topics.js";
 import { transactions } from "./transactions.js";
 import { why } from "./why.js";
 
-const PAGES = { overview, topics, topic, partition, messages, statistics, groups, group, clients, transactions, settings, why, brokers, clusters, users, acls, quotas };
-const MENU = [["overview", "o"], ["topics", "t"], ["groups", "g"], ["why", "w"], ["brokers", "b"], ["clusters", "k"], ["clients", "c"], ["transactions", "x"], ["settings", "s"], ["users", "u"], ["acls", "a"], ["quotas", "q"]];
+const PAGES = { overview, topics, topic, partition, messages, statistics, groups, group, clients, transactions, settings, why, schemas, schema, brokers, clusters, users, acls, quotas };
+const MENU = [["overview", "o"], ["topics", "t"], ["groups", "g"], ["why", "w"], ["schemas", "m"], ["brokers", "b"], ["clusters", "k"], ["clients", "c"], ["transactions", "x"], ["settings", "s"], ["users", "u"], ["acls", "a"], ["quotas", "q"]];
 
 const byId = (id) => document.getElementById(id);
 let looking = null;
@@ -113,7 +114,7 @@ function pause(milliseconds, signal) {
 // Keys
 
 const KEYS = [
-  ["g then o, t, g, w, b, k, c, x, s, u, a, q", "overview, topics, groups, why, brokers, clusters, clients, transactions, settings, users, ACLs, quotas"],
+  ["g then o, t, g, w, m, b, k, c, x, s, u, a, q", "overview, topics, groups, why, schemas, brokers, clusters, clients, transactions, settings, users, ACLs, quotas"],
   ["/", "search"],
   ["n, p", "next and previous page of a table"],
   ["r", "look now"],

@@ -8,15 +8,17 @@ const MOST_BYTES = 5_000_000;
 export const produce = (topic, partition = null, record = null) => ({
   action: "produce", title: `Produce to ${topic}`,
   inputs: [
-    { name: "format", label: "The value is", type: "select", redraws: true, value: record?.format ?? "text", options: [["text", "text"], ["json", "JSON"], ["base64", "bytes in base64"], ["null", "null: a tombstone"], ["file", "the content of a file"], ["lines", "a file of JSON lines: many records"]] },
+    { name: "format", label: "The value is", type: "select", redraws: true, value: record?.format ?? "text", options: [["text", "text"], ["json", "JSON"], ["schema", "JSON, written by a schema of the registry"], ["base64", "bytes in base64"], ["null", "null: a tombstone"], ["file", "the content of a file"], ["lines", "a file of JSON lines: many records"]] },
     { name: "key", label: "Key", value: record?.key ?? "", hint: "empty: null", shown: (typed) => typed.format !== "lines" },
-    { name: "value", label: "Value", type: "textarea", rows: 8, value: record?.value ?? "", shown: (typed) => ["text", "json", "base64"].includes(typed.format) },
+    { name: "value", label: "Value", type: "textarea", rows: 8, value: record?.value ?? "", shown: (typed) => ["text", "json", "schema", "base64"].includes(typed.format) },
+    { name: "subject", label: "Subject of the value", value: `${topic}-value`, shown: (typed) => typed.format === "schema", required: true, hint: "its latest version counts" },
+    { name: "keySubject", label: "Subject of the key", value: "", shown: (typed) => typed.format === "schema", hint: `empty: the key is text; else JSON, as ${topic}-key has it` },
     { name: "file", label: "File", type: "file", required: true, shown: (typed) => ["file", "lines"].includes(typed.format), hint: "JSON lines as they are downloaded: {\"key\": …, \"value\": …, \"headers\": […]}; up to 5,000 records and 5 MB" },
     { name: "headers", label: "Headers", type: "textarea", rows: 2, value: record?.headers ?? "", placeholder: "name: value", hint: "one a line", shown: (typed) => typed.format !== "lines" },
     { name: "partition", label: "Partition", type: "number", min: 0, value: partition ?? "", hint: "empty: by the key" },
     { name: "compression", label: "Compression", type: "select", options: [["none"], ["gzip"], ["snappy"], ["lz4"], ["zstd"]] },
   ],
-  read: async (typed, files) => ({ topic, compression: typed.compression || "none", records: (await records(typed, files.file)).map((each) => ({ ...each, partition: typed.partition === "" ? each.partition ?? null : typed.partition })) }),
+  read: async (typed, files) => ({ topic, compression: typed.compression || "none", ...(typed.format === "schema" ? { value_subject: typed.subject, key_subject: typed.keySubject || null } : {}), records: (await records(typed, files.file)).map((each) => ({ ...each, partition: typed.partition === "" ? each.partition ?? null : typed.partition })) }),
 });
 
 async function records(typed, file) {
@@ -34,6 +36,7 @@ async function records(typed, file) {
     case "base64":
       return [{ ...record, value: { base64: typed.value.replace(/\s/g, "") } }];
     case "json":
+    case "schema":
       try {
         JSON.parse(typed.value);
       } catch (error) {
