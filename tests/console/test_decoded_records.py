@@ -143,7 +143,8 @@ def test_a_filter_is_read_once_for_all_partitions(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(download, "source_of", source)
     monkeypatch.setattr(download, "look_through", looks)
     monkeypatch.setattr(download, "readable_topic", lambda *_: SimpleNamespace(name="t", partitions=range(partitions)))
-    parts: Any = SimpleNamespace(display=None, reader=SimpleNamespace(turn=nullcontext, files=asyncio.Semaphore(1)))
+    reader = SimpleNamespace(turn=nullcontext, files=asyncio.Semaphore(1))
+    parts: Any = SimpleNamespace(display=None, reader=reader, mask_of=lambda _: None)
     asyncio.run(download.download(parts, Parameters("topic=t&filter=value.id+%3D+1")))
     assert len(read) == 1 and len(used) == partitions
     assert all(each is read[0] for each in used)
