@@ -11,6 +11,7 @@
 #   make soak       groups of 50 real consumers that join, leave, hang and die (Java); SECONDS=300 SEED=7
 #   make faults     brokers of a cluster that die, hang and are cut off, under load (Java); ROUNDS=200 SEED=7
 #   make frozen     a ZooKeeper controller that stands still amid a swap of all replicas (Java); KIND=kafka
+#   make walk       administrative requests under controllers of both kinds, answers and images compared (Java, Maven); STEPS=2000
 #   make check-answers  every answer of real brokers judged; KIND=node|fsync|workers|cluster|kafka|kafka-cluster SECONDS=60
 #   make simulate   whole brokers on virtual time, every answer judged; SIMULATIONS=100000 SEED=1 KIND=quorum   make mutations  what it finds
 #   make simulate-debug     the same on the debug build, with invariants asserted
@@ -58,7 +59,7 @@ BENCH ?=
 OUTSIDE := tests/broker/test_start.py tests/cli/test_against_broker.py tests/cli/test_dump_log.py \
   tests/compat/test_confluent.py tests/records/test_vectors.py tests/storage/test_kafka_files.py
 
-.PHONY: help install run run-cluster wheel wheel-test wheels fresh-machine fresh-machine-today spark test test-quick test-slow test-kafka test-integrations test-integrations-today test-spark test-image test-tools soak faults frozen check-answers check-rights histories simulate simulate-coverage simulate-debug strangers strangers-debug mutations lint bench bench-kafka counts profile debug debug-build coverage-build dist-test docs clean distclean check-system
+.PHONY: help install run run-cluster wheel wheel-test wheels fresh-machine fresh-machine-today spark test test-quick test-slow test-kafka test-integrations test-integrations-today test-spark test-image test-tools soak faults frozen walk check-answers check-rights histories simulate simulate-coverage simulate-debug strangers strangers-debug mutations lint bench bench-kafka counts profile debug debug-build coverage-build dist-test docs clean distclean check-system
 .DEFAULT_GOAL := help
 
 help:
@@ -235,6 +236,12 @@ faults: install $(MADE)/test
 # A controller that stands still for 75 s amid a swap of all replicas, in three moments (`make test-slow` has it): make frozen; KIND=kafka
 frozen: install $(MADE)/test
 	$(BIN)/python -m tests.scenarios.faults.swap --kind $(or $(KIND),kbroker)
+
+# The same administrative requests to a cluster under kbroker's controller and to one under Apache Kafka's: make walk STEPS=2000 SEED=7
+STEPS ?= 200
+walk: install $(MADE)/test
+	KBROKER_WALK_STEPS=$(STEPS) $(if $(SEED),KBROKER_WALK_SEED=$(SEED)) \
+	  $(BIN)/python -m pytest -m slow -n 0 -s tests/cluster/kraft/test_walk_of_controllers.py $(PYTEST)
 
 # Requests of all APIs by a client with drawn rights, to Apache Kafka and kbroker: make check-rights SECONDS=600 SEED=7
 check-rights: install $(MADE)/test

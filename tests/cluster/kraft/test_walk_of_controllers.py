@@ -96,10 +96,19 @@ class Twins:
         if isinstance(request, wire.CreatePartitionsRequest):
             for each in request.topics:
                 made = request.CreatePartitionsAssignment
+                # Where partitions have not as many replicas as each other, Kafka goes by whichever its table has first.
+                factors = self._factors(each.name)
+                if len(factors) != 1:
+                    each.count = self._partitions(each.name)
+                    continue
                 count = max(0, each.count - self._partitions(each.name))
-                each.assignments = [
-                    made(broker_ids=self._random.sample(BROKERS, self._random.randint(1, 3))) for _ in range(count)
-                ]
+                (factor,) = factors
+                each.assignments = [made(broker_ids=self._random.sample(BROKERS, factor)) for _ in range(count)]
+
+    def _factors(self, name: str) -> set[int]:
+        request = wire.MetadataRequest(topics=[wire.MetadataRequest.MetadataRequestTopic(name=name)])
+        (topic,) = ask(self._clusters[0], 1, request, 12).topics
+        return {len(each.replica_nodes) for each in topic.partitions}
 
     def _same(self) -> None:
         last: dict[str, Any] = {}
@@ -107,7 +116,8 @@ class Twins:
         def are_equal() -> bool:
             nonlocal last
             ours, theirs = (image(each, 1, orders_members=False) for each in self._clusters)
-            last = {}
+            # Partitions that move are where they are to be first: how far they are is the brokers' time.
+            last = {} if "OngoingTopic" not in repr((ours["moves"], theirs["moves"])) else {"moves": ()}
             for what, rows in ours.items():
                 one, other = (Counter(map(compared, each)) for each in (rows, theirs[what]))
                 if one != other:

@@ -80,7 +80,7 @@ class QuorumCluster(KRaftCluster):
         rng = self.rng
         self.committed = Committed(self.judge)
         self.is_combined = rng.random() < COMBINED
-        self._is_dynamic = rng.random() < DYNAMIC
+        self.is_dynamic = rng.random() < DYNAMIC
         self.voter_ids = list(self.nodes) if self.is_combined else list(VOTERS)
         self._directory_ids = {each: rng.randbytes(16) for each in self.voter_ids}
         self.others = {} if self.is_combined else {each: ControllerProcess(self, each) for each in VOTERS}
@@ -126,7 +126,7 @@ class QuorumCluster(KRaftCluster):
     def _quorum_settings(self) -> dict[str, str]:
         at = {each: f"{self._address(each).host}:{PORT}" for each in self.voter_ids}
         named = {"controller.listener.names": LISTENER, **self._timing}
-        if self._is_dynamic:
+        if self.is_dynamic:
             return {**named, "controller.quorum.bootstrap.servers": ",".join(at.values())}
         return {**named, "controller.quorum.voters": ",".join(f"{node_id}@{each}" for node_id, each in at.items())}
 
@@ -159,6 +159,17 @@ class QuorumCluster(KRaftCluster):
         levels = {"metadata.version": METADATA_LEVEL, **({ELR: 1} if self.has_elr else {})}
         return [record_of(wire.FeatureLevelRecord(name=name, feature_level=each)) for name, each in levels.items()]
 
+    def addition(self, node_id: int) -> wire.AddRaftVoterRequest:
+        """What makes a controller a voter."""
+        at, request = self._address(node_id), wire.AddRaftVoterRequest
+        return request(
+            cluster_id=None,
+            voter_id=node_id,
+            voter_directory_id=self._directory_ids[node_id],
+            listeners=[request.Listener(name=LISTENER, host=at.host, port=at.port)],
+            ack_when_committed=True,
+        )
+
     def format_controller(self, node_id: int, folder: str) -> None:
         """As an operator does before the first start."""
         if SYSTEM_FILES.exists(f"{folder}/{META_PROPERTIES}"):
@@ -166,7 +177,7 @@ class QuorumCluster(KRaftCluster):
         place = f"{folder}/{CLUSTER_METADATA_DIRECTORY}"
         SYSTEM_FILES.makedirs(place)
         ids = self._directory_ids
-        if self._is_dynamic:
+        if self.is_dynamic:
             voters = {
                 each: Voter(ReplicaKey(each, ids[each]), {LISTENER: self._address(each)}) for each in self.voter_ids
             }

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING
 
+from kbroker.errors import KafkaError
+from kbroker.schemas import wire
 from tests.simulation.kraft.faults import KRaftFaults
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ class QuorumFaults(KRaftFaults):
 
     def __init__(self, world: QuorumCluster) -> None:
         self._held: dict[str, Process] = {}
+        self._changes: list[asyncio.Task[None]] = []
+        """Of voters; they end with the process that was asked."""
         super().__init__(world)
 
     def _all_kinds(self) -> tuple[Callable[[], Awaitable[None]], ...]:
@@ -36,6 +41,7 @@ class QuorumFaults(KRaftFaults):
         return (
             *of_brokers, self._cut_from_controllers, self._kill_controller, self._kill_controller, self._lose_power,
             self._stop_controller, self._hold_controller, self._cut_controllers, self._slow_disk, self._lose_two,
+            *([self._change_voters] * 2 if self._world.is_dynamic else ()),
         )  # fmt: skip
 
     async def _next_moment(self) -> None:
@@ -137,6 +143,33 @@ class QuorumFaults(KRaftFaults):
             world.judge.note("each call of the disk of %s takes up to %d ms", one.name, ns // 1_000_000)
             world.loop.disk.slow_ns[one.name] = ns
             world.loop.call_later(seconds, world.loop.disk.slow_ns.pop, one.name, None)
+
+    async def _change_voters(self) -> None:
+        """The active controller removes a voter, itself at times, or takes one back that it has removed."""
+        world, active = self._world, self._world.active()
+        one = None if active is None else world.others.get(active)
+        if one is None or one.process is None or one.watch is None or one.watch.replica is None:
+            return
+        replica = one.watch.replica
+        voters = replica.replica.history.last.by_id
+        absent = [each for each in world.voter_ids if each not in voters]
+        if absent:
+            back = world.rng.choice(absent)
+            world.judge.note("%s takes voter %d back", one.name, back)
+            asked: Coroutine[object, object, object] = replica.add_voter(world.addition(back), 1)
+        else:
+            gone = voters[world.rng.choice(list(voters))].key
+            world.judge.note("%s removes voter %d", one.name, gone.node_id)
+            removal = wire.RemoveRaftVoterRequest(
+                cluster_id=None, voter_id=gone.node_id, voter_directory_id=gone.directory_id
+            )
+            asked = replica.remove_voter(removal, 0)
+        self._changes.append(one.process.call(world.loop.create_task, self._changed(asked)))
+
+    @staticmethod
+    async def _changed(asked: Coroutine[object, object, object]) -> None:
+        with contextlib.suppress(KafkaError):
+            await asked
 
     # Controllers of either kind
 
