@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from tests.cluster.kraft.processes import Cluster
@@ -14,7 +15,8 @@ def ask(cluster: Cluster, number: int, request: Any, version: int, client_id: st
     return ask_port(cluster.nodes[number].port, request, version, client_id)
 
 
-def shown(answer: Any) -> list[str]:
-    """An answer in an order of its own; which living broker it calls the controller is drawn by Kafka."""
-    text = re.sub(r"controller_id=\d+", "controller_id=*", repr(answer))
+def shown(answer: Any, mask: Callable[[str], str] = str) -> list[str]:
+    """An answer in an order of its own, as `mask` leaves its text; which living broker it calls the controller is drawn
+    by Kafka."""
+    text = mask(re.sub(r"controller_id=\d+", "controller_id=*", repr(answer)))
     return sorted(each.strip("[](), ") for each in re.split(r"(?<=[\]\)]), |(?<=\[)", text))

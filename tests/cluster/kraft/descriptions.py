@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kbroker.schemas import wire
@@ -73,10 +74,12 @@ def answered(answer: Any, *, orders_members: bool) -> Any:
     return answer
 
 
-def image(cluster: Cluster, number: int, *, orders_members: bool = True) -> dict[str, Any]:
+def image(
+    cluster: Cluster, number: int, *, orders_members: bool = True, mask: Callable[[str], str] = str
+) -> dict[str, Any]:
     """What a broker says of the cluster.  `orders_members`: whether the order in which members of ISRs came counts."""
     found: dict[str, Any] = {
-        what: shown(answered(ask(cluster, number, request, version), orders_members=orders_members))
+        what: shown(answered(ask(cluster, number, request, version), orders_members=orders_members), mask)
         for what, (request, version) in ASKED.items()
     }
     found["settings"] = settings_of(ask(cluster, number, described(RESOURCES), 4))
