@@ -8,7 +8,6 @@ profile (`profiles.py`).
 from __future__ import annotations
 
 import functools
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +15,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
 
-from kbroker.cli.advertised import check_advertised
 from kbroker.cli.command_config import command_config_option
-from kbroker.cli.profile_option import bootstrap_of, merged_settings, profile_option
+from kbroker.cli.profile_option import bootstrap_of, client_settings_option, merged_settings, profile_option
 from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode
 
@@ -42,12 +40,11 @@ class Cluster:
     bootstrap: str
     settings: dict[str, str]
     timeout: float
-    judges_settings: bool = False
 
     @classmethod
-    def at(cls, bootstrap: str, timeout: float, *, judges_settings: bool = False) -> Cluster:
+    def at(cls, bootstrap: str, timeout: float) -> Cluster:
         """The cluster at an address, with the settings of the profile, `--command-config` and `-X`.  UsageError."""
-        return cls(bootstrap, merged_settings(), timeout, judges_settings)
+        return cls(bootstrap, merged_settings(), timeout)
 
     def client_settings(self) -> dict[str, str]:
         """What every client of this cluster gets: librdkafka's names, values as text."""
@@ -68,7 +65,7 @@ class Cluster:
         from kbroker.client.cluster import Cluster as WireCluster
 
         self.check_reachable()
-        if self.judges_settings and self.settings:
+        if self.settings:
             self._judge_settings()
         with failing_in_words(), WireCluster(self.bootstrap, self.wire_settings()) as cluster:
             yield ClusterAdmin(cluster)
@@ -104,21 +101,10 @@ class Cluster:
         )
 
     def check_reachable(self) -> None:
-        """Says at once that nothing listens there, where the client would try until its time is up."""
-        protocol = self.settings.get("security.protocol", "plaintext").lower()
-        plain = protocol in ("plaintext", "sasl_plaintext")
-        reasons = []
-        for host, port in self.addresses():
-            try:
-                with socket.create_connection((host, port), timeout=CONNECT_SECONDS) as connection:
-                    other = _spoken_there(connection) if plain else None
-            except OSError as error:
-                other = error.strerror or str(error)
-            if other is None:
-                check_advertised(host, port, self.wire_settings())
-                return
-            reasons.append(f"{host}:{port}: {other}")
-        raise click.ClickException(f"cannot connect to {'; '.join(reasons)}")
+        """A connection negotiates and logs in, before any other client tries.  ClickException says what is wrong."""
+        from kbroker.cli.reach import reach
+
+        reach(self.addresses(), self.wire_settings())
 
     def addresses(self) -> list[tuple[str, int]]:
         """Hosts and ports of `bootstrap`.  UsageError says which is none."""
@@ -143,15 +129,8 @@ class Cluster:
             return ""
 
 
-def _spoken_there(connection: socket.socket) -> str | None:
-    """The protocol of a server that is no Kafka; None when it may be Kafka, also when it is slow to answer."""
-    from kbroker.client.address import FIRST_BYTES, GREETING, other_protocol
-
-    try:
-        connection.sendall(GREETING)
-        return other_protocol(connection.recv(FIRST_BYTES, socket.MSG_WAITALL))
-    except OSError:
-        return None
+def _as_it_is(function: F) -> F:
+    return function
 
 
 timeout_option = click.option(
@@ -159,9 +138,12 @@ timeout_option = click.option(
 )
 
 
-def bootstrap_option(*others: str) -> Callable[[F], F]:
-    """`-b`, `--bootstrap-server` and other names for it, `--command-config` and `--profile`; the command gets
-    `bootstrap`."""
+def bootstrap_option(*others: str, takes_settings: bool = True) -> Callable[[F], F]:
+    """`-b`, `--bootstrap-server` and other names for it, `-X`, `--command-config` and `--profile`; the command gets
+    `bootstrap`, and the client's settings by `Cluster.at` or `merged_settings`.
+
+    Without `takes_settings` there is no `-X`.
+    """
 
     def decorate(function: F) -> F:
         option: Callable[[F], F] = click.option(
@@ -173,30 +155,20 @@ def bootstrap_option(*others: str) -> Callable[[F], F]:
             metavar="HOST:PORT[,…]",
             help=f"Where the cluster is.  [default: the profile's, or {DEFAULT_BOOTSTRAP}]",
         )
-        return option(profile_option(command_config_option(function)))
+        settings = client_settings_option if takes_settings else _as_it_is
+        return option(settings(profile_option(command_config_option(function))))
 
     return decorate
 
 
-def wire_options(function: F) -> F:
-    """Adds `--bootstrap-server` and `--timeout`; the command gets them as `cluster`."""
+def cluster_options(function: F) -> F:
+    """Adds `--bootstrap-server`, the client's settings and `--timeout`; the command gets them as `cluster`."""
 
     @functools.wraps(function)
     def with_cluster(bootstrap: str, timeout: float, **others: object) -> object:
         return function(cluster=Cluster.at(bootstrap, timeout), **others)
 
     return cast("F", bootstrap_option()(timeout_option(with_cluster)))
-
-
-def cluster_options(function: F) -> F:
-    """Adds `--bootstrap-server`, `-X` and `--timeout`; the command gets them as `cluster`."""
-
-    @functools.wraps(function)
-    def with_cluster(bootstrap: str, client_settings: tuple[str, ...], timeout: float, **others: object) -> object:
-        return function(cluster=Cluster.at(bootstrap, timeout, judges_settings=True), **others)
-
-    given = click.option("-X", "client_settings", multiple=True, metavar="KEY=VALUE", help="A setting of the client.")
-    return cast("F", bootstrap_option()(given(timeout_option(with_cluster))))
 
 
 def describe_error(error: KafkaError) -> str:

@@ -14,6 +14,7 @@ from kbroker.cli.output import parse_pairs
 from kbroker.cli.profiles import VARIABLE, Profile, ProfileError, Profiles, default_path
 
 _KEY = "kbroker.profile"
+_GIVEN = "kbroker.client-settings"
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -79,9 +80,27 @@ def bootstrap_of(default: str | None) -> Callable[[click.Context, click.Paramete
     return choose
 
 
+def client_settings_option(function: F) -> F:
+    """Adds `-X`; `merged_settings` gives what it says."""
+    option: Callable[[F], F] = click.option(
+        "-X",
+        "client_settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        expose_value=False,
+        callback=_keep_given,
+        help="A setting of the client.",
+    )
+    return option(function)
+
+
+def _keep_given(ctx: click.Context, _: click.Parameter, given: tuple[str, ...]) -> None:
+    ctx.meta[_GIVEN] = given
+
+
 def merged_settings() -> dict[str, Any]:
     """The profile's client settings, overridden by those of `--command-config`, and those by `-X`.  UsageError."""
     ctx = click.get_current_context()
     profile = profile_of(ctx)
-    given = parse_pairs(ctx.params.get("client_settings") or (), "-X")
+    given = parse_pairs(ctx.meta.get(_GIVEN, ()), "-X")
     return {**(profile.settings if profile is not None else {}), **command_config_of(ctx), **given}

@@ -29,6 +29,7 @@ request is under way.
 Every failure closes the connection and raises a `ClientError` that says what to do: BrokerUnreachableError,
 ConnectionLostError, BrokerTimeoutError, MalformedAnswerError, UnsupportedError.  Error codes within answers are the
 caller's to look at.  Not thread-safe; times are in seconds.
+`connect_timeout_s` is the time for all of opening: to connect, to negotiate and to log in.
 """
 
 from __future__ import annotations
@@ -82,6 +83,11 @@ LIFETIME_SHARE = 0.85
 _API_VERSIONS_VERSION = 3
 
 
+def _left(until: float) -> float:
+    """Seconds until then; a millisecond where it is over, as no time at all would mean not to wait for a socket."""
+    return max(until - time.monotonic(), 0.001)
+
+
 class Ticket(NamedTuple):
     """A request in flight."""
 
@@ -116,10 +122,11 @@ class Connection(Closing):
         self._security = security
         self._tls = self._context()
         self._log_in_by: float | None = None
+        until = time.monotonic() + connect_timeout_s
         self._socket: socket.socket | None = self._connect(connect_timeout_s, receive_buffer_bytes)
-        self._negotiate(connect_timeout_s)
+        self._negotiate(_left(until))
         if security.authenticates:
-            self._log_in(connect_timeout_s)
+            self._log_in(_left(until))
 
     @property
     def address(self) -> str:
@@ -217,14 +224,16 @@ class Connection(Closing):
                 "and the broker's advertised.listeners if it came from there"
             ) from error
         failure: OSError | None = None
+        until = time.monotonic() + timeout_s
         for family, kind, protocol, _, address in addresses:
             link = socket.socket(family, kind, protocol)
             try:
                 # Before connecting, for the window of TCP is agreed upon then.
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
                 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                link.settimeout(timeout_s)
+                link.settimeout(_left(until))
                 link.connect(address)
+                link.settimeout(_left(until))
                 return link if self._tls is None else self._tls.wrap_socket(link, server_hostname=self.host)
             except OSError as error:
                 link.close()

@@ -1,6 +1,6 @@
 """`kbroker start` as a process: what it prints, how it ends, and what it refuses.
 
-Also of `kbroker.cli.advertised`, `kbroker.config.images.unread`.
+Also of `kbroker.cli.reach`, `kbroker.config.images.unread`.
 """
 
 from __future__ import annotations

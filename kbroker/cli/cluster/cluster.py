@@ -12,7 +12,7 @@ from kbroker.administration.replicas import elect_leaders
 from kbroker.administration.replicas import reassign as reassign_replicas
 from kbroker.cli.cluster.quorum import fenced_brokers, print_quorum, quorum_of
 from kbroker.cli.cluster.quorum_commands import command as quorum_command
-from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.output import json_option, print_errors, print_json, print_lines, print_table, size_text
 from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError, refuse
@@ -153,7 +153,7 @@ def reason(node_id: int, row: Any, alive: Sequence[int], replica: Held | None, *
 
 @command.command("status")
 @json_option
-@wire_options
+@cluster_options
 def status(cluster: Cluster, as_json: bool) -> int:
     """Brokers, the controller, and partitions that are offline or under-replicated; exit status 1 if any is."""
     with cluster.admin() as admin:
@@ -223,7 +223,7 @@ def _named(names: Sequence[str]) -> list[Place] | None:
 @command.command("elect")
 @click.argument("names", nargs=-1, metavar="[TOPIC-PARTITION...]")
 @click.option("--unclean", is_flag=True, help="Also a replica that may lack acknowledged records, which are then lost.")
-@wire_options
+@cluster_options
 @json_option
 def elect(cluster: Cluster, names: tuple[str, ...], unclean: bool, as_json: bool) -> int:
     """Make the preferred replica of partitions the leader, of all without names."""
@@ -262,7 +262,7 @@ def _refusal(partition: str, code: int, message: str | None) -> str:
     "--replicas", metavar="ID,ID,…", help="The brokers that are to have the replicas, the preferred leader first."
 )
 @click.option("--cancel", is_flag=True, help="Call the reassignment off.")
-@wire_options
+@cluster_options
 @json_option
 def reassign(cluster: Cluster, names: tuple[str, ...], replicas: str | None, cancel: bool, as_json: bool) -> int:
     """Move replicas of partitions to other brokers; without names, show what is on the move."""
@@ -366,7 +366,7 @@ def drained(assignment: Assignment, broker: int, others: Sequence[int], racks: M
 @command.command("drain")
 @click.argument("broker", type=int)
 @click.option("--dry-run", is_flag=True, help="Show where the replicas would go, and move nothing.")
-@wire_options
+@cluster_options
 @json_option
 def drain(cluster: Cluster, broker: int, dry_run: bool, as_json: bool) -> int:
     """Move all replicas from a broker to the others, before it is taken out of the cluster."""

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 import click
 
 from kbroker.administration.quotas import TYPES, Entity, alter_quotas, describe_quotas
-from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.output import json_option, parse_pairs, print_json, print_lines, print_table
 from kbroker.errors import KafkaError
 from kbroker.nearest import unknown_hint
@@ -64,7 +64,7 @@ def command() -> None:
 @command.command("list")
 @entity_options
 @click.option("--strict", is_flag=True, help="Only entities of no other types than those named.")
-@wire_options
+@cluster_options
 @json_option
 def list_quotas(cluster: Cluster, as_json: bool, strict: bool, **options: object) -> None:
     """List quotas; all, or those of the entities that match."""
@@ -81,7 +81,7 @@ def list_quotas(cluster: Cluster, as_json: bool, strict: bool, **options: object
 @click.argument("pairs", nargs=-1, required=True, metavar="QUOTA=VALUE...")
 @entity_options
 @click.option("--validate-only", is_flag=True, help="Check, and change nothing.")
-@wire_options
+@cluster_options
 @json_option
 def set_quotas(cluster: Cluster, pairs: tuple[str, ...], validate_only: bool, as_json: bool, **options: object) -> None:
     """Set quotas of an entity: a user, a client id, both, or an address."""
@@ -97,7 +97,7 @@ def set_quotas(cluster: Cluster, pairs: tuple[str, ...], validate_only: bool, as
 @command.command("remove")
 @click.argument("keys", nargs=-1, required=True, metavar="QUOTA...")
 @entity_options
-@wire_options
+@cluster_options
 @json_option
 def remove_quotas(cluster: Cluster, keys: tuple[str, ...], as_json: bool, **options: object) -> None:
     """Remove quotas of an entity."""

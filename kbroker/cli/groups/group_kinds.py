@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbroker.cli import completion
-from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.output import json_option, print_json, print_rows
 from kbroker.client.errors import ClientError
 from kbroker.errors import KafkaError
@@ -47,7 +47,7 @@ def group_commands(
         pass
 
     @command.command("list", help=f"List the {kind} groups of a cluster, and their states.")
-    @wire_options
+    @cluster_options
     @json_option
     def list_groups(cluster: Cluster, as_json: bool) -> None:
         with cluster.admin() as admin:
@@ -56,7 +56,7 @@ def group_commands(
 
     @command.command("describe", help=summary)
     @click.argument("groups", nargs=-1, required=True, shell_complete=completion.groups_of_kinds(kind))
-    @wire_options
+    @cluster_options
     @json_option
     def describe_groups(cluster: Cluster, groups: tuple[str, ...], as_json: bool) -> None:
         with cluster.admin() as admin:

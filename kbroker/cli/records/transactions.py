@@ -18,7 +18,7 @@ import click
 
 from kbroker.administration.admin import TRANSACTION
 from kbroker.cli import completion
-from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.output import json_option, print_json, print_rows, print_table, time_text
 from kbroker.error_codes import error_name
 from kbroker.errors import ErrorCode, KafkaError
@@ -59,7 +59,7 @@ def command() -> None:
 @command.command("list")
 @click.option("--state", "states", multiple=True, help="Only ids in this state, such as Ongoing; may be repeated.")
 @click.option("--pattern", help="Only ids that this regular expression matches as a whole.")
-@wire_options
+@cluster_options
 @json_option
 def list_transactions(cluster: Cluster, states: tuple[str, ...], pattern: str | None, as_json: bool) -> None:
     """List transactional ids, with the producer behind each and the state of its transaction."""
@@ -71,7 +71,7 @@ def list_transactions(cluster: Cluster, states: tuple[str, ...], pattern: str | 
 
 @command.command("describe")
 @click.argument("transactional_ids", nargs=-1, required=True)
-@wire_options
+@cluster_options
 @json_option
 def describe_transactions(cluster: Cluster, transactional_ids: tuple[str, ...], as_json: bool) -> None:
     """Show the transactions of transactional ids: since when they are open, and in which partitions."""
@@ -86,7 +86,7 @@ def describe_transactions(cluster: Cluster, transactional_ids: tuple[str, ...], 
 
 @command.command("open")
 @click.argument("topics", nargs=-1, shell_complete=completion.topics)
-@wire_options
+@cluster_options
 @json_option
 def list_open(cluster: Cluster, topics: tuple[str, ...], as_json: bool) -> None:
     """List transactions that are open in partitions, the oldest of each first.  Of all topics when none is named."""
@@ -111,7 +111,7 @@ def _open_cells(row: JsonObject) -> Iterable[object]:
     help="Where the transaction begins in PARTITION, as `kbroker transactions open` shows it.",
 )
 @click.option("--all", "every", is_flag=True, help="All that no coordinator knows.")
-@wire_options
+@cluster_options
 @json_option
 def abort_hanging(
     cluster: Cluster, topic: str, partition: int | None, start_offset: int | None, every: bool, as_json: bool

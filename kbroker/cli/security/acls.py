@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar, cast
 import click
 
 from kbroker.administration.acls import create_acls, delete_acls, describe_acls
-from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.output import json_option, print_rows
 from kbroker.errors import refuse
 from kbroker.metadata.security_image import Acl
@@ -108,7 +108,7 @@ def command() -> None:
 @resource_options
 @pattern_option("any", "match", "literal", "prefixed")
 @click.option("--principal", "principals", multiple=True, metavar="User:NAME", help="Rules for these alone.")
-@wire_options
+@cluster_options
 @json_option
 def list_acls(cluster: Cluster, as_json: bool, pattern: str, principals: tuple[str, ...], **options: object) -> None:
     """List ACLs; all, or those of the resources and principals named.
@@ -126,7 +126,7 @@ def list_acls(cluster: Cluster, as_json: bool, pattern: str, principals: tuple[s
 @resource_options
 @pattern_option("literal", "prefixed")
 @rule_options
-@wire_options
+@cluster_options
 @json_option
 def add_acls(cluster: Cluster, as_json: bool, pattern: str, **options: object) -> None:
     """Add ACLs to the resources named, for each principal, host and operation.
@@ -148,7 +148,7 @@ def add_acls(cluster: Cluster, as_json: bool, pattern: str, **options: object) -
 @resource_options
 @pattern_option("literal", "prefixed", "any", "match")
 @rule_options
-@wire_options
+@cluster_options
 @json_option
 def remove_acls(cluster: Cluster, as_json: bool, pattern: str, **options: object) -> None:
     """Remove ACLs: those that `add` with the same words adds or, without a principal, all of the resources named."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.output import json_option, print_json, print_rows, print_table
 from kbroker.cli.security.secret_input import read_secret, secret_option
 from kbroker.errors import refuse
@@ -35,7 +35,7 @@ def _time(ms: int) -> str:
 
 @command.command("list")
 @click.option("--owner", "owners", multiple=True, metavar="User:NAME", help="Tokens of this one.")
-@wire_options
+@cluster_options
 @json_option
 def list_tokens(cluster: Cluster, owners: tuple[str, ...], as_json: bool) -> None:
     """List the tokens that you may see, without their HMACs."""
@@ -67,7 +67,7 @@ def list_tokens(cluster: Cluster, owners: tuple[str, ...], as_json: bool) -> Non
 @click.option("--owner", metavar="User:NAME", help="Of another user, for whom you may ask.  [default: your own]")
 @click.option("--renewer", "renewers", multiple=True, metavar="User:NAME", help="Who may renew it besides its owner.")
 @click.option("--max-life-hours", type=click.FloatRange(min=0, min_open=True), help="[default: the broker's]")
-@wire_options
+@cluster_options
 @json_option
 def create_token(
     cluster: Cluster, owner: str | None, renewers: tuple[str, ...], max_life_hours: float | None, as_json: bool
@@ -102,7 +102,7 @@ def create_token(
 @command.command("renew")
 @click.option("--hours", type=click.FloatRange(min=0), help="From now on.  [default: as long as the broker lets]")
 @secret_option("--hmac-file", "the HMAC")
-@wire_options
+@cluster_options
 @json_option
 def renew_token(cluster: Cluster, hours: float | None, hmac_file: Path | None, as_json: bool) -> None:
     """Renew a token."""
@@ -113,7 +113,7 @@ def renew_token(cluster: Cluster, hours: float | None, hmac_file: Path | None, a
 @command.command("expire")
 @click.option("--hours", type=click.FloatRange(min=0), help="From now on.  [default: at once]")
 @secret_option("--hmac-file", "the HMAC")
-@wire_options
+@cluster_options
 @json_option
 def expire_token(cluster: Cluster, hours: float | None, hmac_file: Path | None, as_json: bool) -> None:
     """Have a token end."""

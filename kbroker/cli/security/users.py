@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbroker.administration.users import describe_users, mechanism_name, remove_passwords, set_password
-from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.output import json_option, print_json, print_rows
 from kbroker.cli.security.secret_input import read_secret, secret_option
 from kbroker.errors import ErrorCode, refuse
@@ -26,7 +26,7 @@ def command() -> None:
 
 @command.command("list")
 @click.argument("users", nargs=-1)
-@wire_options
+@cluster_options
 @json_option
 def list_users(cluster: Cluster, users: tuple[str, ...], as_json: bool) -> None:
     """List users with their mechanisms and iterations; all, or those named."""
@@ -60,7 +60,7 @@ def list_users(cluster: Cluster, users: tuple[str, ...], as_json: bool) -> None:
     help="Of the password's salting.",
 )
 @secret_option("--password-file", "the password")
-@wire_options
+@cluster_options
 @json_option
 def add_user(
     cluster: Cluster,
@@ -92,7 +92,7 @@ def add_user(
     multiple=True,
     help="This one alone; all unless said.",
 )
-@wire_options
+@cluster_options
 @json_option
 def remove_user(cluster: Cluster, user: str, mechanisms: tuple[str, ...], as_json: bool) -> None:
     """Remove a user.  It stays where it is logged in, until its session ends (connections.max.reauth.ms)."""

@@ -132,7 +132,7 @@ def progress_bar(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
 
 @command.command("to-parquet")
 @click.argument("topics", nargs=-1, metavar="TOPIC…", shell_complete=completion.topics)
-@bootstrap_option()
+@bootstrap_option(takes_settings=False)
 @click.option(
     "--output", "-o", "directory", required=True, metavar="DIRECTORY|URI", help="Where files and manifest are."
 )
@@ -168,7 +168,7 @@ def _tell_gap(topic: str, partition: int, start: int, end: int) -> None:
 
 @command.command("to-iceberg")
 @click.argument("topics", nargs=-1, metavar="TOPIC…", shell_complete=completion.topics)
-@bootstrap_option()
+@bootstrap_option(takes_settings=False)
 @click.option("--catalog", default="lake", show_default=True, help="The name of Spark's catalog.")
 @click.option("--namespace", default="topics", show_default=True, help="Where the tables are, one for each topic.")
 @click.option("--warehouse", metavar="URI", help="Where the catalog keeps its tables.")
@@ -224,7 +224,7 @@ def _with_catalog(given: Options) -> Options:
 
 @command.command("to-topic")
 @click.argument("directory", metavar="DIRECTORY|URI")
-@bootstrap_option()
+@bootstrap_option(takes_settings=False)
 @click.option("--state", required=True, metavar="DIRECTORY|URI", help="Where this job keeps how far it is.")
 @click.option("--topic", help="Where all goes (default, for a load: where it came from).")
 @click.option("--only", metavar="TOPIC", help="Of a load: only what came from this topic.")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbroker.cli.connection import bootstrap_option
-from kbroker.cli.output import json_option, parse_pairs, print_json, print_table, without_spark
+from kbroker.cli.output import json_option, print_json, print_table, without_spark
 from kbroker.cli.profile_option import merged_settings
 from kbroker.cli.spark.before_spark import check_cluster, check_outputs
 from kbroker.cli.spark.stage_progress import stages_shown
@@ -101,7 +101,6 @@ def command() -> None:
     show_default=True,
     help="How long a consume operation waits for a record.",
 )
-@click.option("-X", "client", multiple=True, metavar="KEY=VALUE", help="A setting of the client (librdkafka).")
 @click.option("--ids/--no-ids", default=True, help="Give each record an id in a header, to verify by.")
 @click.option("--metrics-url", metavar="URL", help="The broker's Prometheus page, taken once a second.")
 @click.option("--name", default="", help="How reports call this run.")
@@ -113,7 +112,7 @@ def run_command(paths: tuple[str, ...], output: str, as_json: bool, **given: Any
 
     Latency runs from the time at which a record should have been sent.  Ctrl-C stops and keeps what was measured.
     """
-    settings = {**merged_settings(), **parse_pairs(given["client"], "-X")}
+    settings = merged_settings()
 
     def check() -> None:
         check_outputs(output, overwrite=given["overwrite"])

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import click
 
 from kbroker.cli import completion
+from kbroker.cli.command_config import command_config_option
 from kbroker.cli.metrics_listener import MetricsListener
 from kbroker.cli.output import json_option, print_json, print_table, size_text, time_text
-from kbroker.cli.profile_option import profile_of, profile_option
+from kbroker.cli.profile_option import client_settings_option, profile_of, profile_option
 from kbroker.cli.storage.log_sources import DEFAULT_METRICS, Directories, KafkaProtocol, LogPages, LogSource, Value
 from kbroker.cli.storage.repair import repair_log
 from kbroker.nearest import did_you_mean
@@ -58,6 +59,7 @@ def source_options(*, protocol: bool = False, directory: bool = True) -> Callabl
         ]
         if protocol:
             text = "Ask any Kafka, over its protocol: sizes only."
+            options += [client_settings_option, command_config_option]
             options.append(click.option("-b", "--bootstrap-server", "bootstrap", metavar="HOST:PORT", help=text))
         if directory:
             text = "Read the log directory of a stopped broker; as often as needed."

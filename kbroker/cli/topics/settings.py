@@ -9,7 +9,7 @@ import click
 
 from kbroker.administration.configs import ALL_BROKERS, Kind, Source, alter_configs, describe_configs
 from kbroker.cli import completion
-from kbroker.cli.connection import Cluster, wire_options
+from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.output import json_option, parse_pairs, print_lines, print_rows
 from kbroker.config import broker_config_rows, topic_config_rows
 from kbroker.config.origin import origin_in
@@ -44,7 +44,7 @@ def command() -> None:
     help="A topic's settings, those that it takes from the broker included.",
 )
 @click.option("--changed", is_flag=True, help="Only those that are not at their defaults.")
-@wire_options
+@cluster_options
 @json_option
 def show_settings(
     cluster: Cluster, names: tuple[str, ...], broker: int | None, topic: str | None, changed: bool, as_json: bool
@@ -76,7 +76,7 @@ def _cells(row: JsonObject) -> tuple[object, ...]:
 @click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
 @click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="[default: all brokers]")
 @click.option("--validate-only", is_flag=True, help="Check, and change nothing.")
-@wire_options
+@cluster_options
 @json_option
 def set_settings(
     cluster: Cluster, pairs: tuple[str, ...], broker: int | None, validate_only: bool, as_json: bool
@@ -92,7 +92,7 @@ def set_settings(
 @command.command("unset")
 @click.argument("names", nargs=-1, required=True)
 @click.option("--broker", type=click.IntRange(min=0), metavar="ID", help="[default: all brokers]")
-@wire_options
+@cluster_options
 @json_option
 def unset_settings(cluster: Cluster, names: tuple[str, ...], broker: int | None, as_json: bool) -> None:
     """Go back to what server.properties or the default says."""
