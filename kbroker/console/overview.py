@@ -18,11 +18,13 @@ from kbroker.metrics.families import by_label, number
 from kbroker.metrics.recent import Totals
 from kbroker.metrics.sources import STARTED_AT
 from kbroker.protocol.api import ApiKey
-from kbroker.security.authorizer import Operation
+from kbroker.security.authorizer import Operation, ResourceKind
 
 if TYPE_CHECKING:
+    from kbroker.console.group_lines import GroupLine
     from kbroker.console.parameters import Parameters
     from kbroker.console.parts import ConsoleParts, GroupRows, Value
+    from kbroker.console.topic_lines import TopicLine
     from kbroker.metrics.snapshot import LogRows
 
 MOST_SHOWN = 8
@@ -224,3 +226,45 @@ def _memory_bytes() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
     except (OSError, ValueError, IndexError):
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnOverview:
+    """The first page of a viewer who may not describe the cluster: the topics and groups that it may describe.
+
+    Sizes and lag are those of this broker; `lag` is None where no group has one.
+    """
+
+    principal: str
+    topic_count: int
+    partition_count: int
+    record_count: int
+    size_bytes: int
+    largest_topics: Sequence[TopicSize]
+    group_states: Mapping[str, int]
+    lag: int | None
+    furthest_groups: Sequence[GroupLag]
+
+
+async def own_overview(parts: ConsoleParts, _: Parameters) -> Value:
+    """GET /console/api/own."""
+    topics = await parts.shown(await parts.topics.get(), ResourceKind.TOPIC, attrgetter("topic"))
+    groups = await parts.shown(await parts.group_lines.get(), ResourceKind.GROUP, attrgetter("group_id"))
+    return partial(_own_value, ":".join(parts.principal), topics, groups)
+
+
+def _own_value(principal: str, topics: Sequence[TopicLine], groups: Sequence[GroupLine]) -> OwnOverview:
+    largest = sorted(topics, key=attrgetter("size_bytes"), reverse=True)[:MOST_SHOWN]
+    lags = [(each.lag, each) for each in groups if each.lag is not None]
+    furthest = sorted((each for each in lags if each[0]), key=lambda each: -each[0])[:MOST_SHOWN]
+    return OwnOverview(
+        principal,
+        len(topics),
+        sum(each.partition_count for each in topics),
+        sum(each.record_count for each in topics),
+        sum(each.size_bytes for each in topics),
+        [TopicSize(each.topic, each.partition_count, each.size_bytes) for each in largest],
+        Counter(each.state for each in groups),
+        sum(lag for lag, _ in lags) if lags else None,
+        [GroupLag(each.group_id, each.state, lag) for lag, each in furthest],
+    )

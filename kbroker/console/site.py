@@ -23,8 +23,7 @@ from kbroker.console.heads import heads
 from kbroker.console.links import Link, links_of
 from kbroker.console.manage.change_requests import LARGE, PERFORM, PLAN, ChangeRequests
 from kbroker.console.messages import ends, messages
-from kbroker.console.overview import overview, past
-from kbroker.console.own_overview import own_overview
+from kbroker.console.overview import overview, own_overview, past
 from kbroker.console.parameters import BadParameterError, NotShownError, NotThereError, Parameters
 from kbroker.console.quorum import quorum
 from kbroker.console.rights import allowed, hidden_pages, rights

@@ -1,6 +1,6 @@
 """What viewers with few rights are shown: a first page of their own, a menu and buttons by what they may do.
 
-Of `kbroker.console.rights`, `kbroker.console.own_overview`.
+Of `kbroker.console.rights`, `kbroker.console.overview` for viewers without DESCRIBE.
 """
 
 from __future__ import annotations

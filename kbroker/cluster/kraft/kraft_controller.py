@@ -66,7 +66,7 @@ class KRaftController(BrokerRequests):
         most_replicas: Callable[[], int | None] = lambda: None,
     ) -> None:
         """`disks_failed()`: log directories have failed, which the next heartbeat is to say.  `most_replicas()`: no
-        topic that this broker makes has more, whatever its settings say; None: as they say."""
+        topic that this broker makes has more, even where settings ask for it; None: as they say."""
         self._most_replicas = most_replicas
         self._channel = channel
         self._metadata = metadata

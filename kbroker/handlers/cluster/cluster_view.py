@@ -21,7 +21,7 @@ class ClusterView:
     """Whether settings of any broker are changed here, and not those of this one alone."""
 
     shows_dialled = False
-    """Whether clients of this broker get the address that they connected to, whatever the image says of it."""
+    """Whether clients of this broker get the address that they connected to, and not what the image says of it."""
 
     def advertised(self, ranges: tuple[ApiRange, ...]) -> tuple[ApiRange, ...]:
         """Of the APIs of a listener, what ApiVersions answers."""
