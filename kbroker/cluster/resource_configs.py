@@ -49,7 +49,7 @@ class ResourceConfigs:
         match resource.kind:
             case ConfigResourceType.BROKER:
                 settings = altered(own, alteration, self._broker_default, self._settings.is_list)
-                self._settings.check(resource.name, own, settings)
+                self._settings.check(resource.name, own, settings, [each.name for each in alteration.edits])
                 return settings
             case ConfigResourceType.GROUP:
                 settings = altered(own, alteration, _no_default, _is_no_list)

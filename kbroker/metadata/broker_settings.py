@@ -24,7 +24,7 @@ follows has to say (`guard`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kbroker.config import BrokerConfig, ConfigRow, ConfigType, broker_config_rows, topic_config_rows
@@ -83,12 +83,16 @@ class BrokerSettings:
         row = _row(name)
         return row is not None and row.type is ConfigType.LIST
 
-    def check(self, broker: str, before: Mapping[str, str], settings: Mapping[str, str]) -> None:
-        """InvalidRequestError, with the reason, when a broker, or all of them, can't be given these settings."""
+    def check(
+        self, broker: str, before: Mapping[str, str], settings: Mapping[str, str], named: Collection[str] = ()
+    ) -> None:
+        """InvalidRequestError, with the reason, when a broker, or all of them, can't be given these settings.
+
+        `named`: those that the request names, also where it changes nothing."""
         changed = {name: text for name, text in settings.items() if before.get(name) != text}
         self._check(changed, broker)
         if self._has_elr:
-            _check_min_insync(settings, broker)
+            _check_min_insync(settings, broker, named)
         self._judge(self._merged({**self._own, broker: settings}))
 
     def _on_change(self, old: ClusterImage, new: ClusterImage, delta: MetadataDelta) -> None:
@@ -204,11 +208,11 @@ def _has_elr(image: ClusterImage) -> bool:
     return image.features.level(ELIGIBLE_LEADER_REPLICAS) > 0
 
 
-def _check_min_insync(settings: Mapping[str, str], broker: str) -> None:
+def _check_min_insync(settings: Mapping[str, str], broker: str, named: Collection[str]) -> None:
     """Kafka's rule, in its words."""
     if broker == ALL_BROKERS and MIN_INSYNC not in settings:
         raise InvalidConfigError(f"Cluster-level {MIN_INSYNC} cannot be removed while ELR is enabled.")
-    if broker != ALL_BROKERS and MIN_INSYNC in settings:
+    if broker != ALL_BROKERS and (MIN_INSYNC in settings or MIN_INSYNC in named):
         raise InvalidConfigError(f"Broker-level {MIN_INSYNC} cannot be altered while ELR is enabled.")
 
 

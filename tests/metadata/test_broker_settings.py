@@ -185,6 +185,8 @@ def test_a_new_cluster_has_min_insync_replicas_for_all_brokers(store: LocalStore
         replace(settings, ALL_BROKERS, {KEY: "1"})
     with pytest.raises(InvalidConfigError, match="cannot be altered"):
         replace(settings, "4", {"min.insync.replicas": "1"}, validate_only=True)
+    with pytest.raises(InvalidConfigError, match="cannot be altered"):
+        settings.settings.check("4", {}, {}, ["min.insync.replicas"])  # A deletion of what was never set.
     replace(settings, ALL_BROKERS, {"min.insync.replicas": "3"})
     assert settings.config.get("min.insync.replicas") == 3
 
