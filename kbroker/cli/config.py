@@ -53,9 +53,9 @@ served with less than was asked for.
 
 A `server.properties` written for Kafka works.  With `process.roles=broker` kbroker is a broker of the KRaft cluster
 that `controller.quorum.bootstrap.servers` (or `controller.quorum.voters`) names.  With `broker,controller` and
-other voters it is a controller as well, with `controller` nothing else ([cluster.md](cluster.md)).  With
-`broker,controller` and no other voter it is a cluster of its own, and listeners named in `controller.listener.names`
-are left out.
+a quorum it is a controller as well, of one voter or more, with `controller` nothing else ([cluster.md](cluster.md)).
+With `broker,controller` and neither of the two settings it is a cluster of its own without a quorum, and listeners
+named in `controller.listener.names` are left out.
 
 `KAFKA_…` variables, by which Kafka's container images are set up, are settings in kbroker's image
 ([containers.md](containers.md)).  Elsewhere they are not read: the start names them in one warning,

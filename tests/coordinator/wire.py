@@ -13,6 +13,7 @@ from kbroker._fast.base.slices import Slices
 from kbroker._fast.net.pending import Pending
 from kbroker._fast.wire.codec import Struct
 from kbroker.coordinator.streams.configuration import InternalTopic
+from kbroker.handlers.cluster.cluster_view import ClusterView
 from kbroker.handlers.groups import consumer_groups, groups, offsets, streams_groups
 from kbroker.handlers.table import Handler
 from kbroker.metadata.topic_names import GROUP_METADATA_TOPIC
@@ -75,6 +76,7 @@ class Services:
     streams_groups: Any = None
     internal_topics: Any = None
     zookeeper_offsets: Any = None
+    view: ClusterView = field(default_factory=ClusterView)
 
 
 @dataclass

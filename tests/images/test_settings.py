@@ -364,11 +364,12 @@ def test_a_single_combined_node_is_alone_with_its_zookeeper_left_out() -> None:
         KAFKA_CONTROLLER_QUORUM_VOTERS="1@kafka:9093",
         KAFKA_CONTROLLER_LISTENER_NAMES="CONTROLLER",
         KAFKA_LISTENERS="PLAINTEXT://:9092,CONTROLLER://:9093",
+        KAFKA_ADVERTISED_LISTENERS="PLAINTEXT://kafka:9092",
         **ZOOKEEPER,
     )
     assert not config.get("zookeeper.connect")
     assert any("KAFKA_ZOOKEEPER_CONNECT has no effect" in each for each in config.warnings)
-    assert not config.is_voter
+    assert config.is_quorum_of_one
     of_two = {"KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS": "a:9093,b:9093"}
     of_two |= {"KAFKA_PROCESS_ROLES": "broker,controller", "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER"}
     assert load(**of_two, KAFKA_LISTENERS="PLAINTEXT://:9092,CONTROLLER://:9093").is_voter

@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,8 @@ def test_each_node_of_a_quorum_shows_its_part(tmp_path: Path) -> None:
     nodes = combined(tmp_path, [free_port() for _ in range(3)], SETTINGS, are_watched=True)
     start_together(nodes)
     try:
+        for each in nodes:  # A node answers clients before the last of its figures is there.
+            wait_for(partial(_shows_the_leader, each), "the figures of a node", seconds=60)
         pages = [scraped(each.metrics_url) for each in nodes]
         leader = int(of(pages[0], "kafka_server_raftmetrics_current_leader"))
         for node_id, page in enumerate(pages, 1):
@@ -131,6 +134,10 @@ def test_each_node_of_a_quorum_shows_its_part(tmp_path: Path) -> None:
         _silent(nodes, leader)
     finally:
         stop_together(nodes)
+
+
+def _shows_the_leader(node: BrokerProcess) -> bool:
+    return "kafka_server_raftmetrics_current_leader" in scraped(node.metrics_url)
 
 
 def _silent(nodes: list[BrokerProcess], leader: int) -> None:
