@@ -5,15 +5,23 @@ Also of `kbroker.cli.reach`, `kbroker.config.images.unread`.
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
+import multiprocessing
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+from kbroker.cluster.workers.worker_slot import WorkerSlotError, check_count
+from kbroker.config import BrokerConfig
+from kbroker.storage.directories.log_dirs import LogDirError, open_directories
+from kbroker.storage.files.filesystem import FileSystem
 from tests.broker_process import answers_api_versions
 from tests.conftest import StartBroker
 
@@ -67,6 +75,53 @@ def test_a_port_in_use_is_told_with_the_process_and_nothing_is_left_behind(
     assert f"listens on port {first.port}: stop it, or name another port" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert not data.exists()
+
+
+def test_a_refused_start_writes_nothing_into_another_brokers_directory(
+    kbroker_process: StartBroker, tmp_path: Path
+) -> None:
+    """The right broker would start with the empty metadata store of the wrong one."""
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "kbroker.cli", "format", "--override", f"log.dirs={data}"]
+    subprocess.run([*command, "--override", "node.id=5"], check=True, timeout=200, capture_output=True)
+    before = {path.name: path.read_bytes() for path in data.iterdir()}
+    assert "meta.properties" in before
+    broker = kbroker_process({"log.dirs": str(data), "node.id": "6"}, wait=False)
+    broker.spawn()
+    assert broker.wait() == 1
+    assert "belongs to node 5, but this node is 6; set node.id=5" in broker.output()
+    assert {path.name: path.read_bytes() for path in data.iterdir()} == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a directory of another user")
+@pytest.mark.parametrize("below", ["", "data"])
+def test_a_directory_that_its_owner_keeps_to_himself_is_named_with_its_owner(below: str) -> None:
+    """"workers: Permission denied" says neither whose the directory is nor what mends that."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        closed = Path(folder, "closed")
+        closed.mkdir(mode=0o700)
+        os.chown(closed, 1234, -1)
+        wanted = closed / below
+        config = BrokerConfig.from_mapping({"log.dirs": str(wanted)})
+        with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+            said = pool.submit(_refusal_as_another_user, config).result(timeout=200)
+    assert f"log directory {wanted} " in said
+    assert f"{closed} may not be {'searched' if below else 'written'} by user 65534: it belongs to user 1234" in said
+    cure = f"sudo chmod a+x {closed} && sudo install -d -o 65534 {wanted}" if below else f"sudo chown -R 65534 {closed}"
+    assert f"`{cure}`" in said
+
+
+def _refusal_as_another_user(config: BrokerConfig) -> str:
+    """What a start of the user "nobody" says of the log directories."""
+    os.setgroups([])
+    os.setuid(65534)
+    try:
+        check_count(config, 1)
+        open_directories(FileSystem(), config.log_dirs)
+    except (WorkerSlotError, LogDirError) as error:
+        return str(error)
+    return ""
 
 
 def test_warnings_and_settings_from_the_environment(kbroker_process: StartBroker) -> None:

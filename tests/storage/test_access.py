@@ -42,7 +42,7 @@ def test_a_directory_below_one_that_may_not_be_searched_is_named_as_well(
     monkeypatch.setattr(Path, "stat", refusing)
     monkeypatch.setattr(os, "geteuid", lambda: 999)
     refusal = access_refused(str(closed / "a"))
-    assert refusal.reason == f"cannot be made: {closed} may not be written by user 999"
+    assert refusal.reason.startswith(f"cannot be made: {closed} may not be written by user 999")
 
 
 def test_a_directory_of_another_user_is_told_with_the_command_that_mends_it(
@@ -57,5 +57,5 @@ def test_a_directory_of_another_user_is_told_with_the_command_that_mends_it(
     assert f"`sudo chown -R 999 {tmp_path}`" in str(raised.value)
     with pytest.raises(LogDirError) as raised:
         open_directories(Refusing(), [str(tmp_path / "a" / "b")])
-    assert f"cannot be made: {tmp_path} may not be written by user 999" in str(raised.value)
+    assert f"cannot be made: {tmp_path} may not be written by user 999: it belongs to user {owner}" in str(raised.value)
     assert f"`sudo install -d -o 999 {tmp_path}/a/b`" in str(raised.value)

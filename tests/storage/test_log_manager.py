@@ -136,7 +136,9 @@ def test_directory_of_another_cluster_or_node_is_refused(managers: Managers) -> 
         other.claim("another")
     other.release()
     third = managers.make(node_id=2)
-    third.open_dirs()
+    with pytest.raises(LogDirError, match="belongs to node 1, but this node is 2"):
+        third.open_dirs()
+    third.open_dirs(first_has_metadata=False)
     with pytest.raises(LogDirError, match="belongs to node 1, but this node is 2"):
         third.claim(CLUSTER)
 

@@ -148,14 +148,28 @@ def _check_ports(listeners: list[Listener], count: int) -> None:
 
 
 def workers_with_partitions(log_dirs: list[str], count: int) -> dict[int, int]:
-    """Workers above `count` whose directories hold partitions, and how many: a start without them would lose those."""
+    """Workers above `count` whose directories hold partitions, and how many: a start without them would lose those.
+
+    WorkerSlotError where a directory is another user's, who lets nobody else look into it.
+    """
     found: dict[int, int] = {}
     for log_dir in log_dirs:
-        folder = Path(log_dir) / FOLDER
-        if not folder.is_dir():
-            continue
-        for each in folder.iterdir():
-            if each.name.isdigit() and int(each.name) > count:
-                held = sum(1 for entry in each.iterdir() if entry.is_dir() and entry.name.rpartition("-")[2].isdigit())
-                found[int(each.name)] = found.get(int(each.name), 0) + held
+        try:
+            _count_partitions(Path(log_dir) / FOLDER, count, found)
+        except PermissionError as error:
+            from kbroker.storage.directories.access import log_directory_refused
+
+            folder = Path(error.filename)
+            is_closed_above = folder == Path(log_dir) / FOLDER and not os.access(log_dir, os.X_OK)
+            raise WorkerSlotError(log_directory_refused(log_dir if is_closed_above else str(folder))) from None
     return {number: held for number, held in sorted(found.items()) if held}
+
+
+def _count_partitions(folder: Path, count: int, found: dict[int, int]) -> None:
+    """Add the partitions of one log directory's workers.  PermissionError."""
+    if not folder.is_dir():
+        return
+    for each in folder.iterdir():
+        if each.name.isdigit() and int(each.name) > count:
+            held = sum(1 for entry in each.iterdir() if entry.is_dir() and entry.name.rpartition("-")[2].isdigit())
+            found[int(each.name)] = found.get(int(each.name), 0) + held

@@ -42,11 +42,23 @@ def access_refused(path: str) -> Refusal:
     there = Path(path)
     nearest = next(each for each in (there, *there.parents) if _is_seen(each))
     user = os.geteuid()
-    if nearest != there:
-        return Refusal(
-            f"cannot be made: {nearest} may not be written by user {user}",
-            f"sudo install -d -o {user} {shlex.quote(path)}",
-        )
-    owner = there.stat().st_uid
+    owner = nearest.stat().st_uid
     whose = f": it belongs to user {owner}" if owner != user else ""
+    if nearest != there:
+        make = f"sudo install -d -o {user} {shlex.quote(path)}"
+        if os.access(nearest, os.X_OK):
+            return Refusal(f"cannot be made: {nearest} may not be written by user {user}{whose}", make)
+        return Refusal(
+            f"cannot be reached: {nearest} may not be searched by user {user}{whose}",
+            f"sudo chmod a+x {shlex.quote(str(nearest))} && {make}",
+        )
     return Refusal(f"may not be written by user {user}{whose}", f"sudo chown -R {user} {shlex.quote(path)}")
+
+
+def log_directory_refused(path: str) -> str:
+    """Why a log directory cannot be used by this process, and what mends that, as a sentence."""
+    refusal = access_refused(path)
+    return (
+        f"log directory {path} {refusal.reason}: `{refusal.command}`, for a container on its host, with the directory "
+        "that is mounted there"
+    )

@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from kbroker.storage.directories.access import access_refused
+from kbroker.storage.directories.access import log_directory_refused
 from kbroker.storage.files.filesystem import FileSystem
 from kbroker.types import CLUSTER_METADATA_TOPIC, TopicPartition, random_uuid, uuid_from_text, uuid_to_text
 
@@ -34,6 +34,7 @@ STRAY_SUFFIX = "-stray"
 CLUSTER_METADATA_DIRECTORY = str(TopicPartition(CLUSTER_METADATA_TOPIC, 0))
 MAX_PARTITION_DIRECTORY = 255
 NO_EPOCH = -1
+NO_NODE = -1
 META_VERSION = 1
 """Version 0 is that of brokers with ZooKeeper."""
 
@@ -173,7 +174,6 @@ class LogDir:
                 f"log directory {self.path} is in use by another broker ({holder} holds {self.path}/{LOCK_FILE}); "
                 "stop that one, or give this one another log.dirs"
             )
-        self._sign_lock()
         path = f"{self.path}/{META_PROPERTIES}"
         try:
             self.meta = decode_meta_properties(files.read_file(path), path)
@@ -187,8 +187,11 @@ class LogDir:
         if self.clean:
             self.broker_epoch = read_broker_epoch(files, marker)
 
-    def _sign_lock(self) -> None:
-        """Writes who holds the lock, for people and scripts; a disk without room for it does not matter."""
+    def sign_lock(self) -> None:
+        """Writes who holds the lock, for people and scripts; a disk without room for it does not matter.
+
+        Not before the directory is known to be this broker's: a start that is refused writes nothing into another's.
+        """
         with suppress(OSError):
             self._files.ftruncate(self._lock_fd, 0)
             self._files.pwrite(self._lock_fd, b"%d\n" % os.getpid(), 0)
@@ -207,11 +210,7 @@ class LogDir:
         # What is no directory is a mistake in log.dirs, not a disk that fails.
         kind = LogDirError if isinstance(error, (FileExistsError, NotADirectoryError)) else LogDirUnusableError
         if isinstance(error, PermissionError):
-            refusal = access_refused(self.path)
-            return kind(
-                f"log directory {self.path} {refusal.reason}: `{refusal.command}`, for a container on its host, with "
-                "the directory that is mounted there"
-            )
+            return kind(log_directory_refused(self.path))
         return kind(f"cannot use log directory {self.path}: {error.strerror or error}")
 
     def is_present(self) -> bool:
@@ -226,6 +225,7 @@ class LogDir:
         meta = self.meta
         if meta is not None:
             self._check_is_of(meta, cluster_id, node_id)
+        self.sign_lock()
         # Brokers before 0.10.1 wrote no cluster id; what is missing is added, so that later starts are held to it.
         # KRaft's controllers know a directory by its id: one that changed with each start would be another directory.
         is_nameless = meta is not None and meta.is_id_drawn and meta.version == META_VERSION
@@ -240,7 +240,12 @@ class LogDir:
                 f"log directory {self.path} belongs to cluster {meta.cluster_id}, not {cluster_id}; "
                 "give this broker its own log.dirs"
             )
-        if meta.node_id not in (node_id, -1):
+        self.check_is_of_node(node_id)
+
+    def check_is_of_node(self, node_id: int) -> None:
+        """LogDirError where the directory is bound to another node than `node_id`."""
+        meta = self.meta
+        if meta is not None and meta.node_id not in (node_id, -1):
             raise LogDirError(
                 f"log directory {self.path} belongs to node {meta.node_id}, but this node is {node_id}; "
                 f"set node.id={meta.node_id}, or give this broker its own log.dirs"
@@ -293,12 +298,18 @@ class OpenedDirs:
 
 
 def open_directories(
-    files: FileSystem, paths: list[str], *, tolerate: bool = False, first_has_metadata: bool = True
+    files: FileSystem,
+    paths: list[str],
+    *,
+    tolerate: bool = False,
+    first_has_metadata: bool = True,
+    node_id: int = NO_NODE,
 ) -> list[LogDir]:
     """Opens all; on a failure gives those already locked back.
 
     `tolerate`: a directory that gives I/O errors gets the reason in `failure`, and the others are opened.  An error is
     still raised for the first directory if it has the metadata, and when no directory is left.
+    `node_id`: whose they have to be, where that is known.
     """
     opened: list[LogDir] = []
     seen: set[str] = set()
@@ -325,6 +336,9 @@ def open_directories(
         if len(ids) > 1:
             raise LogDirError(f"the log.dirs belong to different clusters: {', '.join(sorted(ids))}")
         _check_no_copies(opened)
+        if node_id != NO_NODE:
+            for directory in opened:
+                directory.check_is_of_node(node_id)
     except LogDirError:
         for directory in opened:
             directory.release()

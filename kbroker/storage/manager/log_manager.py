@@ -36,6 +36,7 @@ from kbroker.storage.directories.log_dirs import (
     CLUSTER_METADATA_DIRECTORY,
     DELETE_SUFFIX,
     NO_EPOCH,
+    NO_NODE,
     STRAY_SUFFIX,
     LogDir,
     OpenedDirs,
@@ -139,7 +140,12 @@ class LogManager:
     def open_dirs(self, *, first_has_metadata: bool = True) -> OpenedDirs:
         """Locks and reads the directories.  LogDirError says what is wrong and what to do."""
         self.directories = open_directories(
-            self._files, self._config.log_dirs, tolerate=True, first_has_metadata=first_has_metadata
+            self._files,
+            self._config.log_dirs,
+            tolerate=True,
+            first_has_metadata=first_has_metadata,
+            # Where others have the metadata, they or the directories may give the id.
+            node_id=self._config.node_id if first_has_metadata else NO_NODE,
         )
         self.failures.watch(directory.path for directory in self.directories)
         for directory in self.directories:
