@@ -96,7 +96,7 @@ def test_a_refused_start_writes_nothing_into_another_brokers_directory(
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes a directory of another user")
 @pytest.mark.parametrize("below", ["", "data"])
 def test_a_directory_that_its_owner_keeps_to_himself_is_named_with_its_owner(below: str) -> None:
-    """"workers: Permission denied" says neither whose the directory is nor what mends that."""
+    """A refusal of "workers: Permission denied" says neither whose the directory is nor what mends that."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         closed = Path(folder, "closed")
