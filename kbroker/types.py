@@ -92,6 +92,8 @@ def uuid_from_text(text: str) -> bytes:
     """The 16 bytes behind Kafka's 22-character form.  ValueError when it is not one."""
     if len(text) > 24:
         raise ValueError(f"{text!r} is too long for a base64 id of 16 bytes")
+    if len(text) < 22:
+        raise ValueError(f"{text!r} is too short: it has {len(text)} characters, a base64 id of 16 bytes has 22")
     try:
         value = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError as error:

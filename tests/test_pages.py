@@ -135,6 +135,18 @@ def test_a_pages_commands_do_what_they_say(page: str, tmp_path: Path) -> None:
     follow(BEFORE[page], blocks(page), tmp_path, 570)
 
 
+def test_keys_and_passwords_of_the_security_page_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """Every user of the machine would read the broker's key and the administrator's password."""
+    require_tool("openssl")
+    # Each block is run in a shell of its own, as by a reader who goes on in another terminal; no broker is needed.
+    before = "set -eu\numask 022\nkbroker() { :; }\ncurl() { echo DESCRIBE; }\n"
+    for block in blocks("security.md"):
+        subprocess.run(["bash", "-c", before + block], cwd=tmp_path, check=True, timeout=100, capture_output=True)
+    secrets = [*tmp_path.rglob("*.key"), tmp_path / "tls" / "broker.pem", *tmp_path.glob("*.properties")]
+    assert {path.name for path in secrets} >= {"ca.key", "broker.key", "admin.properties", "alice.properties"}
+    assert {path.name for path in secrets if path.stat().st_mode & 0o077} == set()
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(1300)

@@ -38,3 +38,11 @@ def parse_listener(text: str) -> tuple[str, int] | None:
 def is_encrypted(listener: str) -> bool:
     """Whether a `metrics.listener` value asks for TLS."""
     return listener.strip().lower().startswith("https://")
+
+
+def console_address(listener: str, port: int) -> str:
+    """Where a browser of this machine finds the console of a `metrics.listener` value; `port`: what it listens on."""
+    host = urlsplit(listener if "//" in listener else f"http://{listener}").hostname or ""
+    if host in ("0.0.0.0", "::"):
+        host = "localhost"
+    return f"{'https' if is_encrypted(listener) else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/console/"

@@ -132,6 +132,10 @@ def _ready_line(broker: Server, started: float) -> str:
     directories = ", ".join(broker.directories)
     served = broker.node.metrics
     metrics = f", metrics on port {served.port}" if served is not None and served.port else ""
+    if metrics and served is not None and served.sites:
+        from kbroker.metrics.listener_address import console_address  # The metrics' server has loaded it.
+
+        metrics += f", console on {console_address(broker.node.config.get('metrics.listener'), served.port)}"
     return (
         f"kbroker {__version__} ready on {addresses}{metrics}, data in {directories}, "
         f"after {(time.time() - started) * 1000:.0f} ms"

@@ -30,6 +30,7 @@ from kbroker.cluster.workers.worker_slot import WorkerSlot, shifted, worker_sett
 from kbroker.host.service_manager import EXTENSION_US, channel, named, service_manager
 from kbroker.host.stop_signals import StopSignals
 from kbroker.metrics.http_guard import names_of
+from kbroker.metrics.listener_address import console_address
 from kbroker.metrics.readiness import Problem, Readiness, ReadyState
 from kbroker.network.ports_in_use import why_not_listened
 from kbroker.own_python import module_command
@@ -112,7 +113,8 @@ class Supervisor:
         await asyncio.wait((stop, ready, gone), return_when=asyncio.FIRST_COMPLETED)
         if self._ready.is_set() and not self._stopping.is_set():
             self.readiness.move(ReadyState.READY)
-            logger.info("kbroker %s: %d workers are ready on %s", __version__, len(self._lives), self._addresses())
+            addresses = self._addresses()
+            logger.info("kbroker %s: %d workers are ready on %s", __version__, len(self._lives), addresses)
         await asyncio.wait((stop, gone), return_when=asyncio.FIRST_COMPLETED)
         has_failed = not self._stopping.is_set()
         await self._stop()
@@ -122,7 +124,11 @@ class Supervisor:
         return 1 if has_failed else 0
 
     def _addresses(self) -> str:
-        return ", ".join(map(str, self._config.listeners)) + " and the ports after it"
+        config, pages = self._config, self._pages
+        clients = ", ".join(map(str, config.listeners)) + " and the ports after it"
+        if pages is None or not config.get("kbroker.console.enable"):
+            return clients
+        return f"{clients}, console on {console_address(config.get('metrics.listener'), pages.port)}"
 
     # Processes
 

@@ -137,6 +137,21 @@ def test_format_draws_an_id(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(uuid_from_text(capsys.readouterr().out.strip())) == 16
 
 
+@pytest.mark.parametrize(
+    ("cluster_id", "why"),
+    [
+        ("abc", "'abc' is too short: it has 3 characters, a base64 id of 16 bytes has 22"),
+        ("A" * 25, "is too long"),
+        ("A" * 21 + "#", "is not URL-safe base64"),
+    ],
+)
+def test_a_cluster_id_that_is_none_says_why(cluster_id: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who cut an id while copying it would count bytes behind base64."""
+    assert run(["format", "-t", cluster_id]) == 2
+    said = capsys.readouterr().err
+    assert "--cluster-id: " in said and why in said
+
+
 def test_a_closed_pipe_is_no_error() -> None:
     """`kbroker config | head` would end in a traceback."""
     shell = f"{sys.executable} -m kbroker.cli config --all --json | head -1"

@@ -24,6 +24,7 @@ from kbroker.storage.directories.log_dirs import LogDirError, open_directories
 from kbroker.storage.files.filesystem import FileSystem
 from tests.broker_process import answers_api_versions
 from tests.conftest import StartBroker
+from tests.ports import free_port
 
 
 def test_start_prints_one_line_when_ready(kbroker_process: StartBroker) -> None:
@@ -36,6 +37,25 @@ def test_start_prints_one_line_when_ready(kbroker_process: StartBroker) -> None:
     assert re.search(r"\d+ ms", line)
     with urllib.request.urlopen(f"{broker.metrics_url}/readyz", timeout=10) as answer:
         assert answer.status == 200
+    (console,) = re.findall(r"console on (http://127\.0\.0\.1:\d+/console/),", line)
+    with urllib.request.urlopen(console, timeout=10) as answer:
+        assert answer.status == 200 and b"<html" in answer.read()
+
+
+def test_the_start_names_no_console_where_there_is_none(kbroker_process: StartBroker) -> None:
+    """The user would open an address that says 404."""
+    broker = kbroker_process({"kbroker.console.enable": "false"})
+    assert " ready on " in broker.output() and "console" not in broker.output()
+
+
+def test_a_login_listener_without_mechanisms_says_which_setting_is_missing(kbroker_process: StartBroker) -> None:
+    """Who wrote nothing of Kerberos would be asked for its login module."""
+    broker = kbroker_process({"listeners": f"SASL_PLAINTEXT://127.0.0.1:{free_port()}"}, wait=False)
+    broker.spawn()
+    assert broker.wait() == 1
+    assert "sasl.enabled.mechanisms is not set, and listener SASL_PLAINTEXT asks for a login" in broker.output()
+    assert "sasl.enabled.mechanisms=SCRAM-SHA-512" in broker.output()
+    assert "Traceback" not in broker.output()
 
 
 def test_sigterm_ends_in_order_and_the_next_start_is_clean(kbroker_process: StartBroker) -> None:
@@ -113,7 +133,7 @@ def test_a_directory_that_its_owner_keeps_to_himself_is_named_with_its_owner(bel
 
 
 def _refusal_as_another_user(config: BrokerConfig) -> str:
-    """What a start of the user "nobody" says of the log directories."""
+    """What a start by the user 65534 says of the log directories."""
     os.setgroups([])
     os.setuid(65534)
     try:

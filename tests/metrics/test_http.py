@@ -28,7 +28,7 @@ from kbroker.metrics import (
     start_metrics_server,
 )
 from kbroker.metrics.http_server import MAX_CONNECTIONS
-from kbroker.metrics.listener_address import parse_listener
+from kbroker.metrics.listener_address import console_address, parse_listener
 from kbroker.types import TopicPartition
 from tests.metrics.http_exchange import Log, exchange, get, sources
 
@@ -242,6 +242,13 @@ def test_listener_values() -> None:
     for wrong in ("ftp://x:1", "http://", "http://x:y", "http://x:1/path"):
         with pytest.raises(ValueError):
             parse_listener(wrong)
+
+
+def test_the_consoles_address_is_one_that_a_browser_opens() -> None:
+    """The start would print an address of no host, or of another protocol."""
+    assert console_address("http://127.0.0.1:0", 4000) == "http://127.0.0.1:4000/console/"
+    assert console_address("https://0.0.0.0:9644", 9644) == "https://localhost:9644/console/"
+    assert console_address("[::1]:9644", 9644) == "http://[::1]:9644/console/"
 
 
 def test_the_loop_delay_shows_a_stall() -> None:

@@ -150,7 +150,7 @@ def _check_ports(listeners: list[Listener], count: int) -> None:
 def workers_with_partitions(log_dirs: list[str], count: int) -> dict[int, int]:
     """Workers above `count` whose directories hold partitions, and how many: a start without them would lose those.
 
-    WorkerSlotError where a directory is another user's, who lets nobody else look into it.
+    WorkerSlotError where a directory is another user's, who alone may look into it.
     """
     found: dict[int, int] = {}
     for log_dir in log_dirs:

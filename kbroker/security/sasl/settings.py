@@ -98,6 +98,8 @@ def _mechanism(config: BrokerConfig, listener: str, name: str) -> MechanismSetti
     get: Callable[[str], object] = lambda key: config.for_mechanism(listener, name, key)  # noqa: E731
     key = f"listener.name.{listener.lower()}.{name.lower()}"
     _check_classes(config, listener, name)
+    if name == GSSAPI and config.own_of_listener(listener, f"{name.lower()}.{JAAS}") is None:
+        _check_mechanisms_are_set(config, listener, f"{key}.{JAAS}")
     module = _login_module(f"{key}.{JAAS}", name, config.own_of_listener(listener, f"{name.lower()}.{JAAS}"))
     if name == GSSAPI and importlib.util.find_spec("gssapi") is None:
         raise SaslSettingsError(
@@ -117,6 +119,16 @@ def _mechanism(config: BrokerConfig, listener: str, name: str) -> MechanismSetti
     if name == OAUTHBEARER:
         return replace(settings, keys=_key_plan(listener, get), rules=_token_rules(get))
     return settings
+
+
+def _check_mechanisms_are_set(config: BrokerConfig, listener: str, module: str) -> None:
+    """SaslSettingsError for a listener that has Kafka's default mechanism, GSSAPI, and nothing that it needs."""
+    setting = "sasl.enabled.mechanisms"
+    if setting not in config.explicit and config.own_of_listener(listener, setting) is None:
+        raise SaslSettingsError(
+            f"{setting} is not set, and listener {listener} asks for a login: name what it offers, as "
+            f"{setting}=SCRAM-SHA-512 (docs/security.md); the default, GSSAPI, needs {module}"
+        )
 
 
 def _login_module(key: str, mechanism: str, text: object) -> LoginModule | None:
