@@ -34,6 +34,8 @@ def text_of(error: KafkaError) -> str:
     code, text = error.code, str(error)
     if code is ErrorCode.UNSUPPORTED_VERSION:
         return text
+    if code is ErrorCode.SECURITY_DISABLED:
+        return f"{code.name}: {text.rstrip('.')}: set authorizer.class.name at every broker and controller"
     if text == code.name:
         return f"{code.name}: {_TEXTS[code]}" if code in _TEXTS else text
     return f"{code.name}: {text}"

@@ -20,6 +20,26 @@ from kbroker.schemas import wire
 
 A = TypeVar("A")
 
+CLUSTER_RIGHTS = {
+    "DescribeAclsRequest": "DESCRIBE",
+    "CreateAclsRequest": "ALTER",
+    "DeleteAclsRequest": "ALTER",
+    "DescribeUserScramCredentialsRequest": "DESCRIBE",
+    "AlterUserScramCredentialsRequest": "ALTER",
+    "DescribeClientQuotasRequest": "DESCRIBE_CONFIGS",
+    "AlterClientQuotasRequest": "ALTER_CONFIGS",
+    "DescribeConfigsRequest": "DESCRIBE_CONFIGS",
+    "AlterConfigsRequest": "ALTER_CONFIGS",
+    "IncrementalAlterConfigsRequest": "ALTER_CONFIGS",
+    "DescribeLogDirsRequest": "DESCRIBE",
+    "DescribeQuorumRequest": "DESCRIBE",
+    "UpdateFeaturesRequest": "ALTER",
+    "ListPartitionReassignmentsRequest": "DESCRIBE",
+    "AlterPartitionReassignmentsRequest": "ALTER",
+    "ElectLeadersRequest": "ALTER",
+}
+"""What a principal needs on the cluster, by request, as Kafka's brokers and kbroker's handlers judge it."""
+
 
 class ClusterAdmin(Admin):
     """Over a cluster's connections.  All that asks raises ClientError, too."""
@@ -28,6 +48,8 @@ class ClusterAdmin(Admin):
         self.cluster = cluster
         self.timeout_ms = int(cluster.settings.request_timeout_s * 1000)
         self._topics: dict[str, TopicInfo] | None = None
+        self._last = ""
+        """The request that was sent last, by its name."""
 
     def topics(self) -> dict[str, TopicInfo]:
         """All topics, as they were when they were first asked for."""
@@ -40,8 +62,15 @@ class ClusterAdmin(Admin):
         return [row for node_id in self.cluster.nodes() for row in self.do(list_groups(self, node_id, kinds))]
 
     def do(self, procedure: Coroutine[object, None, A]) -> A:
-        """What a procedure of `kbroker.administration` gives."""
-        return run_to_end(procedure)
+        """What a procedure of `kbroker.administration` gives.  A refused request's error names the right it needs."""
+        try:
+            return run_to_end(procedure)
+        except KafkaError as error:
+            operation = CLUSTER_RIGHTS.get(self._last)
+            if error.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED or operation is None:
+                raise
+            text = "Cluster authorization failed" if error.message in (None, error.code.name) else str(error).rstrip(".")
+            raise KafkaError.of(error.code, f"{text}: this needs {operation} on the cluster") from None
 
     def send(self, kind: type[A], request: Message, node_id: int | None = None) -> A:
         """See `Admin.ask`."""
@@ -49,6 +78,7 @@ class ClusterAdmin(Admin):
             raise KafkaError.of(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not known")
         try:
             connection = self.cluster.any() if node_id is None else self.cluster.node(node_id)
+            self._last = type(request).__name__
             answer = connection.send(request)
         except (UnsupportedError, EncodeError) as error:
             raise KafkaError.of(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None

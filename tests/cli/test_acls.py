@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kbroker.cli.main import run
+from kbroker.security.authorizer import Operation, ResourceKind
 from tests.gate.guarded_broker import GuardedBroker
 from tests.security.acl.acl_requests import SETTINGS
 
@@ -103,6 +104,42 @@ def test_a_broker_without_an_authorizer_says_so(tmp_path: Path, capsys: pytest.C
     try:
         where = ["-b", f"127.0.0.1:{broker.port}"]
         assert run(["acls", "add", "--topic", "t", "--allow-principal", "User:a", *where]) == 1
-        assert "SECURITY_DISABLED: topic t: No Authorizer is configured." in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "SECURITY_DISABLED: topic t: No Authorizer is configured: set authorizer.class.name at every" in said
     finally:
         broker.stop()
+
+
+@pytest.mark.parametrize(
+    ("words", "operation"),
+    [
+        (("acls", "list"), "DESCRIBE"),
+        (("users", "list"), "DESCRIBE"),
+        (("acls", "remove", "--topic", "t"), "ALTER"),
+        (("quotas", "list"), "DESCRIBE_CONFIGS"),
+    ],
+    ids=["acls list", "users list", "acls remove", "quotas list"],
+)
+def test_a_missing_right_is_named(
+    guarded: GuardedBroker, words: tuple[str, ...], operation: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who reads "Cluster authorization failed." does not know which ACL to ask for."""
+    asked = []
+
+    def refuse(_host: str, wanted: Operation, kind: ResourceKind, _name: str) -> bool:
+        asked.append((wanted, kind))
+        return kind is not ResourceKind.CLUSTER
+
+    guarded.change(refuse)
+    assert run([*words, "-b", f"127.0.0.1:{guarded.port}"]) == 1
+    said = capsys.readouterr().err
+    assert f"CLUSTER_AUTHORIZATION_FAILED: Cluster authorization failed: this needs {operation} on the cluster" in said
+    assert (Operation[operation], ResourceKind.CLUSTER) in asked
+
+
+@pytest.fixture(scope="module", name="guarded")
+def _guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+    broker = GuardedBroker(tmp_path_factory.mktemp("guarded"), {})
+    broker.start()
+    yield broker
+    broker.stop()
