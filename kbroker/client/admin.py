@@ -69,7 +69,9 @@ class ClusterAdmin(Admin):
             operation = CLUSTER_RIGHTS.get(self._last)
             if error.code is not ErrorCode.CLUSTER_AUTHORIZATION_FAILED or operation is None:
                 raise
-            text = "Cluster authorization failed" if error.message in (None, error.code.name) else str(error).rstrip(".")
+            text = (
+                "Cluster authorization failed" if error.message in (None, error.code.name) else str(error).rstrip(".")
+            )
             raise KafkaError.of(error.code, f"{text}: this needs {operation} on the cluster") from None
 
     def send(self, kind: type[A], request: Message, node_id: int | None = None) -> A:
