@@ -137,6 +137,20 @@ def test_a_missing_right_is_named(
     assert (Operation[operation], ResourceKind.CLUSTER) in asked
 
 
+def test_a_missing_right_on_a_topic_is_named(guarded: GuardedBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same of topics that are to be made or deleted."""
+    where = ["-b", f"127.0.0.1:{guarded.port}"]
+    guarded.change(lambda *_: True)
+    assert run(["topics", "create", "t", *where]) == 0
+    guarded.change(lambda _host, wanted, _kind, _name: wanted not in (Operation.CREATE, Operation.DELETE))
+    capsys.readouterr()
+    for word, name, operation in (("create", "u", "CREATE"), ("delete", "t", "DELETE")):
+        assert run(["topics", word, name, *where]) == 1
+        said = capsys.readouterr().err
+        assert "TOPIC_AUTHORIZATION_FAILED: " in said
+        assert f"uthorization failed: this needs {operation} on the topic or on the cluster" in said
+
+
 @pytest.fixture(scope="module", name="guarded")
 def _guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
     broker = GuardedBroker(tmp_path_factory.mktemp("guarded"), {})

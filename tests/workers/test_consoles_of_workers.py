@@ -40,6 +40,7 @@ def consoles(host: Workers, user: str = "") -> list[Viewer]:
 
 def test_each_worker_has_a_console(host: Workers) -> None:
     """Of a host with workers nothing could be seen in a browser."""
+    assert f"console on http://127.0.0.1:{host.metrics_port}/console/\n" in host.output()
     assert Viewer(host.metrics_port).get("/console/").headers["location"] == "/console/1/"
     assert Viewer(host.metrics_port).get("/console/2").headers["location"] == "/console/2/"
     for number, viewer in enumerate(consoles(host), 1):

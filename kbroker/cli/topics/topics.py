@@ -233,7 +233,11 @@ def _report(
             names.append(str(row.name))
         except KafkaError as error:
             if error.code not in quiet:
-                errors.append(f"{row.name}: {_in_words(admin, error, row.name, settings)}")
+                words = _in_words(admin, error, row.name, settings)
+                if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    operation = "DELETE" if what == "deleted" else "CREATE"
+                    words = f"{words.rstrip('.')}: this needs {operation} on the topic or on the cluster"
+                errors.append(f"{row.name}: {words}")
     _print_results(names, what, as_json)
     return print_errors(errors)
 
