@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbroker.cli.main import run
+from kbroker.errors import ErrorCode, KafkaError
 from kbroker.security.authorizer import Operation, ResourceKind
 from tests.gate.guarded_broker import GuardedBroker
 from tests.security.acl.acl_requests import SETTINGS
@@ -149,6 +150,26 @@ def test_a_missing_right_on_a_topic_is_named(guarded: GuardedBroker, capsys: pyt
         said = capsys.readouterr().err
         assert "TOPIC_AUTHORIZATION_FAILED: " in said
         assert f"uthorization failed: this needs {operation} on the topic or on the cluster" in said
+
+
+@pytest.mark.parametrize(
+    "words", [("quotas", "set", "--user", "u", "request_percentage=5"), ("settings", "set", "log.retention.ms=1")]
+)
+def test_no_refusal_shows_a_python_value(
+    guarded: GuardedBroker, words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that says nothing but a code would be shown with "None"."""
+    silent = KafkaError.of(ErrorCode.POLICY_VIOLATION)
+
+    def refuse(procedure: Coroutine[object, None, object]) -> None:
+        procedure.close()
+        raise silent
+
+    guarded.change(lambda *_: True)
+    monkeypatch.setattr("kbroker.client.admin.run_to_end", refuse)
+    assert run([*words, "-b", f"127.0.0.1:{guarded.port}"]) == 1
+    said = capsys.readouterr().err
+    assert "POLICY_VIOLATION" in said and "None" not in said
 
 
 @pytest.fixture(scope="module", name="guarded")

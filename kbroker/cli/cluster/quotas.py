@@ -142,4 +142,4 @@ def _alter(cluster: Cluster, entity: Entity, values: dict[str, float | None], *,
         try:
             admin.do(alter_quotas(admin, entity, values, validate_only=validate_only))
         except KafkaError as error:
-            raise KafkaError.of(error.code, f"{error.message}{unknown_hint(values, QUOTAS)}") from None
+            raise KafkaError.of(error.code, f"{error}{unknown_hint(values, QUOTAS)}") from None

@@ -141,4 +141,4 @@ def _alter(
             admin.do(alter_configs(admin, Kind.BROKER, name, given, unset, validate_only=validate_only))
         except KafkaError as error:
             hint = unknown_hint([*given, *unset], (row.name for row in broker_config_rows()))
-            raise KafkaError.of(error.code, f"{error.message}{hint}") from None
+            raise KafkaError.of(error.code, f"{error}{hint}") from None
