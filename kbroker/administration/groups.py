@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker._fast.wire.codec import DecodeError
 from kbroker.administration.admin import by_topic, new_or_old
+from kbroker.administration.records import from_time
 from kbroker.errors import ErrorCode, KafkaError, refuse
 from kbroker.schemas import wire
 from kbroker.types import EARLIEST, LATEST, ZERO_UUID
@@ -178,7 +179,7 @@ async def reset_targets(
     """
     places = [*places]
     first, last = await admin.offsets_of(places, EARLIEST), await admin.offsets_of(places, LATEST)
-    at_time = await admin.offsets_of(places, value) if where == "time" else {}
+    at_time = await from_time(admin, last, value) if where == "time" else {}
     found: dict[Place, int] = {}
     for place in places:
         if where == "shift":
@@ -186,8 +187,7 @@ async def reset_targets(
                 continue
             wanted = committed[place] + value
         elif where == "time":
-            # No record is that young: the group continues with what comes next.
-            wanted = last[place] if at_time[place] < 0 else at_time[place]
+            wanted = at_time[place]
         elif where == "offset":
             wanted = value
         else:

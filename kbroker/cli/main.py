@@ -29,7 +29,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("kbroker.cli.config", "Show the settings and what each is."),
     "doctor": ("kbroker.cli.checks.doctor", "Check settings and machine, and say what mends what is wrong."),
     "cluster": ("kbroker.cli.cluster.cluster", "Show a cluster, elect leaders, reassign replicas, drain a broker."),
-    "topics": ("kbroker.cli.topics.topics", "List, describe, create, alter and delete topics."),
+    "topics": (
+        "kbroker.cli.topics.topics",
+        "List, describe, create, alter and delete topics; delete records.",
+    ),
     "groups": ("kbroker.cli.groups.groups", "List, describe, reset, move and delete consumer groups."),
     "share": ("kbroker.cli.groups.share", "List and describe share groups."),
     "streams": ("kbroker.cli.groups.streams", "List and describe streams groups."),

@@ -2,8 +2,9 @@
 it against brokers.
 
 Also of `kbroker.administration.acls`, `kbroker.administration.admin`, `kbroker.administration.configs`,
-`kbroker.administration.groups`, `kbroker.administration.quotas`, `kbroker.administration.replicas`,
-`kbroker.administration.topics`, `kbroker.administration.users`, `kbroker.client.admin`.
+`kbroker.administration.groups`, `kbroker.administration.quotas`, `kbroker.administration.records`,
+`kbroker.administration.replicas`, `kbroker.administration.topics`, `kbroker.administration.users`,
+`kbroker.client.admin`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ They speak the protocol only, so the same tests pass on Apache Kafka.
 
 Also of `kbroker.cli.groups.group_offsets`, `kbroker.cli.groups.groups`, `kbroker.cli.topics.topics`,
 `kbroker.cli.cluster.quotas`, `kbroker.cli.records.transactions`, `kbroker.cli.groups.share`,
-`kbroker.cli.groups.streams`.
+`kbroker.cli.groups.streams`, `kbroker.cli.topics.delete_records`, `kbroker.cli.places`.
 """
 
 from __future__ import annotations
@@ -172,3 +172,53 @@ def test_groups_are_described_moved_and_deleted(kbroker: Kbroker, topic: str) ->
     assert group not in kbroker("groups", "list").stdout
     for command in ("describe", "delete"):
         assert "GROUP_ID_NOT_FOUND" in kbroker("groups", command, group, status=1).stderr
+
+
+def starts_of(kbroker: Kbroker, topic: str) -> list[int]:
+    (described,) = load(kbroker("topics", "describe", topic, "--json"))
+    return [row["start_offset"] for row in described["partitions"]]
+
+
+def timed(*seconds: int, partition: int = 0) -> str:
+    """A line for each record, written at this second of 2024 in UTC."""
+    rows = [{"value": str(n), "partition": partition, "timestamp": (1704067200 + n) * 1000} for n in seconds]
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def test_old_records_are_deleted_once_the_plan_was_seen(kbroker: Kbroker, topic: str) -> None:
+    """Records would be gone by a slip, or only with their topic."""
+    kbroker("topics", "alter", topic, "-c", "retention.ms=-1")
+    kbroker("produce", topic, "--format", "json", stdin=timed(*range(10)) + timed(20, 30, partition=2))
+    delete = ("topics", "delete-records", topic)
+    plan = kbroker(*delete, "--before-time", "2024-01-01T00:00:25Z").stdout
+    assert "nothing changed: add --execute" in plan
+    assert starts_of(kbroker, topic) == [0, 0, 0]
+    assert "no record is before that" in kbroker(*delete, "--before-time", "2024-01-01T00:00:00Z").stdout
+    assert "nothing changed" not in kbroker(*delete, "--before-time", "2024-01-01T00:00:25Z", "--execute").stdout
+    assert starts_of(kbroker, topic) == [10, 0, 1]
+    assert kbroker("consume", topic, "--from-beginning", "-e").stdout == "30\n"
+    kbroker("produce", topic, "-p", "0", stdin="a\nb\nc\n")
+    one = (*delete[:2], f"{topic}:0", "--json")
+    done = load(kbroker(*one, "--before-offset", "12", "--execute"))
+    assert done["executed"] and done["partitions"] == [
+        {"topic": topic, "partition": 0, "start_offset": 10, "end_offset": 13, "new_start_offset": 12}
+        | {"deleted_offsets": 2}
+    ]
+    assert load(kbroker(*one, "--before-offset", "3", "--execute"))["partitions"][0]["new_start_offset"] == 12
+    kbroker(*delete, "--all", "--execute")
+    assert starts_of(kbroker, topic) == [13, 0, 2]
+
+
+def test_records_that_cannot_be_deleted_are_named_with_the_reason(kbroker: Kbroker, topic: str) -> None:
+    """A mistyped offset would empty a topic, or a bare POLICY_VIOLATION would be all that is said."""
+    kbroker("produce", topic, "-p", "0", stdin="a\nb\n")
+    delete = ("topics", "delete-records")
+    said = kbroker(*delete, f"{topic}:0", "--before-offset", "3", "--execute", status=1).stderr
+    assert f"{topic}-0: offset 3 is behind the end, which is 2" in said
+    assert "there is no partition 9" in kbroker(*delete, f"{topic}:9", "--all", status=1).stderr
+    assert "must be topic or topic:0,1" in kbroker(*delete, f"{topic}:x", "--all", status=2).stderr
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in kbroker(*delete, f"{topic}-none", "--all", status=1).stderr
+    kbroker("topics", "alter", topic, "-c", "cleanup.policy=compact")
+    done = kbroker(*delete, topic, "--all", "--execute", status=1)
+    assert f"{topic}-0: POLICY_VIOLATION: its cleanup.policy does not let records be deleted" in done.stderr
+    assert starts_of(kbroker, topic) == [0, 0, 0]

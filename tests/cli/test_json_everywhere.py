@@ -60,6 +60,7 @@ CALLS = (
     "topics create other",
     "topics describe TOPIC",
     "topics list",
+    "topics delete-records TOPIC --all",
     "topics delete other",
     "transactions abort-hanging TOPIC --all",
     "transactions list",

@@ -25,10 +25,10 @@ from kbroker.cli.groups.zookeeper_groups import (
     zookeeper_config_option,
 )
 from kbroker.cli.output import json_option, print_errors, print_json, print_lines, print_rows, print_table
+from kbroker.cli.places import LOCAL, PLACES, TIME, milliseconds_of, named_partitions
 from kbroker.cli.refusals import text_of
 from kbroker.client.errors import ClientError
 from kbroker.errors import ErrorCode, KafkaError
-from kbroker.nearest import did_you_mean
 from kbroker.types import LATEST, JsonObject
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Reset(NamedTuple):
         if self.to_offset is not None:
             return "offset", self.to_offset
         if self.to_datetime is not None:
-            return "time", int(self.to_datetime.timestamp() * 1000)
+            return "time", milliseconds_of(self.to_datetime)
         if self.shift_by is not None:
             return "shift", self.shift_by
         return ("earliest" if self.to_earliest else "latest"), 0
@@ -207,7 +207,7 @@ def _print_group(group: JsonObject) -> None:
     "--topic",
     "topics",
     multiple=True,
-    metavar="TOPIC[:0,1,…]",
+    metavar=PLACES,
     help="Which topics or partitions.",
     shell_complete=completion.topics,
 )
@@ -217,8 +217,8 @@ def _print_group(group: JsonObject) -> None:
 @click.option("--to-offset", type=click.IntRange(min=0), help="This offset, within what the partition has.")
 @click.option(
     "--to-datetime",
-    type=click.DateTime(["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d"]),
-    help="The first record from this time on (local time unless it has an offset).",
+    type=TIME,
+    help=f"The first record from this time on ({LOCAL}).",
 )
 @click.option("--shift-by", type=int, help="Forward by so many offsets, or backward when negative.")
 @click.option("--execute", is_flag=True, help="Do it; without this, only show what would be done.")
@@ -245,7 +245,7 @@ def reset_offsets(
         raise click.UsageError("give --topic, or --all-topics")
     with cluster.admin() as admin:
         committed = admin.do(administration.committed_offsets(admin, group))
-        partitions = sorted(committed) if all_topics else _named_partitions(admin, topics)
+        partitions = sorted(committed) if all_topics else named_partitions(admin, topics, "--topic")
         if not partitions:
             near = _near(admin, group)
             raise click.ClickException(f"{group}: nothing to reset, the group has committed no offsets{near}")
@@ -266,26 +266,6 @@ def reset_offsets(
         print_table(("TOPIC", "PARTITION", "OLD OFFSET", "NEW OFFSET"), [tuple(row.values()) for row in rows])
         if not execute:
             click.echo(f"nothing changed: {members or 'add --execute to do it'}")
-
-
-def _named_partitions(admin: ClusterAdmin, topics: tuple[str, ...]) -> list[Place]:
-    known = admin.topics()
-    partitions: list[Place] = []
-    for item in topics:
-        name, colon, numbers = item.partition(":")
-        if name not in known:
-            raise click.ClickException(
-                f"{name}: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic{did_you_mean(name, known)}"
-            )
-        wanted = there = set(known[name].partitions)
-        if colon:
-            if not all(number.isdigit() for number in numbers.split(",")):
-                raise click.UsageError(f"--topic {item}: must be topic or topic:0,1,…")
-            wanted = {int(number) for number in numbers.split(",")}
-        if wanted - there:
-            raise click.ClickException(f"{name}: there is no partition {min(wanted - there)}")
-        partitions.extend((name, partition) for partition in sorted(wanted))
-    return partitions
 
 
 def _near(admin: ClusterAdmin, name: str) -> str:

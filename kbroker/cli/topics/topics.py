@@ -1,4 +1,4 @@
-"""`kbroker topics`: list, describe, create, alter and delete topics of any Kafka."""
+"""`kbroker topics`: list, describe, create, alter and delete topics of any Kafka, and delete their records."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from kbroker.administration.topics import BY_DEFAULT, NewTopic
 from kbroker.cli import completion
 from kbroker.cli.connection import Cluster, cluster_options
 from kbroker.cli.output import json_option, parse_pairs, print_errors, print_json, print_lines, print_rows, print_table
+from kbroker.cli.topics.delete_records import command as delete_records
 from kbroker.errors import ErrorCode, KafkaError, refuse
-from kbroker.nearest import unknown_hint
+from kbroker.nearest import did_you_mean, unknown_hint
 from kbroker.schemas import wire
 from kbroker.types import EARLIEST, LATEST, ZERO_UUID, JsonObject, is_internal, uuid_to_text
 
@@ -25,9 +26,24 @@ if TYPE_CHECKING:
     _Topic = wire.MetadataResponse.MetadataResponseTopic
 
 
-@click.group("topics")
+class _Topics(click.Group):
+    """Says which command a misspelt word is nearest to."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is None and not ctx.resilient_parsing:
+            # `delete-everything` means less than `delete`: the topic itself would be gone.
+            narrower = [name for name in self.commands if not cmd_name.startswith(name)]
+            raise click.UsageError(f"No such command {cmd_name!r}{did_you_mean(cmd_name, narrower)}", ctx)
+        return found
+
+
+@click.group("topics", cls=_Topics)
 def command() -> None:
-    """List, describe, create, alter and delete topics."""
+    """List, describe, create, alter and delete topics, and delete their records."""
+
+
+command.add_command(delete_records)
 
 
 @command.command("list")

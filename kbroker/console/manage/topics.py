@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbroker.administration import topics as administration
+from kbroker.administration.records import delete_records, from_time
 from kbroker.administration.topics import BY_DEFAULT
 from kbroker.console.group_lag import reads
 from kbroker.console.manage.context import listed, plural
@@ -206,33 +207,21 @@ async def _targets(
     if where == "all":
         return dict(last)
     if where == "time":
-        found = await context.client.offsets(topic, indexes, fields.number("value"))
-        return {index: last[index] if offset < 0 else offset for index, offset in found.items()}
+        ends = {(topic, index): last[index] for index in indexes}
+        return {i: offset for (_, i), offset in (await from_time(context.client, ends, fields.number("value"))).items()}
     return dict.fromkeys(indexes, fields.number("value"))
 
 
 async def truncate(context: Context, fields: Fields, plan: Plan) -> Done:
     """Each leader is asked for its partitions."""
     name = fields.text("name")
-    request = wire.DeleteRecordsRequest
-    by_leader: dict[int, list[tuple[int, int]]] = {}
-    for index, offset in (fields.offsets("offsets") or {}).items():
-        by_leader.setdefault(context.client.leader_of(name, index), []).append((index, offset))
+    targets = {(name, index): offset for index, offset in (fields.offsets("offsets") or {}).items()}
     rows, failures = [], []
-    for leader, parts in by_leader.items():
-        asked = [request.DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in parts]
-        answer = await context.client.ask(
-            wire.DeleteRecordsResponse,
-            request(
-                topics=[request.DeleteRecordsTopic(name=name, partitions=asked)], timeout_ms=context.client.timeout_ms
-            ),
-            leader,
-        )
-        for row in answer.topics[0].partitions:
-            if row.error_code:
-                failures.append(f"Partition {row.partition_index}: {error_name(row.error_code)}.")
-            else:
-                rows.append((row.partition_index, row.low_watermark))
+    for (_, index), (code, start) in (await delete_records(context.client, targets)).items():
+        if code:
+            failures.append(f"Partition {index}: {error_name(code)}.")
+        else:
+            rows.append((index, start))
     return Done(
         [f"The records of {plural(len(rows), 'partition')} are deleted."] if rows else [],
         Table(("Partition", "First offset"), sorted(rows)),
