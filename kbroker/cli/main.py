@@ -62,6 +62,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mirror": ("kbroker.cli.spark.mirror", "Mirror topics of one cluster into another."),
     "replay": ("kbroker.cli.spark.replay", "Replay a trace against a cluster, verify what arrived, and report."),
     "dump-log": ("kbroker.cli.storage.dump_log", "Print what is in segments, indexes, snapshots and checkpoints."),
+    "help": ("kbroker.cli.help", "Explain a command, or list all."),
+    "version": ("kbroker.cli.version", "Show release, build and libraries."),
 }
 
 OF_THE_IMAGE: dict[str, str] = {"container": "kbroker.cli.container", "kafka-tool": "kbroker.cli.kafka_tools"}

@@ -1,4 +1,4 @@
-"""`kbroker --version`: what a bug report needs to know of this build and its machine."""
+"""`kbroker version` and `--version`: what a bug report needs to know of this build and its machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 import kbroker
 from kbroker._fast.base import build_facts, crc32c, md5
-from kbroker.cli.output import print_json
+from kbroker.cli.output import json_option, print_json
 from kbroker.types import JsonObject
 
 LIBRARIES = (
@@ -104,3 +104,10 @@ def print_version(as_json: bool) -> None:
     }
     for name, text in rows.items():
         click.echo(f"  {name:<10} {text}")
+
+
+@click.command("version")
+@json_option
+def command(as_json: bool) -> None:
+    """Show release, build and libraries."""
+    print_version(as_json)

@@ -1,7 +1,7 @@
 """The command line without a broker: what it prints, refuses and how it ends.
 
 Also of `kbroker.cli.__main__`, `kbroker.cli.output`, `kbroker.cli.storage.format`, `kbroker.cli.storage.dump_files`,
-`kbroker.cli.storage.directory_options`.
+`kbroker.cli.storage.directory_options`, `kbroker.cli.help`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,17 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
     assert "Usage: kbroker" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [(), ("topics",), ("topics", "create"), ("dump-log",), ("cluster", "quorum", "add")])
+def test_help_is_a_command_as_well(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """Who tries `kbroker help topics` would be told that there is no such command."""
+    said = []
+    for arguments in (["help", *words], [*words, "--help"]):
+        assert run(arguments) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert said[0].startswith(f"Usage: {' '.join(('kbroker', *words))} ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
@@ -52,6 +63,9 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
         (["topics", "create", "t", "-p", "0"], 2, "0 is not in the range x>=1"),
         (["topics", "create", "t", "-c", "novalue"], 2, "must be key=value"),
         (["topics", "list", "-b", "nohost"], 2, "is not host:port"),
+        (["help", "topics", "create", "more"], 2, "kbroker topics create has no commands of its own"),
+        (["help", "topcis"], 2, "No such command 'topcis'; did you mean topics?"),
+        (["help", "groups", "nothing"], 2, "No such command 'nothing'"),
         (["topics", "delete-records", "t"], 2, "give one of --before-offset, --before-time, --all"),
         (["topics", "delete-records", "t", "--all", "--before-offset", "0"], 2, "give one of --before-offset"),
         (["topics", "delete-records", "t", "--before-time", "noon"], 2, "'noon' does not match the formats"),

@@ -105,6 +105,17 @@ def test_topics_and_groups_of_the_cluster_are_completed(
     assert names_in(done.output) == names
 
 
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [(("he",), ["help"]), (("help", "topi"), ["topics"]), (("help", "topics", "cre"), ["create"])]
+    + [(("help", *words, ""), []) for words in (("topics", "create"), ("nothing",))],
+    ids=" ".join,
+)
+def test_words_behind_help_are_commands(words: tuple[str, ...], names: list[str]) -> None:
+    """The commands of a group would have to be known before help on them can be had."""
+    assert completed(*words) == names
+
+
 def test_where_no_broker_answers_nothing_is_completed_and_nothing_said() -> None:
     """An error would be printed into the line that is being typed."""
     assert completed("topics", "describe", "-b", f"127.0.0.1:{free_port()}", "o") == []

@@ -15,7 +15,10 @@ from kbroker.cli.main import cli, run
 from tests.broker.client import Batch, Client
 from tests.broker_process import BrokerProcess
 
-WITHOUT_JSON = {"start": "prints the broker's log; kbroker.log.format=json"}
+WITHOUT_JSON = {
+    "start": "prints the broker's log; kbroker.log.format=json",
+    "help": "is for people",
+}
 OF_SPARK = ("trace", "load", "mirror", "replay")
 WITHOUT_PROFILE = {
     "mirror": "has two clusters",
@@ -65,6 +68,7 @@ CALLS = (
     "transactions abort-hanging TOPIC --all",
     "transactions list",
     "transactions open",
+    "version",
 )
 #: These need an authorizer, TLS, a group, a transaction, a damage, ZooKeeper, controllers or directories of Kafka, from
 #: other files.

@@ -1,4 +1,4 @@
-"""`kbroker --version`: what a report of a fault needs."""
+"""`kbroker version` and `--version`: what a report of a fault needs."""
 
 from __future__ import annotations
 
@@ -30,6 +30,16 @@ def test_version_names_build_machine_and_libraries(capsys: pytest.CaptureFixture
     said = capsys.readouterr().out
     assert said.startswith(f"kbroker {__version__}\n")
     assert known["compiler"] in said and known["python"] in said
+
+
+def test_the_command_says_what_the_option_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who tries `kbroker version` would be told that there is no such command."""
+    for arguments in ([], ["--json"]):
+        said = []
+        for word in ("--version", "version"):
+            assert run([word, *arguments]) == 0
+            said.append(capsys.readouterr().out)
+        assert said[0] == said[1] != ""
 
 
 def test_json_is_an_option_of_version_and_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
