@@ -1,4 +1,5 @@
-"""What Tab completes where a topic or a group is named: those of the cluster that the words before it name.
+"""`kbroker completion`: the script by which a shell completes words.  And what Tab completes where a topic or group is
+named: those of the cluster that the words before it name.
 
 A shell waits for it, and shows no error: where the cluster does not answer within a second, nothing is completed.
 """
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 
 from kbroker.cli.profile_option import profile_of
 
@@ -18,6 +19,19 @@ if TYPE_CHECKING:
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 SECONDS = 1.0
+PROGRAM = "kbroker"
+VARIABLE = "_KBROKER_COMPLETE"
+"""By which the script asks; click reads it for a program of this name."""
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print the script that has Tab complete in SHELL."""
+    of_shell = get_completion_class(shell)
+    assert of_shell is not None
+    click.echo(of_shell(ctx.find_root().command, {}, PROGRAM, VARIABLE).source().rstrip())
 
 
 def _completing(names: Callable[[ClusterAdmin], Iterable[str]]) -> Complete:

@@ -63,6 +63,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("kbroker.cli.spark.replay", "Replay a trace against a cluster, verify what arrived, and report."),
     "dump-log": ("kbroker.cli.storage.dump_log", "Print what is in segments, indexes, snapshots and checkpoints."),
     "help": ("kbroker.cli.help", "Explain a command, or list all."),
+    "completion": ("kbroker.cli.completion", "Print the script that has Tab complete in bash, zsh or fish."),
     "version": ("kbroker.cli.version", "Show release, build and libraries."),
 }
 

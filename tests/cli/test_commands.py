@@ -64,6 +64,7 @@ def test_help_is_a_command_as_well(words: tuple[str, ...], capsys: pytest.Captur
         (["topics", "create", "t", "-c", "novalue"], 2, "must be key=value"),
         (["topics", "list", "-b", "nohost"], 2, "is not host:port"),
         (["help", "topics", "create", "more"], 2, "kbroker topics create has no commands of its own"),
+        (["completion", "tcsh"], 2, "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
         (["help", "topcis"], 2, "No such command 'topcis'; did you mean topics?"),
         (["help", "groups", "nothing"], 2, "No such command 'nothing'"),
         (["topics", "delete-records", "t"], 2, "give one of --before-offset, --before-time, --all"),

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, TopicPartition
 
 from kbroker.cli import completion
-from kbroker.cli.main import cli
+from kbroker.cli.main import cli, run
 from tests.broker.client import Client
 from tests.broker_process import BrokerProcess
 from tests.ports import free_port
@@ -21,7 +21,7 @@ from tests.readme import PROGRAM, program
 
 SCRIPT = """
 export PATH="{path}:$PATH"
-source <(_KBROKER_COMPLETE=bash_source kbroker)
+source <(kbroker completion bash)
 complete -p kbroker
 COMP_WORDS=(kbroker topics des) COMP_CWORD=2
 {function}
@@ -40,6 +40,22 @@ def test_bash_completes_what_kbrokers_own_script_says(tmp_path: Path) -> None:
     registered, completed = done.stdout.splitlines()
     assert "_kbroker_completion" in registered
     assert completed == "describe"
+
+
+@pytest.mark.parametrize(
+    ("shell", "registers"),
+    [("bash", "complete -o nosort -F _kbroker_completion kbroker"), ("zsh", "#compdef kbroker"), ("fish", "complete")],
+)
+def test_each_shell_has_a_script(shell: str, registers: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The shell would be given another one's, or one that asks by a variable which nothing reads."""
+    assert run(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    environ = {**os.environ, "_KBROKER_COMPLETE": f"{shell}_source"}
+    # What click itself writes for a program of this name.
+    text = "import sys; from kbroker.cli.main import main; sys.argv[0] = 'kbroker'; main()"
+    done = subprocess.run([sys.executable, "-c", text], env=environ, capture_output=True, text=True, check=True)
+    assert script.split() == done.stdout.split()
+    assert registers in script and f"{shell}_complete" in script
 
 
 @pytest.fixture(scope="module")

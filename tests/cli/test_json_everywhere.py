@@ -18,6 +18,7 @@ from tests.broker_process import BrokerProcess
 WITHOUT_JSON = {
     "start": "prints the broker's log; kbroker.log.format=json",
     "help": "is for people",
+    "completion": "is for shells",
 }
 OF_SPARK = ("trace", "load", "mirror", "replay")
 WITHOUT_PROFILE = {
