@@ -132,6 +132,18 @@ def test_offsets_choose_where_reading_starts(kbroker: Kbroker, topic: str) -> No
     assert "there is no partition 9" in kbroker("consume", topic, "-p", "9", "-e", status=1).stderr
 
 
+def test_reading_starts_at_a_time(kbroker: Kbroker, topic: str) -> None:
+    """What came since an incident could be read only by guessing offsets."""
+    kbroker("topics", "alter", topic, "-c", "retention.ms=-1")
+    kbroker("produce", topic, "--format", "json", stdin=timed(10, 20, 30) + timed(15, 25, partition=2))
+    read = ("consume", topic, "-e", "--from-time")
+    assert sorted(kbroker(*read, "2024-01-01T00:00:20Z").stdout.split()) == ["20", "25", "30"]
+    assert kbroker(*read, "2024-01-01T00:00:20Z", "-p", "2").stdout == "25\n"
+    assert kbroker(*read, "2100-01-01").stdout == ""
+    assert "do not go with --group" in kbroker(*read, "2100-01-01", "-g", "g", status=2).stderr
+    assert "give one of" in kbroker(*read, "2100-01-01", "-o", "1", status=2).stderr
+
+
 def test_failures_to_produce_and_consume_are_told(kbroker: Kbroker, topic: str) -> None:
     """A script would believe that its records were taken."""
     assert "INVALID_TOPIC_EXCEPTION" in kbroker("produce", "no such", stdin="x\n", status=1).stderr

@@ -14,6 +14,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ import click
 from kbroker.cli import completion
 from kbroker.cli.connection import UNKNOWN_TOPIC, Cluster, client_error, cluster_options, describe_error
 from kbroker.cli.output import json_option
+from kbroker.cli.places import LOCAL, TIME, milliseconds_of
 from kbroker.cli.records.schema_options import ClientRecord, Complaints, ReadMessage, schema_options
 from kbroker.registry.plain import bytes_as_json
 
@@ -46,6 +48,7 @@ Render = Callable[[Any], bytes]
 @click.option("-g", "--group", help="Consume as a member of this group.", shell_complete=completion.consumer_groups)
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="Read only this partition.")
 @click.option("-o", "--offset", type=int, help="Start at this offset; negative: so many before the end.")
+@click.option("--from-time", type=TIME, metavar="TIME", help=f"Start with the first record from TIME on ({LOCAL}).")
 @click.option("--key-separator", metavar="TEXT", help="Write keys too, with this text before the value.")
 @click.option("-f", "--format", "template", metavar="TEMPLATE", help="What to write for each record, e.g. '%k: %s\\n'.")
 @click.option("--isolation", type=click.Choice(["read_committed", "read_uncommitted"]), default="read_committed")
@@ -62,6 +65,7 @@ def command(
     group: str | None,
     partition: int | None,
     offset: int | None,
+    from_time: datetime | None,
     key_separator: str | None,
     template: str | None,
     isolation: str,
@@ -69,17 +73,17 @@ def command(
     display: Display | None,
 ) -> None:
     """Write the records of TOPICS to standard output."""
-    if group is not None and (partition is not None or offset is not None):
-        raise click.UsageError("--partition and --offset do not go with --group")
-    if from_beginning and offset is not None:
-        raise click.UsageError("give --from-beginning or --offset, not both")
+    if group is not None and any(each is not None for each in (partition, offset, from_time)):
+        raise click.UsageError("--partition, --offset and --from-time do not go with --group")
+    if [from_beginning, offset is not None, from_time is not None].count(True) > 1:
+        raise click.UsageError("give one of --from-beginning, --offset, --from-time")
     render = decoding(choose_render(template, key_separator, as_json), display, complains=not as_json)
     cluster.check_reachable()
     settings = {
         "group.id": group or "kbroker-cli-no-group",
         "enable.auto.commit": "false",
         "enable.partition.eof": "true",
-        "auto.offset.reset": "earliest" if from_beginning or offset is not None else "latest",
+        "auto.offset.reset": "earliest" if from_beginning or offset is not None or from_time is not None else "latest",
         "isolation.level": isolation,
     }
     reader = Reader(cluster, settings, render, commits=group is not None)
@@ -87,7 +91,7 @@ def command(
         if group is not None:
             reader.subscribe(list(topics))
         else:
-            reader.assign(topics, partition, _start(from_beginning, offset))
+            reader.assign(topics, partition, from_time or _start(from_beginning, offset))
         reader.run(max_messages, exit_at_end, idle_timeout)
     finally:
         reader.close()
@@ -124,8 +128,8 @@ class Reader:
             on_revoke=lambda _consumer, _partitions: self._commit(),
         )
 
-    def assign(self, topics: tuple[str, ...], only: int | None, start: int | None) -> None:
-        """Reads all partitions, or one, from `start`: an offset, negative from the end, None for the end."""
+    def assign(self, topics: tuple[str, ...], only: int | None, start: int | datetime | None) -> None:
+        """Reads all partitions, or one, from `start`: an offset, negative from the end, a time, None for the end."""
         from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
         partitions = []
@@ -136,6 +140,8 @@ class Reader:
             for number in numbers if only is None else [only]:
                 if start is None:
                     offset = OFFSET_END
+                elif isinstance(start, datetime):
+                    offset = self._from_time(TopicPartition(topic, number, milliseconds_of(start)))
                 elif start < 0:
                     low, high = self._watermarks(TopicPartition(topic, number))
                     offset = max(low, high + start)
@@ -152,6 +158,15 @@ class Reader:
         if metadata.error is not None:
             raise self._unknown(topic, metadata.error)
         return sorted(metadata.partitions)
+
+    def _from_time(self, wanted: TopicPartition) -> int:
+        """The first offset from the time that stands in the place of an offset; the end where none is that young."""
+        _, high = self._watermarks(wanted)
+        try:
+            (found,) = self._consumer.offsets_for_times([wanted], timeout=self._timeout)
+        except Exception as error:
+            raise client_error(error) from None
+        return found.offset if found.offset >= 0 else high
 
     def _watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         try:
