@@ -54,7 +54,7 @@ from kbroker.security.http_access import http_access
 from kbroker.security.openness import broker_principal, openness, warning_of_brokers, warning_of_nobody
 from kbroker.security.sasl.plain_logins import PlainLogins
 from kbroker.storage.directories.kept_secret import kept_secret
-from kbroker.storage.directories.log_dirs import LogDirError, describe
+from kbroker.storage.directories.log_dirs import LogDirError
 from kbroker.storage.directories.strays import KnownTopic
 from kbroker.storage.files.filesystem import SYSTEM_FILES
 from kbroker.storage.manager.directory_problems import directory_problems
@@ -199,8 +199,11 @@ class Broker:
         membership, node, quorum = self.membership, self.node, self.quorum
         dirs = self.log_manager.open_dirs(first_has_metadata=membership.keeps_metadata)
         if quorum is not None:
+            if self.config.is_quorum_of_one:
+                from kbroker.assembly.own_quorum import make_ready
+
+                dirs = make_ready(self.config, self.log_manager)
             await self._begin_quorum(quorum, dirs)
-            dirs = describe(self.log_manager.online_directories())
         image = await membership.join(dirs)
         cache = self.cache = MetadataCache(image) if quorum is None else quorum.cache
         node_id = self.config.node_id  # The cluster may have given it.
@@ -217,14 +220,9 @@ class Broker:
         """Take part in the quorum, and wait for its leader: nothing is known of the cluster before.
 
         LogDirError, StartInterruptedError."""
-        cluster_id = dirs.cluster_id
-        if self.config.is_quorum_of_one:
-            from kbroker.assembly.own_quorum import make_ready
-
-            cluster_id = make_ready(self.config, self.log_manager)
-        if cluster_id is None:
+        if dirs.cluster_id is None:
             raise LogDirError(NOT_FORMATTED)
-        quorum.prepare(cluster_id, metadata_directory(self.config, self.log_manager))
+        quorum.prepare(dirs.cluster_id, metadata_directory(self.config, self.log_manager.online_directories()))
         self.cache = quorum.cache
         await self.node.sasl.start()
         await quorum.begin()

@@ -190,13 +190,10 @@ class ControllerPart:
 
     async def _endpoints(self, ports: Mapping[str, int]) -> Mapping[str, Endpoint]:
         """Where others reach this node, by the names of its listeners."""
-        config = self.config
-        advertised = {each.name: each for each in (*config.advertised_listeners, *config.advertised_controllers)}
-        shown = [advertised.get(each.name, each) for each in config.controller_listeners]
         return await named_endpoints(
             {
                 each.name: Endpoint("" if each.host in EVERY_HOST else each.host, each.port or ports[each.name])
-                for each in shown
+                for each in self.config.shown_controllers
             }
         )
 

@@ -1,9 +1,11 @@
 """What a broker that is its quorum's one controller finds in its log directories, before it takes part in the quorum.
 
-a metadata log               it goes on with it, its own or that of an Apache Kafka
-a metadata store             that of an earlier kbroker becomes the log (`migration.takeover`)
-nothing                      it formats the directories as a new cluster's
-partitions and none of them  refused
+    a metadata log               it goes on with it, its own or that of an Apache Kafka
+    a metadata store             that of an earlier kbroker becomes the log (`migration.takeover`)
+    nothing                      it formats the directories as a new cluster's
+    partitions and none of them  refused
+
+Nodes of several controllers are formatted by `kbroker format`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from kbroker.cluster.kraft.bootstrap import default_bootstrap_records
 from kbroker.cluster.kraft.formatting import FormatError, NewNode, format_directories, only_voter
 from kbroker.cluster.kraft.segments import SEGMENT
 from kbroker.cluster.kraft.snapshots import SNAPSHOT
+from kbroker.config.listener import called
 from kbroker.metadata.image import Endpoint
 from kbroker.metadata.local_store import FILE_NAME
 from kbroker.metadata.metadata_record import metadata_record
@@ -26,46 +29,45 @@ from kbroker.metadata.security_records import records_of_changes
 from kbroker.startup.metadata_at_start import (
     IMPORTED,
     check_metadata_is_there,
-    end_of_metadata_log,
     has_content,
     holds_partitions,
+    newest_segment,
     reason_of_kafka_since,
 )
 from kbroker.startup.strays_at_start import SETTING
-from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY, LogDirError
+from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY, LogDirError, describe
 from kbroker.types import random_uuid, uuid_to_text
 
 if TYPE_CHECKING:
     from kbroker.cluster.raft.voter_set import VoterSet
     from kbroker.config import BrokerConfig
     from kbroker.metadata.security_image import ScramCredential, ScramKey
-    from kbroker.storage.directories.log_dirs import LogDir
+    from kbroker.storage.directories.log_dirs import LogDir, OpenedDirs
     from kbroker.storage.files.filesystem import FileSystem
     from kbroker.storage.manager.log_manager import LogManager
 
 _NO_USERS: Mapping[ScramKey, ScramCredential] = MappingProxyType({})
-ANY_HOST = "localhost"
-"""What a listener on every interface is called, as Kafka's tools call it."""
 
 
-def make_ready(config: BrokerConfig, manager: LogManager) -> str:
-    """Make the opened directories those of a node with a metadata log; the cluster's id.  LogDirError, OSError."""
+def make_ready(config: BrokerConfig, manager: LogManager) -> OpenedDirs:
+    """Make the opened directories those of a node with a metadata log; what they say then.  LogDirError, OSError."""
     files, directories = manager.environment.files, manager.online_directories()
-    keeper = metadata_directory(config, manager)
+    keeper = metadata_directory(config, directories)
     if has_content(files, f"{directories[0].path}/{FILE_NAME}"):
         _take_over(config, files, directories, keeper)
-    elif not _holds_log(files, keeper):
+    elif not _has_begun(files, keeper):
         _begin(config, files, directories, keeper)
-    found = {each.meta.cluster_id for each in directories if each.meta is not None and each.meta.cluster_id}
-    if len(found) != 1:
+    found = describe(directories)
+    if found.cluster_id is None:
         raise LogDirError(
             f"there is a metadata log in {keeper.path}, and no meta.properties says whose: restore that file, or move "
             "the log out of the directory first"
         )
-    return found.pop()
+    return found
 
 
-def _holds_log(files: FileSystem, keeper: LogDir) -> bool:
+def _has_begun(files: FileSystem, keeper: LogDir) -> bool:
+    """Whether there is a log, also one without a record yet."""
     folder = f"{keeper.path}/{CLUSTER_METADATA_DIRECTORY}"
     if not files.exists(folder):
         return False
@@ -75,8 +77,8 @@ def _holds_log(files: FileSystem, keeper: LogDir) -> bool:
 def _take_over(config: BrokerConfig, files: FileSystem, directories: list[LogDir], keeper: LogDir) -> None:
     from kbroker.migration.takeover import take_over
 
-    end = end_of_metadata_log(files, keeper.path)
-    if end and not end.endswith(b" 0\n"):  # An empty segment: a takeover was cut off.
+    newest = newest_segment(files, keeper.path)
+    if newest is not None and newest.size:  # An empty one is of a takeover that was cut off.
         if (reason := reason_of_kafka_since(files, directories)) is not None:
             raise LogDirError(reason)
         if not files.exists(f"{keeper.path}/{IMPORTED}"):
@@ -130,7 +132,7 @@ def format_alone(
 
 
 def _only_voter(config: BrokerConfig, directory_id: bytes) -> VoterSet:
-    name = config.get("controller.listener.names")[0].upper()
-    at = next(each for each in (*config.advertised_controllers, *config.controller_listeners) if each.name == name)
-    host = at.host if at.host not in ("", "0.0.0.0") else ANY_HOST
-    return only_voter(config.node_id, directory_id, Endpoint(host, at.port), at.name)
+    assert config.controller_listener is not None
+    name, _ = config.controller_listener
+    at = next(called(each) for each in config.shown_controllers if each.name == name)
+    return only_voter(config.node_id, directory_id, Endpoint(at.host, at.port), name)

@@ -120,6 +120,7 @@ def _bind(config: BrokerConfig, cluster: str, environ: Mapping[str, str]) -> Non
 
 def _format_alone(config: BrokerConfig, cluster: str, credentials: Mapping[ScramKey, ScramCredential]) -> None:
     """The same for a broker that is its cluster's one controller, which keeps users in the metadata log."""
+    from kbroker.assembly.membership.settings import metadata_directory
     from kbroker.assembly.own_quorum import format_alone
     from kbroker.storage.directories.log_dirs import LogDirError, open_directories
     from kbroker.storage.files.filesystem import FileSystem
@@ -131,8 +132,7 @@ def _format_alone(config: BrokerConfig, cluster: str, credentials: Mapping[Scram
         raise click.ClickException(str(error)) from None
     try:
         if all(each.meta is None for each in directories):
-            place = config.get("metadata.log.dir")
-            keeper = next((each for each in directories if each.path == place), directories[0])
+            keeper = metadata_directory(config, directories)
             format_alone(config, files, directories, keeper, cluster or None, credentials)
     except LogDirError as error:
         raise click.ClickException(str(error)) from None

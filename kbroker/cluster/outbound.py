@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.client_tcp import TcpTransport
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
     from kbroker.cluster.client import Channel, Transport
     from kbroker.security.client.client_security import ClientSecurity
     from kbroker.security.sasl.mechanism import ClientMechanism
@@ -77,13 +75,6 @@ class _NoTransport:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    async def connect(
-        self,
-        host: str,
-        port: int,
-        received: Callable[[Buffer], None],
-        lost: Callable[[Exception | None], None],
-        max_frame_bytes: int,
-    ) -> Channel:
+    async def connect(self, *_asked: object) -> Channel:
         """See `cluster.client.Transport`: ConnectionError."""
         raise ConnectionError(self._reason)

@@ -129,7 +129,7 @@ class BrokerConfig:
         self.controller_listeners: list[Listener] = []
         """Those of a voter for other voters and brokers; of a node that is no broker, all of `listeners`."""
         self.advertised_controllers: list[Listener] = []
-        """Where others reach those of a voter that is a broker as well, as far as `advertised.listeners` says."""
+        """Where others reach those, as far as `advertised.listeners` says."""
         self.listeners, self.advertised_listeners = self._read_listeners()
         self.log_dirs: list[str] = self._read_log_dirs(environ)
         self._check_together()
@@ -249,6 +249,12 @@ class BrokerConfig:
         if "process.roles" not in self._static or "controller" not in self.get("process.roles"):
             return False
         return self.is_controller_alone or names_a_quorum(self.value_of)
+
+    @property
+    def shown_controllers(self) -> list[Listener]:
+        """The listeners of a voter for other voters and brokers, as others reach them."""
+        advertised = {each.name: each for each in self.advertised_controllers}
+        return [advertised.get(each.name, each) for each in self.controller_listeners]
 
     @property
     def is_quorum_of_one(self) -> bool:

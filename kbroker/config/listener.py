@@ -68,6 +68,11 @@ def parse_listeners(items: list[str], protocols: dict[str, str]) -> list[Listene
     return listeners
 
 
+def called(listener: Listener) -> Listener:
+    """A listener with a host that a log can name: one on every interface is localhost, as Kafka's tools call it."""
+    return listener if listener.host not in ("", "0.0.0.0") else listener._replace(host="localhost")
+
+
 def check_ports(listeners: list[Listener]) -> None:
     """Two listeners may share a port only on two different addresses (an IPv4 and an IPv6 one, as Kafka has it).
 

@@ -12,15 +12,13 @@ from types import MappingProxyType
 from typing import Final
 
 from kbroker.config.broker import BrokerConfig, ConfigError
-from kbroker.config.listener import Listener, ListenerError, parse_listeners, parse_protocol_map
+from kbroker.config.listener import Listener, ListenerError, called, parse_listeners, parse_protocol_map
 
 ROLES: Final = "process.roles"
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 LISTENER_NAMES: Final = "controller.listener.names"
 CONTROLLER = "controller"
-ANY_HOST = "localhost"
-"""What a listener on every interface is called, as Kafka's tools call it."""
 
 
 class NodeSettings(BrokerConfig):
@@ -65,7 +63,7 @@ class NodeSettings(BrokerConfig):
         """Where others find the node as a controller, in the order of `controller.listener.names`."""
         named = {each.name: each for each in (*self.listeners, *self.advertised_listeners)}
         found = [named[name] for name in self._names if name in named]
-        return [each if each.host not in ("", "0.0.0.0") else each._replace(host=ANY_HOST) for each in found]
+        return [called(each) for each in found]
 
     def check_quorum(self) -> None:
         """ConfigError where Kafka refuses to format the node."""

@@ -134,15 +134,15 @@ def _wrong_quorum(get: Get, node_id: int, roles: Sequence[str]) -> tuple[str, st
     """The setting by which a node would start as another one than is meant: as a cluster of its own, where it is to be
     a voter among others; or as a broker of a KRaft quorum that it cannot find."""
     voters, bootstrap = get("controller.quorum.voters"), get("controller.quorum.bootstrap.servers")
-    ids = voter_ids(get)
-    is_voter = roles == ["controller"] or ("controller" in roles and bool(voters or bootstrap))
+    ids, has_quorum = voter_ids(get), names_a_quorum(get)
+    is_voter = roles == ["controller"] or ("controller" in roles and has_quorum)
     zookeeper = (get("zookeeper.connect") or "").strip()
     if zookeeper and roles:
         return "zookeeper.connect", (
             f"a node with process.roles={','.join(roles)} has its metadata from a KRaft quorum, or keeps it itself: "
             "unset one of the two"
         )
-    if zookeeper and (voters or bootstrap):
+    if zookeeper and has_quorum:
         key = "controller.quorum.voters" if voters else "controller.quorum.bootstrap.servers"
         return key, (
             "a broker with zookeeper.connect has its metadata from ZooKeeper, and kbroker does not take part in a "
@@ -155,9 +155,9 @@ def _wrong_quorum(get: Get, node_id: int, roles: Sequence[str]) -> tuple[str, st
             "one: start each broker of a host by itself, with settings of its own"
         )
     if roles == ["broker"]:
-        return _wrong_broker(get, node_id, ids, has_quorum=bool(voters or bootstrap))
+        return _wrong_broker(get, node_id, ids, has_quorum=has_quorum)
     if is_voter:
-        return _wrong_voter(node_id, ids, has_quorum=bool(voters or bootstrap))
+        return _wrong_voter(node_id, ids, has_quorum=has_quorum)
     others = sorted(ids - {str(node_id)})
     if others:
         return "controller.quorum.voters", (

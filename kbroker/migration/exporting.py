@@ -27,7 +27,6 @@ from kbroker.migration.export_plan import ExportPlan, Node, Stored, levels_of, p
 from kbroker.migration.kafka_directories import locked
 from kbroker.migration.state_topics import StateNames, read_state_names
 from kbroker.migration.stored_metadata import (
-    EPOCHS_APART,
     ExportRefusedError,
     check_all_here,
     contents,
@@ -106,8 +105,7 @@ def run_export(files: FileSystem, options: ExportOptions) -> ExportReport:
         report = ExportReport(stored, node.node_id, plan, names, aside)
         if options.dry_run:
             return report
-        end_offset = max(earlier.end_offset, epoch) + EPOCHS_APART
-        snapshot = SnapshotId(end_offset, earlier.epoch + 1)
+        snapshot = earlier.snapshot(epoch)
         if options.targets:
             return _copy(files, report, options, metas, partitions, snapshot)
         path = begin_log(files, earlier.directory, snapshot, plan.records, SYSTEM_CLOCK.now_ms(), node.node_id)

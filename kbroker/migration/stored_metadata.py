@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbroker.cluster.kraft.segments import SEGMENT
-from kbroker.cluster.kraft.snapshots import SNAPSHOT, snapshots_in
+from kbroker.cluster.kraft.new_log import holds_records
+from kbroker.cluster.kraft.quorum_steps import SnapshotId
+from kbroker.cluster.kraft.snapshots import snapshots_in
 from kbroker.metadata.kafka_metadata import KafkaMetadata
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.security_image import SecurityImage
 from kbroker.migration.export_plan import Stored
 from kbroker.migration.metadata_log import MetadataLog
 from kbroker.startup.metadata_at_start import has_content
-from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY
 
 if TYPE_CHECKING:
     from kbroker.startup.metadata_rebuild import FoundPartition
@@ -41,6 +41,10 @@ class Earlier:
     end_offset: int
     epoch: int
     security: SecurityImage
+
+    def snapshot(self, broker_epoch: int) -> SnapshotId:
+        """That with which the new log begins: behind this one, and behind all that the broker has been in."""
+        return SnapshotId(max(self.end_offset, broker_epoch) + EPOCHS_APART, self.epoch + 1)
 
 
 @contextmanager
@@ -76,20 +80,13 @@ def contents(store: LocalStore, earlier: SecurityImage) -> Stored:
 def earlier_log(files: FileSystem, paths: Sequence[str]) -> Earlier:
     """The metadata log that is in one of the log directories.  MetadataLogError, OSError."""
     for path in paths:
-        directory = f"{path}/{CLUSTER_METADATA_DIRECTORY}"
-        if files.exists(directory) and _has_records(files, directory):
+        if holds_records(files, path):
             log = MetadataLog(files, path, was_closed=False)
             metadata = KafkaMetadata()
             metadata.replay(log.records())
-            newest = max((each.end_offset for each in snapshots_in(files, directory)), default=0)
+            newest = max((each.end_offset for each in snapshots_in(files, log.directory)), default=0)
             return Earlier(path, max(log.end_offset, newest), log.epoch, metadata.security)
     return Earlier(paths[0], 0, 0, SecurityImage())
-
-
-def _has_records(files: FileSystem, directory: str) -> bool:
-    """Not so where a log was about to begin."""
-    found = files.list_directory(directory)
-    return any(SNAPSHOT.match(each.name) or (SEGMENT.match(each.name) and each.size) for each in found)
 
 
 def partitions_of_topics(stored: Stored, found: Sequence[FoundPartition]) -> list[FoundPartition]:

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING
 
 from kbroker.clock import SYSTEM_CLOCK
 from kbroker.cluster.kraft.new_log import begin_log
-from kbroker.cluster.kraft.quorum_steps import SnapshotId
 from kbroker.metadata.image import ClusterImage
 from kbroker.metadata.local_store import FILE_NAME, LocalStore
 from kbroker.metadata.metadata_record import MetadataLogError
 from kbroker.migration.export_plan import Node, Stored, plan_export
 from kbroker.migration.state_topics import read_state_names
 from kbroker.migration.stored_metadata import (
-    EPOCHS_APART,
     Earlier,
     ExportRefusedError,
     check_all_here,
@@ -73,8 +71,7 @@ def take_over(
         places = {each.topic_partition: ids[each.path.rpartition("/")[0]] for each in partitions}
         node = Node(node_id, epoch, sorted(ids.values()), places)
         plan = plan_export(stored, node, RELEASE, read_state_names(files, found.partitions).groups)
-        snapshot = SnapshotId(max(earlier.end_offset, epoch) + EPOCHS_APART, earlier.epoch + 1)
-        begin_log(files, keeper.path, snapshot, plan.records, SYSTEM_CLOCK.now_ms(), voters)
+        begin_log(files, keeper.path, earlier.snapshot(epoch), plan.records, SYSTEM_CLOCK.now_ms(), voters)
     except (ExportRefusedError, MetadataLogError) as error:
         raise LogDirError(
             f"the metadata store {store_path} cannot become the metadata log of a controller: {error}"

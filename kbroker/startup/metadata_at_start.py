@@ -24,7 +24,7 @@ from kbroker.storage.manager.known_directories import known_directories
 
 if TYPE_CHECKING:
     from kbroker.metadata.image import ClusterImage
-    from kbroker.storage.files.filesystem import FileSystem
+    from kbroker.storage.files.filesystem import DirectoryEntry, FileSystem
 
 IMPORTED = "kbroker-imported"
 """Where the metadata log of a Kafka ended when its directories were taken over (`end_of_metadata_log`)."""
@@ -110,13 +110,18 @@ def _reason_not_to_start(files: FileSystem, directories: Sequence[LogDir]) -> st
     return None
 
 
-def end_of_metadata_log(files: FileSystem, path: str) -> bytes:
-    """Name and size of the newest segment of Kafka's metadata log in a directory; they change when Kafka runs."""
+def newest_segment(files: FileSystem, path: str) -> DirectoryEntry | None:
+    """The newest segment of the metadata log in a log directory; None without one."""
     folder = f"{path}/{CLUSTER_METADATA_DIRECTORY}"
     if not files.exists(folder):
-        return b""
+        return None
     segments = [entry for entry in files.list_directory(folder) if entry.name.endswith(".log")]
-    newest = max(segments, key=lambda each: each.name, default=None)
+    return max(segments, key=lambda each: each.name, default=None)
+
+
+def end_of_metadata_log(files: FileSystem, path: str) -> bytes:
+    """Name and size of the newest segment of Kafka's metadata log in a directory; they change when Kafka runs."""
+    newest = newest_segment(files, path)
     return b"" if newest is None else f"{newest.name} {newest.size}\n".encode()
 
 

@@ -74,7 +74,9 @@ def opened(config: BrokerConfig, files: FileSystem = UNSYNCED_FILES) -> Iterator
 def ready(config: BrokerConfig, files: FileSystem = UNSYNCED_FILES) -> str:
     """The cluster's id, once the directories are made ready."""
     with opened(config, files) as manager:
-        return make_ready(config, manager)
+        found = make_ready(config, manager).cluster_id
+    assert found is not None
+    return found
 
 
 def open_as_voter(data: Path) -> Any:

@@ -124,7 +124,7 @@ def test_a_broker_without_an_authorizer_says_so(tmp_path: Path, capsys: pytest.C
 def test_a_missing_right_is_named(
     guarded: GuardedBroker, words: tuple[str, ...], operation: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who reads "Cluster authorization failed." does not know which ACL to ask for."""
+    """The reader of "Cluster authorization failed." would not know which ACL to ask for."""
     asked = []
 
     def refuse(_host: str, wanted: Operation, kind: ResourceKind, _name: str) -> bool:

@@ -46,7 +46,7 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("words", [(), ("topics",), ("topics", "create"), ("dump-log",), ("cluster", "quorum", "add")])
 def test_help_is_a_command_as_well(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    """Who tries `kbroker help topics` would be told that there is no such command."""
+    """`kbroker help topics`, which newcomers try, would be an unknown command."""
     said = []
     for arguments in (["help", *words], [*words, "--help"]):
         assert run(arguments) == 0

@@ -88,6 +88,29 @@ def test_a_directory_is_read_as_the_start_will(alone: Path, capsys: pytest.Captu
     assert "is not formatted" in text
 
 
+def test_a_quorum_of_one_needs_no_formatting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A newcomer would be asked to format what the start formats, or a node would warn of its own silence."""
+    port = free_port()
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{free_port()},CONTROLLER://:{port}",
+        "advertised.listeners": f"CONTROLLER://localhost:{port}",
+        "controller.quorum.bootstrap.servers": f"localhost:{port}",
+        "log.dirs": str(tmp_path / "data"),
+        "metrics.listener": "none",
+    }
+    overrides = [f"{key}={value}" for key, value in settings.items()]
+    found = said(capsys, None, *overrides)
+    ((level, text),) = of(found, "metadata log")
+    assert level == "ok" and text.endswith("the start begins it, with a new cluster") and not of(found, "quorum")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "kbroker-metadata.sqlite").write_bytes(b"x")
+    ((level, text),) = of(said(capsys, None, *overrides), "metadata log")
+    assert level == "ok" and text.endswith("kbroker-metadata.sqlite")
+
+
 def test_a_voter_that_is_not_there_and_an_open_listener_are_warned_of(
     alone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,7 +139,7 @@ def _nodes(tmp_path: Path) -> Iterator[list[BrokerProcess]]:
 def test_what_the_leader_says_of_the_voters_is_told(
     nodes: list[BrokerProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody would look at a voter that runs and follows nothing, until it is the last one."""
+    """A voter that runs and follows nothing would be noticed when it is the last one."""
 
     def quorum(number: int) -> list[tuple[str, str]]:
         command = nodes[number].command()

@@ -33,7 +33,7 @@ def test_version_names_build_machine_and_libraries(capsys: pytest.CaptureFixture
 
 
 def test_the_command_says_what_the_option_says(capsys: pytest.CaptureFixture[str]) -> None:
-    """Who tries `kbroker version` would be told that there is no such command."""
+    """`kbroker version`, which newcomers try, would be an unknown command."""
     for arguments in ([], ["--json"]):
         said = []
         for word in ("--version", "version"):

@@ -112,7 +112,7 @@ def test_each_node_of_a_quorum_shows_its_part(tmp_path: Path) -> None:
     nodes = combined(tmp_path, [free_port() for _ in range(3)], SETTINGS, are_watched=True)
     start_together(nodes)
     try:
-        for each in nodes:  # A node answers clients before the last of its figures is there.
+        for each in nodes:  # It answers clients before it is ready, and shows figures of its cluster after.
             wait_for(partial(_shows_the_leader, each), "the figures of a node", seconds=60)
         pages = [scraped(each.metrics_url) for each in nodes]
         leader = int(of(pages[0], "kafka_server_raftmetrics_current_leader"))

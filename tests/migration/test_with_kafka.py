@@ -115,6 +115,16 @@ def shown(broker: BrokerProcess) -> dict[str, object]:
     return found
 
 
+def changed(broker: BrokerProcess) -> dict[str, object]:
+    """What they find once kbroker has written a record and made a topic."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("orders", b"written by kbroker", partition=0)
+    assert producer.flush(30) == 0
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("new", 2, 1)])["new"].result(30)
+    return shown(broker)
+
+
 def adopt(broker: BrokerProcess, data: Path) -> None:
     """Lets a broker have the directories of another one."""
     if broker.data != data:
@@ -141,12 +151,7 @@ def test_there_and_back_on_the_same_directories(tmp_path: Path, release: str) ->
     broker.start(60)
     try:
         assert shown(broker) == expected
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
-        producer.produce("orders", b"written by kbroker", partition=0)
-        assert producer.flush(30) == 0
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic("new", 2, 1)])["new"].result(30)
-        expected = shown(broker)
+        expected = changed(broker)
     finally:
         broker.stop()
     logs = log_sums([kafka.data])
@@ -290,12 +295,7 @@ def test_a_node_of_its_own_quorum_and_kafka_take_turns_on_the_same_directories(t
     broker.start(60)
     try:
         assert shown(broker) == expected and quorum_status(broker) == quorum
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
-        producer.produce("orders", b"written by kbroker", partition=0)
-        assert producer.flush(30) == 0
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic("new", 2, 1)])["new"].result(30)
-        expected = shown(broker)
+        expected = changed(broker)
         broker.kill()
         broker.start(60)
         assert shown(broker) == expected

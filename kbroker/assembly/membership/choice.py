@@ -97,7 +97,7 @@ def _observer_maker(
     settings = QuorumSettings.of(config)
 
     def make(cluster_id: str) -> tuple[ClusterMetadata, FollowedLog]:
-        keeper = metadata_directory(config, manager)
+        keeper = metadata_directory(config, manager.online_directories())
         metadata = ClusterMetadata(cluster_id, broker.slices)
         observer = QuorumObserver(
             broker.loop,

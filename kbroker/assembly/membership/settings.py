@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from kbroker.config import EVERY_HOST, check_message_format
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kbroker.cluster.zookeeper.settings import ZooKeeperSettings
     from kbroker.config import BrokerConfig
     from kbroker.security.client.client_security import ClientSecurity
     from kbroker.storage.directories.log_dirs import LogDir
-    from kbroker.storage.manager.log_manager import LogManager
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
@@ -74,8 +75,8 @@ NOT_FORMATTED = (
 )
 
 
-def metadata_directory(config: BrokerConfig, manager: LogManager) -> LogDir:
-    """The log directory that holds the metadata log: `metadata.log.dir`, else the first, else one that serves."""
-    online = manager.online_directories()
+def metadata_directory(config: BrokerConfig, online: Sequence[LogDir]) -> LogDir:
+    """Which of the directories that serve holds the metadata log: `metadata.log.dir`, else the first, else one that
+    serves."""
     place = config.get("metadata.log.dir") or config.log_dirs[0]
     return next((each for each in online if each.path == place), online[0])

@@ -41,6 +41,7 @@ def _check_directory(config: BrokerConfig) -> Iterator[Finding | MetaProperties]
     """What is wrong with the directory of the metadata log; its identity, where it has one."""
     from kbroker.cluster.kraft.quorum_state import QUORUM_STATE, QuorumState, decode_quorum_state
     from kbroker.cluster.kraft.segments import SEGMENT
+    from kbroker.metadata.local_store import FILE_NAME as STORE
     from kbroker.storage.directories.log_dirs import (
         CLUSTER_METADATA_DIRECTORY,
         META_PROPERTIES,
@@ -54,6 +55,11 @@ def _check_directory(config: BrokerConfig) -> Iterator[Finding | MetaProperties]
         places = [parent, *map(Path, config.log_dirs)]
         parent = next((each for each in places if (each / META_PROPERTIES).exists()), parent)
     properties, log = parent / META_PROPERTIES, parent / CLUSTER_METADATA_DIRECTORY
+    store = Path(config.log_dirs[0]) / STORE
+    if config.is_quorum_of_one and not log.exists() and (store.exists() or not properties.exists()):
+        source = f"from {store}" if store.exists() else "with a new cluster"
+        yield Finding(Level.OK, DIRECTORY, f"{log} is not there yet: the start begins it, {source}")
+        return
     if not properties.exists():
         yield Finding(
             Level.PROBLEM,
@@ -105,7 +111,7 @@ def _check_listeners(config: BrokerConfig) -> Iterator[Finding]:
 
 def _check_others(config: BrokerConfig, settings: QuorumSettings, meta: MetaProperties | None) -> Iterator[Finding]:
     """How fast the other voters answer, who leads, and what the leader says of this node."""
-    own = {Endpoint(each.host, each.port) for each in (*config.controller_listeners, *config.advertised_listeners)}
+    own = {Endpoint(each.host, each.port) for each in (*config.controller_listeners, *config.advertised_controllers)}
     names: dict[Endpoint, str] = dict.fromkeys(settings.bootstrap, "controller")
     names |= {at: f"voter {node_id}" for node_id, at in settings.voters.items()}
     found: wire.DescribeQuorumResponse | None = None

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from kbroker.cluster.kraft.batches import CONTROL_VERSION
 from kbroker.cluster.kraft.bootstrap import BOOTSTRAP_FILE, bootstrap_checkpoint
 from kbroker.cluster.kraft.quorum_state import QUORUM_STATE, QuorumState, encode_quorum_state
-from kbroker.cluster.kraft.segments import segment_name
-from kbroker.cluster.kraft.snapshots import encoded_snapshot, snapshot_name
+from kbroker.cluster.kraft.segments import SEGMENT, segment_name
+from kbroker.cluster.kraft.snapshots import SNAPSHOT, encoded_snapshot, snapshot_name
 from kbroker.cluster.raft.voter_set import DYNAMIC
 from kbroker.schemas import wire
 from kbroker.storage.directories.log_dirs import CLUSTER_METADATA_DIRECTORY
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from kbroker.cluster.raft.voter_set import VoterSet
     from kbroker.metadata.metadata_record import MetadataRecord
     from kbroker.storage.files.filesystem import FileSystem
+
+
+def holds_records(files: FileSystem, log_dir: str) -> bool:
+    """Whether there is a metadata log in a log directory: not so where one was about to begin.  OSError."""
+    directory = f"{log_dir}/{CLUSTER_METADATA_DIRECTORY}"
+    found = files.list_directory(directory) if files.exists(directory) else []
+    return any(SNAPSHOT.match(each.name) or (SEGMENT.match(each.name) and each.size) for each in found)
 
 
 def begin_log(

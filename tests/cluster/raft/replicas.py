@@ -419,6 +419,19 @@ class World:
             if each.replica is None:
                 await each.start()
 
+    async def begin(self) -> Node:
+        """Start all; the first leader."""
+        for each in self.nodes.values():
+            await each.start()
+        return await self.leader()
+
+    async def leader(self) -> Node:
+        """Wait until there is one."""
+        while not self.leaders():
+            await asyncio.sleep(0.01)
+        (found,) = self.leaders()
+        return found
+
     def leaders(self) -> list[Node]:
         """Those that lead the newest epoch."""
         alive = [each.replica for each in self.nodes.values() if each.replica is not None]

@@ -20,11 +20,7 @@ def test_a_voter_that_listens_elsewhere_says_so(tmp_path: Path) -> None:
     """Others would ask it at its old address for ever."""
 
     async def run() -> None:
-        for each in world.nodes.values():
-            await each.start()
-        while not world.leaders():
-            await asyncio.sleep(0.1)
-        (leader,) = world.leaders()
+        leader = await world.begin()
         assert leader.replica is not None
         other = next(each for each in world.nodes.values() if each is not leader)
         assert other.replica is not None
@@ -45,13 +41,11 @@ def test_a_leader_that_listens_elsewhere_has_the_log_say_so(tmp_path: Path) -> N
     async def run() -> None:
         (node,) = world.nodes.values()
         await node.start()
-        while not world.leaders():
-            await asyncio.sleep(0.1)
+        await world.leader()
         moved = endpoint_of(3009)
         await node.stop()
         await node.start(moved)
-        while not world.leaders():
-            await asyncio.sleep(0.01)
+        await world.leader()
         assert node.replica is not None
         history = node.replica.history
         assert history.last.endpoints(LISTENER) == {node.node_id: moved}
@@ -64,8 +58,7 @@ def test_a_leader_that_listens_elsewhere_has_the_log_say_so(tmp_path: Path) -> N
         assert history.last_offset == offset
         await node.stop()
         await node.start(moved)
-        while not world.leaders():
-            await asyncio.sleep(0.01)
+        await world.leader()
         assert node.replica.history.last.endpoints(LISTENER) == {node.node_id: moved}
 
     world = World(1, 1, tmp_path, voters=1)

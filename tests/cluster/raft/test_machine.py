@@ -356,13 +356,13 @@ def test_a_node_that_is_named_leader_of_an_unknown_epoch_gives_no_vote_there() -
 def test_what_no_voter_says_changes_nothing(epoch: int) -> None:
     """A node would believe in a leader with an id that none has, or in an epoch after which there is none."""
     made = machine()
-    nobody = ReplicaKey(-1 if epoch == 5 else 2)
+    asker = ReplicaKey(-1 if epoch == 5 else 2)
     before = made.epoch, made.leader_id, made.state
     asked: list[Any] = [
-        vote(epoch, candidate=nobody),
-        vote(epoch, candidate=nobody, pre=True),
-        BeginEpoch(US, epoch, nobody),
-        EndEpoch(US, epoch, nobody.node_id, ()),
+        vote(epoch, candidate=asker),
+        vote(epoch, candidate=asker, pre=True),
+        BeginEpoch(US, epoch, asker),
+        EndEpoch(US, epoch, asker.node_id, ()),
     ]
     for each in asked:
         answer, steps = made.asked(each, 0.0)

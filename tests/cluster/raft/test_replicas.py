@@ -178,9 +178,7 @@ def test_a_follower_acknowledges_what_is_on_disk(tmp_path: Path) -> None:
     async def run(world: World) -> None:
         for each in (3001, 3002):
             await world.nodes[each].start()
-        while not world.leaders():
-            await asyncio.sleep(0.1)
-        (leader,) = world.leaders()
+        leader = await world.leader()
         (follower,) = (each for each in world.nodes.values() if each is not leader and each.replica is not None)
         assert await leader.write(1)
         world.loop.stuck = follower.files
@@ -253,11 +251,7 @@ def test_a_leader_that_gives_up_at_once_hands_on_at_once(tmp_path: Path) -> None
     """A cluster would stand still for the fetch timers while a node fails to begin."""
 
     async def run(world: World) -> None:
-        for each in world.nodes.values():
-            await each.start()
-        while not world.leaders():
-            await asyncio.sleep(0.01)
-        (first,) = world.leaders()
+        first = await world.begin()
         leading = first.leading
         assert leading is not None
         began = world.loop.time()
@@ -274,11 +268,7 @@ def test_fixed_voters_become_those_of_the_log(tmp_path: Path) -> None:
     """A cluster that began with voters in its settings could add none, and would lose them if a step failed."""
 
     async def run(world: World) -> None:
-        for each in world.nodes.values():
-            await each.start()
-        while not world.leaders():
-            await asyncio.sleep(0.1)
-        (leader,) = world.leaders()
+        leader = await world.begin()
         assert leader.answers is not None and leader.replica is not None
         with pytest.raises(InvalidUpdateVersionError, match="have not said"):
             await leader.answers.voters.upgrade(1)
@@ -336,11 +326,7 @@ def test_a_leader_whose_disk_hangs_leaves_the_lead(tmp_path: Path) -> None:
     """Nothing would be answered any more, while its followers go on hearing from it."""
 
     async def run(world: World) -> None:
-        for each in world.nodes.values():
-            await each.start()
-        while not world.leaders():
-            await asyncio.sleep(0.1)
-        (leader,) = world.leaders()
+        leader = await world.begin()
         world.loop.stuck = leader.files
         written = asyncio.ensure_future(leader.write(1))
         await asyncio.sleep(20)
@@ -382,11 +368,7 @@ def test_answers_of_every_version_can_be_sent(tmp_path: Path) -> None:
     """Brokers and tools of older releases would be hung up on as soon as there is a leader."""
 
     async def run(world: World) -> None:
-        for each in world.nodes.values():
-            await each.start()
-        while not world.leaders():
-            await asyncio.sleep(0.1)
-        (leader,) = world.leaders()
+        leader = await world.begin()
         assert leader.answers is not None
         for api_key, (low, high) in SERVED.items():
             serve = getattr(leader.answers, NAMES[api_key])
